@@ -6,7 +6,7 @@ from pathlib import Path
 from render import PODS, config_map_references, containers, pod
 
 ROOT = Path(__file__).resolve().parents[2]
-# How long a program takes to stop at most (`GRACE` of shared/src/shutdown.rs), in seconds.
+# How long a program takes to stop at most (`GRACE` of shared/kernel/src/shutdown.rs), in seconds.
 GRACE = 28
 NAME, SECRET = "app.kubernetes.io/name", "rekindle"
 
@@ -177,12 +177,12 @@ def has_port(item, port):
     return any(port in (one["name"], one["containerPort"]) for c in containers(item) for one in c.get("ports", []))
 
 
-# What a ScaledObject asks PostgreSQL of a channel: the messages that are due (shared/src/store/send_chunks/ready.rs).
+# What a ScaledObject asks PostgreSQL of a channel: the messages that are due (shared/store/src/send_chunks/ready.rs).
 DUE = "SELECT coalesce(sum(size), 0) FROM send_chunk WHERE due_at <= now() AND channel IN ('{}')"
 
 
 def of_lag(item, target):
-    """The consumers (shared/src/bus/subject.rs) and channels are those that the target reads."""
+    """The consumers (shared/bus/src/subject.rs) and channels are those that the target reads."""
     triggers = {kind: [one["metadata"] for one in item["spec"]["triggers"] if one["type"] == kind] for kind in ("nats-jetstream", "postgresql")}
     variables = {v["name"]: v for c in containers(target) for v in c["env"]}
     channels = variables.get("DELIVERY_CHANNELS", {}).get("value", "").split(",")

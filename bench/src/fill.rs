@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use shared::clock::Clock;
-use shared::config::DatabaseConfig;
-use shared::store::events::counters;
-use shared::store::{Store, migrate, time_partitions};
+use kernel::clock::Clock;
+use store::config::DatabaseConfig;
+use store::events::counters;
+use store::{Store, migrate, time_partitions};
 use tokio_postgres::NoTls;
 
 use crate::progress::Progress;
@@ -104,7 +104,7 @@ async fn fold(database_url: &str) -> Result<()> {
 /// The schema, with a partition for every one of the last days: in use they would have been made day by day.
 async fn prepare(args: &FillArgs, clock: &Clock) -> Result<()> {
     let config = DatabaseConfig { url: args.database_url.clone(), pool_size: 2 };
-    migrate::run(&config, &Clock::manual(shared::clock::from_ms(clock.now_ms() - (DAYS + 1) * DAY_MS))).await?;
+    migrate::run(&config, &Clock::manual(kernel::clock::from_ms(clock.now_ms() - (DAYS + 1) * DAY_MS))).await?;
     let mut connection = Store::new(&config, "bench")?.connection().await?;
     // Each call makes some two weeks of them.
     for days_ago in [20, 10, 0] {

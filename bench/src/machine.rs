@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use shared::clock::{Clock, rfc3339};
+use kernel::clock::{Clock, rfc3339};
 
 /// Processor, cores, memory and system, in a line.
 pub fn description() -> String {

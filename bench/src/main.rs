@@ -134,7 +134,7 @@ async fn measure_all(args: &RunArgs, progress: &Progress) -> Result<()> {
     let place = system::place(&options.programs);
     let mut lab = Lab::new(args.settings(), options, progress.clone());
     let scenarios = args.scenario.map_or_else(Scenario::usual, |one| vec![one]);
-    let shutdown = shared::shutdown::on_signal()?;
+    let shutdown = kernel::shutdown::on_signal()?;
     let mut sections = Vec::new();
     for scenario in scenarios {
         tokio::select! {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use jiff::Timestamp;
+use kernel::ids;
+use secrets::MasterKeys;
 use serde_json::{Value, json};
-use shared::config::DatabaseConfig;
-use shared::ids;
-use shared::secrets::MasterKeys;
-use shared::store::users::search;
-use shared::store::{Store, api_keys};
+use store::config::DatabaseConfig;
+use store::users::search;
+use store::{Store, api_keys};
 use tokio_postgres::Client;
 use uuid::Uuid;
 

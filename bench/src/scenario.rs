@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
-use shared::clock::Clock;
+use kernel::clock::Clock;
 
 use crate::fill::{self, FillArgs};
 use crate::progress::Progress;

@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use shared::bus::Bus;
-use shared::clock::Clock;
-use shared::config::{BusConfig, DatabaseConfig};
-use shared::env::Env;
-use shared::local::{
+use bus::Bus;
+use bus::config::BusConfig;
+use kernel::clock::Clock;
+use kernel::env::Env;
+use kernel::metric_name::Metric;
+use local_servers::{
     NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install, port,
 };
-use shared::metric_name::Metric;
-use shared::store::migrate;
+use store::config::DatabaseConfig;
+use store::migrate;
 use tokio_postgres::NoTls;
 
 use crate::progress::Progress;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use shared::clock::Clock;
+use kernel::clock::Clock;
 use tokio::time::Instant;
 
 use crate::run_dir::RunDirArg;

@@ -12,13 +12,14 @@ mod variables;
 mod work;
 
 use anyhow::Result;
-use shared::clock::Clock;
-use shared::config::{BusConfig, DatabaseConfig};
-use shared::env::{Env, EnvError};
-use shared::outbound::OutboundPolicy;
-use shared::secrets::MasterKeys;
-use shared::store::connector::Connector;
-use shared::system_mail::SystemMail;
+use bus::config::BusConfig;
+use http_client::OutboundPolicy;
+use kernel::clock::Clock;
+use kernel::env::{Env, EnvError};
+use runtime::system_mail::SystemMail;
+use secrets::MasterKeys;
+use store::config::DatabaseConfig;
+use store::connector::Connector;
 
 use crate::args::DoctorArgs;
 use finding::Finding;

@@ -1,7 +1,7 @@
 //! `rekindle down`: stops what `up` started in a run directory, and nothing else.
 
 use anyhow::Result;
-use shared::local::{NatsServer, PostgresServer, Process, RedisServer};
+use local_servers::{NatsServer, PostgresServer, Process, RedisServer};
 
 use crate::progress::Progress;
 use crate::run_dir::RunDir;

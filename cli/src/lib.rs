@@ -24,7 +24,7 @@ mod up;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use shared::env::Env;
+use kernel::env::Env;
 
 use args::{Cli, Command};
 use run_dir::RunDir;
@@ -55,7 +55,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         }
         Command::Migrate(args) => {
             // What it waits for is told there.
-            shared::telemetry::start_logging(&Env::from_process())?;
+            runtime::telemetry::start_logging(&Env::from_process())?;
             operator::migrate(&args).await?;
         }
         Command::Setup(args) => setup::run(&args).await?,
@@ -72,11 +72,11 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
             return Ok(if doctor::run(&args).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Supervise(place) => {
-            shared::telemetry::start_logging(&Env::from_process())?;
+            runtime::telemetry::start_logging(&Env::from_process())?;
             supervise::run(RunDir::create(&place.run_dir)?).await?;
         }
         Command::Mailbox(args) => {
-            shared::telemetry::start_logging(&Env::from_process())?;
+            runtime::telemetry::start_logging(&Env::from_process())?;
             mailbox::run(&args).await?;
         }
     }

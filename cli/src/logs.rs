@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use shared::local::{NatsServer, PostgresServer, RedisServer};
+use local_servers::{NatsServer, PostgresServer, RedisServer};
 
 use crate::args::LogsArgs;
 use crate::run_dir::RunDir;

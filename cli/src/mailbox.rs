@@ -1,13 +1,13 @@
 //! `rekindle mailbox`: the local mailbox as a process of its own.
 
 use anyhow::{Context, Result};
-use shared::local::{MailboxConfig, mailbox};
+use local_servers::{MailboxConfig, mailbox};
 use tokio::net::TcpListener;
 
 use crate::args::MailboxArgs;
 
 pub async fn run(args: &MailboxArgs) -> Result<()> {
-    let shutdown = shared::shutdown::on_signal()?;
+    let shutdown = kernel::shutdown::on_signal()?;
     let listener = TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
     tracing::info!(address = %args.listen, dir = %args.mail_dir.display(), "taking mail");
     mailbox::serve(listener, MailboxConfig::new(&args.mail_dir), shutdown).await.context("the mailbox broke")

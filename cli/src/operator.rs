@@ -1,15 +1,15 @@
 //! `rekindle migrate`, `project`, `key`, `account`, `invite`, `dead-letters`, `clock` and `secrets`: what an operator does to a database.
 
 use anyhow::{Context, Result};
-use shared::clock::rfc3339;
-use shared::config::public_base_url;
-use shared::env::Env;
-use shared::ids::ProjectId;
-use shared::secrets::MasterKeys;
-use shared::send::Channel;
-use shared::store::api_keys::KeyType;
-use shared::store::dead_letters::DeadFilter;
-use shared::store::members::Role;
+use domain::message::Channel;
+use kernel::clock::rfc3339;
+use kernel::env::Env;
+use kernel::ids::ProjectId;
+use runtime::config::public_base_url;
+use secrets::MasterKeys;
+use store::api_keys::KeyType;
+use store::dead_letters::DeadFilter;
+use store::members::Role;
 
 use crate::args::{
     AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, InviteCommand, KeyCommand, KeyKind, MigrateArgs,

@@ -8,19 +8,19 @@ mod secrets;
 
 use std::str::FromStr;
 
+use ::secrets::MasterKeys;
 use anyhow::{Context, Result, bail};
+use domain::message::Channel;
+use kernel::clock::Clock;
+use kernel::ids::{self, ProjectId};
 use serde_json::{Map, Value, json};
-use shared::clock::Clock;
-use shared::config::DatabaseConfig;
-use shared::ids::{self, ProjectId};
-use shared::secrets::MasterKeys;
-use shared::send::Channel;
-use shared::store::accounts as stored_accounts;
-use shared::store::api_keys::{self, KeyType, NewKey};
-use shared::store::channels::{self, ChannelSettings};
-use shared::store::members::{self, Role};
-use shared::store::projects::{self, ProjectSecrets};
-use shared::store::{Connection, Store, Transaction, citus, migrate, project_removals};
+use store::accounts as stored_accounts;
+use store::api_keys::{self, KeyType, NewKey};
+use store::channels::{self, ChannelSettings};
+use store::config::DatabaseConfig;
+use store::members::{self, Role};
+use store::projects::{self, ProjectSecrets};
+use store::{Connection, Store, Transaction, citus, migrate, project_removals};
 use uuid::Uuid;
 
 use crate::state::FirstProject;
@@ -228,7 +228,7 @@ fn mail_plan(settings: &Map<String, Value>, before: Option<&Mailbox>, now: &Mail
 
 async fn hash_password(password: &str) -> Result<String> {
     let password = password.to_owned();
-    Ok(tokio::task::spawn_blocking(move || shared::password::hash(&password)).await??)
+    Ok(tokio::task::spawn_blocking(move || ::secrets::password::hash(&password)).await??)
 }
 
 #[cfg(test)]

@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_there_is_not_ready() {
-        let port = shared::local::port::free();
+        let port = local_servers::port::free();
         let asked = Asker::new().unwrap().is_ready(SocketAddr::from(([127, 0, 0, 1], port))).await;
         assert_eq!(asked, Err("does not listen yet".into()));
     }

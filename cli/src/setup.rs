@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use shared::clock::Clock;
-use shared::config::{DatabaseConfig, public_base_url};
-use shared::env::Env;
-use shared::secrets::MasterKeys;
-use shared::{shutdown, startup};
+use kernel::clock::Clock;
+use kernel::env::Env;
+use kernel::shutdown;
+use runtime::config::public_base_url;
+use runtime::startup;
+use secrets::MasterKeys;
+use store::config::DatabaseConfig;
 
 use crate::args::SetupArgs;
 use crate::provision::Provision;
@@ -18,7 +20,7 @@ use crate::up::{Credentials, write_credentials};
 /// Every step may be repeated after a crash in any other.
 pub async fn run(args: &SetupArgs) -> Result<()> {
     let env = Env::from_process();
-    shared::telemetry::start_logging(&env)?;
+    runtime::telemetry::start_logging(&env)?;
     let origin = public_base_url(&env, "http://127.0.0.1:8080")?;
     let dir = RunDir::create(&args.place.run_dir)?;
     let _lock = dir.lock()?;

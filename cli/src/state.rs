@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use kernel::ids;
 use serde::{Deserialize, Serialize};
-use shared::ids;
-use shared::store::api_keys::{self, KeyType};
-use shared::store::projects::ProjectSecrets;
+use store::api_keys::{self, KeyType};
+use store::projects::ProjectSecrets;
 use uuid::Uuid;
 
 use crate::private_file;
@@ -170,7 +170,7 @@ mod tests {
         let dir = RunDir::create(folder.path()).unwrap();
         ensure_master_key(&dir.master_key_file()).unwrap();
         let key = std::fs::read_to_string(dir.master_key_file()).unwrap();
-        assert!(shared::secrets::MasterKeys::parse(&key).is_some());
+        assert!(secrets::MasterKeys::parse(&key).is_some());
         ensure_master_key(&dir.master_key_file()).unwrap();
         assert_eq!(std::fs::read_to_string(dir.master_key_file()).unwrap(), key);
     }

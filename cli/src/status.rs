@@ -1,7 +1,7 @@
 //! `rekindle status`: what runs in a run directory, and whether it is ready.
 
 use anyhow::Result;
-use shared::local::{NatsServer, PostgresServer, Process, RedisServer};
+use local_servers::{NatsServer, PostgresServer, Process, RedisServer};
 
 use crate::process_table::{Entry, ProcessTable, Status};
 use crate::readiness::{self, Asker};

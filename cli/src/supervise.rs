@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use shared::clock::Clock;
+use kernel::clock::Clock;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::process_table::{Entry, Published, Status};
@@ -24,7 +24,7 @@ use crate::state::State;
 use keeper::Keeper;
 
 /// How long a process may take to stop before it is killed.
-pub const GRACE: Duration = shared::shutdown::GRACE;
+pub const GRACE: Duration = kernel::shutdown::GRACE;
 
 pub async fn run(dir: RunDir) -> Result<()> {
     let mut term = signal(SignalKind::terminate())?;

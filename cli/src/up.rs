@@ -8,8 +8,8 @@ mod summary;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use shared::clock::Clock;
-use shared::secrets::MasterKeys;
+use kernel::clock::Clock;
+use secrets::MasterKeys;
 
 use crate::args::UpArgs;
 use crate::progress::Progress;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use shared::bus::{Bus, topology};
-use shared::config::BusConfig;
-use shared::env::Env;
+use bus::config::BusConfig;
+use bus::{Bus, topology};
+use kernel::env::Env;
 use testkit::ConfiguredNats;
 
 use crate::Options;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bus::Names;
 use serde_json::Value;
-use shared::bus::Names;
 use testkit::eventually;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;

@@ -7,16 +7,16 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use prost::Message;
 use serde_json::{Value, json};
-use shared::event::{EncodedBatch, IngestBatch, IngestItem};
-use shared::ids::ProjectId;
-use shared::link;
-use shared::push_token::{self, Subscription};
-use shared::push_url;
-use shared::rule::{self, sql};
-use shared::secrets::MasterKeys;
-use shared::send::SendChunk;
-use shared::template::{Escape, Limits, Scope, Template};
-use shared::trace::{TraceContext, TraceParent};
+use wire::event::{EncodedBatch, IngestBatch, IngestItem};
+use kernel::ids::ProjectId;
+use domain::link;
+use domain::push_token::{self, Subscription};
+use domain::push_url;
+use rules::sql;
+use secrets::MasterKeys;
+use wire::send::SendChunk;
+use template::{Escape, Limits, Scope, Template};
+use kernel::trace_context::{TraceContext, TraceParent};
 use uuid::Uuid;
 
 pub type Target = fn(&[u8]);
@@ -77,13 +77,13 @@ fn template(data: &[u8]) {
 /// What rules say is bound and never a part of the statement; every parameter is there.
 fn rules(data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
-    let _ = rule::parse::named_segments(&value, "rules");
-    let _ = rule::parse_for_event(&value, "rules");
-    let Ok(rules) = rule::parse(&value, "rules") else { return };
+    let _ = rules::parse::named_segments(&value, "rules");
+    let _ = rules::parse_for_event(&value, "rules");
+    let Ok(rules) = rules::parse(&value, "rules") else { return };
     let people = sql::people(PROJECT, &rules, &HashMap::new(), Timestamp::UNIX_EPOCH);
     let statement = format!("{} {} {}", people.with, people.from, people.condition);
     check_statement(&statement, people.params.len());
-    for behaviour in rule::behaviours(&rules) {
+    for behaviour in rules::behaviours(&rules) {
         let stats = sql::person_stats(PROJECT, &[Uuid::nil()], behaviour, Timestamp::UNIX_EPOCH);
         check_statement(&stats.sql, stats.params.len());
     }

@@ -6,9 +6,9 @@ mod wire;
 
 use std::time::Duration;
 
+use kernel::ids::OwnerId;
 use reqwest::Client;
 use reqwest::redirect::Policy;
-use shared::ids::OwnerId;
 
 use config::AiConfig;
 use limit::Limits;

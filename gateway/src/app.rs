@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use bus::group_commit::GroupCommit;
+use bus::topology::IngestStream;
+use bus::{Bus, Publisher};
+use kernel::clock::Clock;
+use kernel::ids::ProjectId;
 use quick_cache::sync::Cache;
-use shared::bus::group_commit::GroupCommit;
-use shared::bus::topology::IngestStream;
-use shared::bus::{Bus, Publisher};
-use shared::clock::Clock;
-use shared::ids::ProjectId;
-use shared::secrets::MasterKeys;
-use shared::store::Store;
-use shared::trace::Sampler;
+use secrets::MasterKeys;
+use store::Store;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use trace::Sampler;
 use uuid::Uuid;
 
 use crate::ai::Ai;

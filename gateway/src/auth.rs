@@ -21,11 +21,11 @@ pub use watch::{begin, watch};
 use std::sync::Arc;
 
 use http::header::ORIGIN;
-use shared::ids::{IdSpace, OwnerId, ProjectId};
-use shared::store::accounts::Account;
-use shared::store::api_keys::{self, KeyHash, KeyType};
-use shared::store::audit::Actor;
-use shared::store::members::{self, Membership, Role};
+use kernel::ids::{IdSpace, OwnerId, ProjectId};
+use store::accounts::Account;
+use store::api_keys::{self, KeyHash, KeyType};
+use store::audit::Actor;
+use store::members::{self, Membership, Role};
 use uuid::Uuid;
 
 use crate::context::Request;

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
+use bus::config::BusConfig;
 use http::HeaderMap;
-use shared::buckets;
-use shared::config::{AdminConfig, BusConfig, DatabaseConfig, public_base_url};
-use shared::env::{Env, EnvError};
-use shared::outbound::OutboundPolicy;
-use shared::secrets::MasterKeys;
-use shared::system_mail::SystemMail;
-use shared::trace::Sampling;
+use http_client::OutboundPolicy;
+use kernel::env::{Env, EnvError};
+use runtime::config::{AdminConfig, public_base_url};
+use runtime::system_mail::SystemMail;
+use secrets::MasterKeys;
+use store::config::DatabaseConfig;
+use trace::Sampling;
 
 use crate::ai::config::AiConfig;
 
@@ -54,7 +55,7 @@ pub struct GatewayConfig {
     /// How many gateways share a project's limit while Redis is away.
     pub replicas: u32,
     /// Without one, each gateway limits on its own.
-    pub redis: Option<buckets::Server>,
+    pub redis: Option<rate_limits::Server>,
     /// Which addresses a channel may be pointed at.
     pub outbound: OutboundPolicy,
     /// Without one, nothing can be generated.
@@ -87,7 +88,7 @@ impl GatewayConfig {
             max_rate_limit: env.bounded("MAX_RATE_LIMIT", 100_000, 1..=1_000_000, "1 to 1000000")?,
             max_projects_per_account: env.bounded("MAX_PROJECTS_PER_ACCOUNT", 1_000, 1..=1_000_000, "1 to 1000000")?,
             replicas: env.bounded("GATEWAY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
-            redis: buckets::Server::from_env(env)?,
+            redis: rate_limits::Server::from_env(env)?,
             outbound: OutboundPolicy::from_env(env)?,
             ai: AiConfig::from_env(env)?,
             system_mail: SystemMail::from_env(env)?.is_some(),

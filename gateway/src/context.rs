@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use hyper::body::Incoming;
+use kernel::ids::{OwnerId, ProjectId};
+use kernel::trace_context::TraceContext;
 use serde_json::{Map, Value};
-use shared::ids::{OwnerId, ProjectId};
-use shared::store::Connection;
-use shared::trace::TraceContext;
+use store::Connection;
 
 use crate::app::App;
 use crate::auth::Caller;

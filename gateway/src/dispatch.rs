@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use http::header::{CACHE_CONTROL, CONNECTION, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use shared::trace::TraceContext;
+use kernel::trace_context::TraceContext;
 
 use crate::app::App;
 use crate::client_address;

@@ -9,7 +9,7 @@ mod encoding;
 use std::time::Duration;
 
 use serde::Serialize;
-use shared::store::{Connection, Store, StoreError};
+use store::{Connection, Store, StoreError};
 
 use crate::auth::Standing;
 use crate::context::Context;

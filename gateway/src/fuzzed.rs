@@ -2,9 +2,9 @@
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue};
-use shared::event::{BorrowedItem, EncodedItems, IngestBatch, begin_message};
-use shared::ids::ProjectId;
+use kernel::ids::ProjectId;
 use uuid::Uuid;
+use wire::event::{BorrowedItem, EncodedItems, IngestBatch, begin_message};
 
 use crate::api::paging::{parse_time_cursor, time_cursor};
 use crate::api::webhook::signature::Signature;

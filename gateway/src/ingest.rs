@@ -13,10 +13,10 @@ pub mod publish;
 pub(crate) mod time;
 
 use bytes::Bytes;
+use kernel::clock::{from_ms, rfc3339};
+use kernel::ids::UserKey;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use shared::clock::{from_ms, rfc3339};
-use shared::ids::UserKey;
 use uuid::Uuid;
 
 use crate::auth::identity::{Evidence, Proof, Refusal};

@@ -11,15 +11,15 @@ mod unsubscribe;
 
 use std::time::Duration;
 
+use domain::link::{About, Purpose};
 use http::Method;
 use http::request::Parts;
+use kernel::ids::{IdSpace, ProjectId, derived_update_id};
 use serde_json::Value;
-use shared::event::{Body, IngestItem, Webhook, id_bytes};
-use shared::ids::{IdSpace, ProjectId, derived_update_id};
-use shared::link::{About, Purpose};
-use shared::store::users::read::{self as people, ShownPerson};
+use store::users::read::{self as people, ShownPerson};
 use tokio::time::Instant;
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Webhook, id_bytes};
 
 use crate::app::App;
 use crate::body;

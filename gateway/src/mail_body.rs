@@ -8,7 +8,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-use shared::template::{ParseError, Template, placeholders};
+use template::{ParseError, Template, placeholders};
 
 /// How many images of a mail say nothing to who does not see them.
 pub fn images_without_alt(html: &str) -> usize {

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use shared::admin::{self, Admin};
-use shared::env::{EXIT_CONFIG, Env, EnvError};
-use shared::shutdown::{self, Shutdown};
-use shared::startup::{self, StartError, WAITING};
+use kernel::env::{EXIT_CONFIG, Env, EnvError};
+use kernel::shutdown::{self, Shutdown};
+use runtime::admin::{self, Admin};
+use runtime::startup::{self, StartError, WAITING};
 
 use gateway::config::{ADMIN_PORT, ProcessConfig};
 use gateway::{App, health, serve, start};
@@ -15,9 +15,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() {
-    shared::probe::exit_if_asked(ADMIN_PORT);
+    runtime::probe::exit_if_asked(ADMIN_PORT);
     let env = Env::from_process();
-    let config = shared::telemetry::start_logging(&env).and_then(|()| ProcessConfig::from_env(&env));
+    let config = runtime::telemetry::start_logging(&env).and_then(|()| ProcessConfig::from_env(&env));
     match config {
         Ok(config) => {
             if let Err(error) = run(config).await {
@@ -35,8 +35,8 @@ fn refuse(error: &EnvError) -> ! {
 }
 
 async fn run(config: ProcessConfig) -> Result<(), StartError> {
-    let metrics = shared::telemetry::start_metrics();
-    shared::trace::start(&Env::from_process(), "gateway")?;
+    let metrics = runtime::telemetry::start_metrics();
+    trace::start(&Env::from_process(), "gateway")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
 
     // Probes are answered from before it connects until the process is gone: one that waits or drains is alive and not ready.
@@ -64,6 +64,6 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
         Ok(_) => tracing::info!("every request is answered"),
         Err(_) => tracing::warn!("some requests were not answered within {} s", shutdown::DRAIN.as_secs()),
     }
-    shared::trace::stop().await;
+    trace::stop().await;
     startup::outgrown()
 }

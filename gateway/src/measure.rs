@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::StatusCode;
+use kernel::metric_name::Metric;
 use metrics::{Counter, Histogram, counter, histogram};
-use shared::metric_name::Metric;
 
 use crate::router::Route;
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shared::ids::OwnerId;
+use kernel::ids::OwnerId;
 use tokio::sync::oneshot;
 
 pub struct Permits(Arc<Pool>);

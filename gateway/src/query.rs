@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use shared::store::users::user_ref::IdType;
+use store::users::user_ref::IdType;
 
 use crate::error::ApiError;
 

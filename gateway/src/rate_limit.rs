@@ -15,10 +15,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kernel::ids::ProjectId;
+use kernel::shutdown::Shutdown;
 use quick_cache::sync::Cache;
-use shared::buckets::Buckets;
-use shared::ids::ProjectId;
-use shared::shutdown::Shutdown;
+use rate_limits::Buckets;
 use uuid::Uuid;
 
 use crate::config::GatewayConfig;

@@ -125,7 +125,7 @@ const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 /// Whether a limit lets a request in.
 pub fn within(allowance: &Allowance) -> Result<(), ApiError> {
     allowance.granted.map_err(|retry_after| {
-        metrics::counter!(shared::metric_name::Metric::RateLimited).increment(1);
+        metrics::counter!(kernel::metric_name::Metric::RateLimited).increment(1);
         ApiError::TooManyRequests { scope: allowance.scope, limit: allowance.limit, retry_after }
     })
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shared::ids::OwnerId;
+use kernel::ids::OwnerId;
 
 #[derive(Default)]
 struct Held {

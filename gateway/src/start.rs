@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use bus::Publisher;
+use bus::group_commit::GroupCommit;
+use kernel::clock::Clock;
+use kernel::shutdown::Shutdown;
 use quick_cache::sync::Cache;
-use shared::bus::Publisher;
-use shared::bus::group_commit::GroupCommit;
-use shared::clock::Clock;
-use shared::shutdown::Shutdown;
-use shared::startup::{self, Connected, StartError};
-use shared::store::Store;
-use shared::trace::Sampler;
+use runtime::startup::{self, Connected, StartError};
+use store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use trace::Sampler;
 
 use crate::ai::Ai;
 use crate::api::inbox::Inboxes;

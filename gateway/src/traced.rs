@@ -1,7 +1,8 @@
 //! A request's own hop of a trace. What is not sampled costs a look.
 
 use http::{HeaderMap, Method, StatusCode};
-use shared::trace::{Kind, Sampler, Span, TraceParent};
+use kernel::trace_context::TraceParent;
+use trace::{Kind, Sampler, Span};
 
 use crate::router::{Miss, Route};
 

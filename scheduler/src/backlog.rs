@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use domain::message::{Channel, Lane};
 use jiff::Timestamp;
+use kernel::metric_name::Metric;
 use metrics::gauge;
-use shared::metric_name::Metric;
-use shared::send::{Channel, Lane};
-use shared::store::send_chunks::ready;
-use shared::store::{outbox, timers, webhook_calls};
+use store::send_chunks::ready;
+use store::{outbox, timers, webhook_calls};
 
 use crate::App;
 use crate::tick::TickError;
@@ -40,7 +40,7 @@ fn late(oldest: Option<Timestamp>, now: Timestamp) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
+    use kernel::clock::from_ms;
 
     use super::*;
 

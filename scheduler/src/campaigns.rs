@@ -17,20 +17,20 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::wake;
+use domain::campaign::CampaignStatus;
+use domain::message::{Lane, Queue};
 use futures_util::{StreamExt, stream};
 use jiff::SignedDuration;
-use shared::bus::wake;
-use shared::campaign::CampaignStatus;
-use shared::failpoint;
-use shared::ids::ProjectId;
-use shared::metric_name::Metric;
-use shared::send::{Lane, Queue};
-use shared::store::StoreError;
-use shared::store::campaigns::Campaign;
-use shared::store::campaigns::audience::{Slice, find_slice};
-use shared::store::campaigns::faults::{self, Fault};
-use shared::store::campaigns::sending::{self, Progress};
-use shared::store::send_chunks::campaign::Of;
+use kernel::failpoint;
+use kernel::ids::ProjectId;
+use kernel::metric_name::Metric;
+use store::StoreError;
+use store::campaigns::Campaign;
+use store::campaigns::audience::{Slice, find_slice};
+use store::campaigns::faults::{self, Fault};
+use store::campaigns::sending::{self, Progress};
+use store::send_chunks::campaign::Of;
 use uuid::Uuid;
 
 pub use failures::Limits;
@@ -135,7 +135,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
         return Ok(Some(Step { has_more: true, ..Step::default() }));
     }
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    shared::store::segments::evaluate::limit(&tx, STATEMENT_TIMEOUT).await?;
+    store::segments::evaluate::limit(&tx, STATEMENT_TIMEOUT).await?;
     if !sending::try_lock(&tx, project, id).await? {
         return Ok(None);
     }
@@ -178,7 +178,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
 /// Runs the slow queries of the next step.
 async fn prefetch(
     app: &App,
-    tx: &shared::store::Transaction<'_>,
+    tx: &store::Transaction<'_>,
     project: ProjectId,
     (campaign, progress): (&Campaign, &Progress),
 ) -> Result<Prefetched, TickError> {

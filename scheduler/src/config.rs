@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::env::{Env, EnvError};
+use kernel::env::{Env, EnvError};
 
 use crate::campaigns::Limits;
 

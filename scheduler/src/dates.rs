@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::event::{Body, IngestItem, Start, id_bytes};
-use shared::failpoint;
-use shared::ids::{ProjectId, timed_for};
-use shared::store::date_due::due::{self, DateDue};
+use kernel::failpoint;
+use kernel::ids::{ProjectId, timed_for};
+use store::date_due::due::{self, DateDue};
+use wire::event::{Body, IngestItem, Start, id_bytes};
 
 use crate::App;
 use crate::items::{by_partition, messages};
@@ -66,7 +66,7 @@ fn item(project: ProjectId, date: &DateDue, now_ms: i64) -> IngestItem {
 
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
+    use kernel::clock::from_ms;
     use uuid::Uuid;
 
     use super::*;

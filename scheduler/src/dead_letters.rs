@@ -8,19 +8,20 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::Message as Delivered;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use async_nats::jetstream::stream::Stream;
+use bus::{Names, dead_letter};
 use bytes::Bytes;
+use domain::message::Channel;
 use futures_util::StreamExt;
+use kernel::clock::from_ms;
+use kernel::ids::{self, ProjectId};
 use prost::Message as _;
-use shared::bus::{Names, dead_letter};
-use shared::clock::from_ms;
-use shared::event::{Body, EncodedBatch, IngestItem, uuid};
-use shared::ids::{self, ProjectId};
-use shared::send::{Channel, SendChunk};
-use shared::store::dead_letters::{self, DeadItem};
-use shared::store::users::recipient;
-use shared::store::users::record::PersonKey;
-use shared::store::{Connection, erasures, project_removals};
+use store::dead_letters::{self, DeadItem};
+use store::users::recipient;
+use store::users::record::PersonKey;
+use store::{Connection, erasures, project_removals};
 use uuid::Uuid;
+use wire::event::{Body, EncodedBatch, IngestItem, uuid};
+use wire::send::SendChunk;
 
 use crate::App;
 use crate::erasures::UNSEARCHABLE_KEPT;
@@ -229,8 +230,8 @@ fn clean(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shared::event::{self, Track, id_bytes};
-    use shared::send::{self, DirectMessage};
+    use wire::event::{self, Track, id_bytes};
+    use wire::send::{self, DirectMessage};
 
     use super::*;
 

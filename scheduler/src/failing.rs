@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use shared::backoff::Backoff;
-use shared::ids::ProjectId;
+use kernel::backoff::Backoff;
+use kernel::ids::ProjectId;
 
 const REST: Backoff = Backoff { first: Duration::from_secs(1), factor: 2, most: Duration::from_mins(1) };
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, ToSpan};
-use shared::shutdown::Shutdown;
-use shared::store::runs::listeners;
-use shared::store::users::{search, seen};
-use shared::store::{login_attempts, sessions, time_partitions, user_imports, workers};
+use kernel::shutdown::Shutdown;
+use store::runs::listeners;
+use store::users::{search, seen};
+use store::{login_attempts, sessions, time_partitions, user_imports, workers};
 
 use crate::purge::{purge, purge_acknowledged};
 use crate::retention::ledger;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use bus::group_commit::MESSAGE_BYTES;
 use bytes::Bytes;
-use shared::bus::group_commit::MESSAGE_BYTES;
-use shared::event::{EncodedItems, IngestItem, begin_message};
+use wire::event::{EncodedItems, IngestItem, begin_message};
 
 /// What begins a message.
 const HEAD: usize = 16;
@@ -47,7 +47,7 @@ fn message(items: &EncodedItems) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use shared::event::{Body, IngestBatch, Timer};
+    use wire::event::{Body, IngestBatch, Timer};
 
     use super::*;
 

@@ -1,10 +1,10 @@
-//! The scheduler's time after a jump of the database's clock ([`shared::jumps`]): what it fires, removes and releases ignores the jump.
+//! The scheduler's time after a jump of the database's clock ([`store::jumps`]): what it fires, removes and releases ignores the jump.
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use shared::clock::from_ms;
-use shared::metric_name::Metric;
+use kernel::clock::from_ms;
+use kernel::metric_name::Metric;
 
 use crate::App;
 use crate::tick::{Found, TickError};

@@ -1,11 +1,13 @@
 //! `scheduler`: configuration, telemetry, wiring, work, timed drain.
 
+use kernel::env::Env;
+use kernel::shutdown;
+use runtime::config::AdminConfig;
+use runtime::startup::{self, StartError};
+use runtime::{probe, telemetry};
 use scheduler::config::SchedulerConfig;
 use scheduler::{ADMIN_PORT, App, run};
-use shared::config::AdminConfig;
-use shared::env::Env;
-use shared::startup::{self, StartError};
-use shared::{probe, shutdown, telemetry, trace};
+use trace;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

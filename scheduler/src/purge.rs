@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{Info, Stream};
+use bus::continuity::{Found, find, last_before};
+use bus::topology;
+use domain::message::{Channel, Lane};
 use jiff::{SignedDuration, Timestamp};
-use shared::bus::continuity::{Found, Position, find, last_before};
-use shared::bus::topology;
-use shared::send::{Channel, Lane};
-use shared::store::{erasures, ingest_partitions};
+use store::{erasures, ingest_partitions};
+use wire::position::Position;
 
 use crate::App;
 use crate::erasures::UNSEARCHABLE_KEPT;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use shared::store::project_removals::{self as removals, Removal};
-use shared::store::{Connection, StoreError};
+use store::project_removals::{self as removals, Removal};
+use store::{Connection, StoreError};
 
 use crate::App;
 use crate::tick::TickError;

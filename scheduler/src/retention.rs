@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use shared::clock::from_ms;
-use shared::ids::{CLIENT_ID_PAST_MS, ProjectId};
-use shared::store::campaigns::clicks;
-use shared::store::events::retention;
-use shared::store::months;
-use shared::store::time_partitions::expired::{self, Expired};
-use shared::store::{Connection, StoreError, capped_sends, channels, client_ids, inbox, projects};
+use kernel::clock::from_ms;
+use kernel::ids::{CLIENT_ID_PAST_MS, ProjectId};
+use store::campaigns::clicks;
+use store::events::retention;
+use store::months;
+use store::time_partitions::expired::{self, Expired};
+use store::{Connection, StoreError, capped_sends, channels, client_ids, inbox, projects};
 
 use crate::App;
 use crate::tick::TickError;

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::SignedDuration;
-use shared::ids::ProjectId;
-use shared::store::segments::person::crowd::Limits;
-use shared::store::segments::{dirty, follow};
+use kernel::ids::ProjectId;
+use store::segments::person::crowd::Limits;
+use store::segments::{dirty, follow};
 use uuid::Uuid;
 
 use crate::App;
@@ -95,7 +95,7 @@ async fn look_or_put_off(app: &App, project: ProjectId, segment: Uuid) -> Result
 
 #[cfg(test)]
 mod tests {
-    use shared::store::StoreError;
+    use store::StoreError;
 
     use super::*;
 

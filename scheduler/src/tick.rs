@@ -4,12 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::PublishError;
 use futures_util::{StreamExt, stream};
-use shared::backoff::Backoff;
-use shared::bus::PublishError;
-use shared::ids::ProjectId;
-use shared::shutdown::Shutdown;
-use shared::store::{Connection, StoreError};
+use kernel::backoff::Backoff;
+use kernel::ids::ProjectId;
+use kernel::shutdown::Shutdown;
+use store::{Connection, StoreError};
 
 use crate::App;
 use crate::failing::Failing;

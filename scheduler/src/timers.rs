@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use shared::clock::from_ms;
-use shared::event::{Body, IngestItem, Timer, id_bytes};
-use shared::failpoint;
-use shared::ids::{self, ProjectId};
-use shared::metric_name::Metric;
-use shared::store::timers::due::{self, DueTimer};
+use kernel::clock::from_ms;
+use kernel::failpoint;
+use kernel::ids::{self, ProjectId};
+use kernel::metric_name::Metric;
+use store::timers::due::{self, DueTimer};
+use wire::event::{Body, IngestItem, Timer, id_bytes};
 
 use crate::App;
 use crate::items::{by_partition, messages};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use shared::ids;
-use shared::store::{webhook_deliveries, webhook_endpoints};
+use kernel::ids;
+use store::{webhook_deliveries, webhook_endpoints};
 
 use crate::App;
 use crate::tick::TickError;

@@ -36,6 +36,6 @@ impl Token {
 
     /// A claim in Unix seconds, relative to now.
     pub(crate) fn seconds_from_now(&self, claim: &str) -> Option<i64> {
-        Some(self.claims[claim].as_i64()? - shared::clock::Clock::system().now().as_second())
+        Some(self.claims[claim].as_i64()? - kernel::clock::Clock::system().now().as_second())
     }
 }

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shared::local::MailboxConfig;
-use shared::local::mailbox::serve;
-use shared::shutdown::Shutdown;
+use kernel::shutdown::Shutdown;
+use local_servers::MailboxConfig;
+use local_servers::mailbox::serve;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use shared::local::install;
-use shared::local::{
+use local_servers::install;
+use local_servers::{
     LocalError, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools,
 };
 use tokio::sync::OnceCell;
@@ -111,9 +111,9 @@ pub async fn stop() -> Result<(), LocalError> {
 
 /// Kills whatever server runs in a private directory and removes the directory, and the disk that its data lies on.
 pub(crate) async fn stop_private(dir: &Path) -> Result<(), LocalError> {
-    if let Some(process) = shared::local::Process::attach(&dir.join("pid"))? {
+    if let Some(process) = local_servers::Process::attach(&dir.join("pid"))? {
         // To PostgreSQL this is an immediate shutdown of all its processes; the others end as well.
-        process.stop_by(shared::local::process::Signal::QUIT, std::time::Duration::from_secs(5)).await;
+        process.stop_by(local_servers::process::Signal::QUIT, std::time::Duration::from_secs(5)).await;
     }
     if let Err(error) = crate::private::unmount(&dir.join("data")) {
         eprintln!("could not unmount the disk of {}: {error}", dir.display());

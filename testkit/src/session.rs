@@ -1,7 +1,7 @@
 //! Plain sessions with a test's PostgreSQL.
 
 use anyhow::Context;
-use shared::local::PostgresServer;
+use local_servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
 
 /// The connection closes when its client is dropped.

@@ -9,26 +9,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use automation::journey::Answer;
+use bus::Publisher;
 use bytes::Bytes;
 use http::{Method, Request};
+use http_client::HttpClient;
 use jiff::Timestamp;
+use kernel::backoff::Backoff;
+use kernel::clock::Clock;
+use kernel::failpoint;
+use kernel::fair_share::FairSlots;
+use kernel::ids::{self, OwnerId, ProjectId};
+use kernel::shutdown::Shutdown;
 use prost::Message;
-use shared::backoff::Backoff;
-use shared::bus::Publisher;
-use shared::clock::Clock;
-use shared::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
-use shared::failpoint;
-use shared::fair_share::FairSlots;
-use shared::ids::{self, OwnerId, ProjectId};
-use shared::journey::Answer;
-use shared::outbound::HttpClient;
-use shared::secrets::MasterKeys;
-use shared::shutdown::Shutdown;
-use shared::store::projects::creators;
-use shared::store::webhook_calls::{self, Claimed};
-use shared::store::{Store, StoreError, projects};
+use secrets::MasterKeys;
+use store::projects::creators;
+use store::webhook_calls::{self, Claimed};
+use store::{Store, StoreError, projects};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
+use wire::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
 
 use answer::{Judged, judge};
 use rotation::Rotation;
@@ -51,7 +51,7 @@ const BODY_MAX: usize = 256 * 1024;
 pub struct Caller {
     pub store: Store,
     pub publisher: Publisher,
-    pub names: shared::bus::Names,
+    pub names: bus::Names,
     pub clock: Clock,
     pub http: HttpClient,
     pub keys: MasterKeys,
@@ -151,7 +151,7 @@ impl Caller {
         }
     }
 
-    async fn settle(&self, write: impl AsyncFnOnce(&shared::store::Connection) -> Result<(), StoreError>) {
+    async fn settle(&self, write: impl AsyncFnOnce(&store::Connection) -> Result<(), StoreError>) {
         let written = async {
             let db = self.store.connection().await?;
             write(&db).await

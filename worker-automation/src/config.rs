@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use shared::config::AdminConfig;
-use shared::env::{Env, EnvError};
-use shared::outbound::HttpClient;
-use shared::secrets::MasterKeys;
+use http_client::HttpClient;
+use kernel::env::{Env, EnvError};
+use runtime::config::AdminConfig;
+use secrets::MasterKeys;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9102;

@@ -9,9 +9,9 @@ use foldhash::HashMap;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use shared::ids::{self, ProjectId};
-use shared::store::events::counters;
-use shared::store::{StoreError, Transaction, projects};
+use kernel::ids::{self, ProjectId};
+use store::events::counters;
+use store::{StoreError, Transaction, projects};
 
 use crate::runs::NewEvent;
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use domain::webhook::ALL_TYPES;
 use jiff::Timestamp;
-use shared::ids::ProjectId;
-use shared::store::webhook_deliveries::tell::{self, MessageNews, RunNews};
-use shared::store::{StoreError, Transaction, webhook_endpoints};
-use shared::webhook::ALL_TYPES;
+use kernel::ids::ProjectId;
+use store::webhook_deliveries::tell::{self, MessageNews, RunNews};
+use store::{StoreError, Transaction, webhook_endpoints};
 
 /// What projects ask for, as of a sequence of changes.
 #[derive(Debug, Default)]

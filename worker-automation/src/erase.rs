@@ -3,18 +3,18 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use ::wire::event::{self as wire, Body, EncodedBatch, IngestItem, id_bytes};
+use bus::Names;
 use jiff::Timestamp;
+use kernel::ids;
 use prost::Message as _;
-use shared::bus::Names;
-use shared::event::{self as wire, Body, EncodedBatch, IngestItem, id_bytes};
-use shared::ids;
-use shared::store::erasures::{self, Erased};
-use shared::store::events::counters;
-use shared::store::messages::insert;
-use shared::store::outbox::OutboxRow;
-use shared::store::users::record::{self, NewPerson, PersonKey};
-use shared::store::users::{read, removals, search};
-use shared::store::{Connection, StoreError, Transaction, capped_sends};
+use store::erasures::{self, Erased};
+use store::events::counters;
+use store::messages::insert;
+use store::outbox::OutboxRow;
+use store::users::record::{self, NewPerson, PersonKey};
+use store::users::{read, removals, search};
+use store::{Connection, StoreError, Transaction, capped_sends};
 use uuid::Uuid;
 
 use crate::item::{Action, Item, Named};

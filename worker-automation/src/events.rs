@@ -1,9 +1,9 @@
 //! Writing a batch's events, and finding out which were new.
 
 use foldhash::HashSet;
-use shared::ids::ProjectId;
-use shared::store::events::record::{self, NewEvent as Row};
-use shared::store::{StoreError, Transaction};
+use kernel::ids::ProjectId;
+use store::events::record::{self, NewEvent as Row};
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::recent::Recent;

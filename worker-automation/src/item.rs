@@ -1,19 +1,19 @@
 //! Items as the worker handles them: decoded from the wire, with the ids that their names stand for.
 
+use automation::TriggerType;
+use automation::journey;
 use bytes::Bytes;
+use domain::message::DeliveryState;
+use domain::push_token::Platform;
+use domain::subscription::Source;
 use jiff::Timestamp;
+use kernel::clock::from_ms;
+use kernel::ids::{ProjectId, UserKey};
+use kernel::trace_context::TraceContext;
 use prost::Message;
 use serde_json::{Map, Value};
-use shared::automation::TriggerType;
-use shared::clock::from_ms;
-use shared::event::{self, Body, IngestItem, WireError};
-use shared::ids::{ProjectId, UserKey};
-use shared::journey;
-use shared::push_token::Platform;
-use shared::send::DeliveryState;
-use shared::subscription::Source;
-use shared::trace::TraceContext;
 use uuid::Uuid;
+use wire::event::{self, Body, IngestItem, WireError};
 
 /// A person as an item names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -289,7 +289,7 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, WireError> {
 
 #[cfg(test)]
 mod tests {
-    use shared::event::{Alias, Identify, id_bytes};
+    use wire::event::{Alias, Identify, id_bytes};
 
     use super::*;
 

@@ -26,9 +26,9 @@ use std::sync::RwLock;
 use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
 use quick_cache::sync::Cache;
-use shared::store::users::record::PersonKey;
-use shared::store::users::removals::{self, Edition, Removal};
-use shared::store::{StoreError, Transaction};
+use store::users::record::PersonKey;
+use store::users::removals::{self, Edition, Removal};
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 /// For how long a person is believed to be as they were, in milliseconds.

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bus::consumer::Delivered;
+use bus::{Bus, wake};
 use bytes::Bytes;
-use shared::bus::consumer::Delivered;
-use shared::bus::{Bus, wake};
-use shared::event::{EncodedBatch, WireError};
-use shared::failpoint;
-use shared::metric_name::Metric;
-use shared::store::StoreError;
-use shared::store::ingest_partitions::{self, Advance, Lease};
-use shared::store::outbox::OutboxRow;
-use shared::trace::Span;
+use kernel::failpoint;
+use kernel::metric_name::Metric;
+use store::StoreError;
+use store::ingest_partitions::{self, Advance, Lease};
+use store::outbox::OutboxRow;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
+use trace::Span;
+use wire::event::{EncodedBatch, WireError};
 
 use crate::config::{Config, RETRY};
 use crate::item::Item;

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use shared::bus::Bus;
-use shared::bus::consumer::{Ended, PartitionReader};
-use shared::bus::continuity::Position;
-use shared::bus::topology::{self, IngestStream};
-use shared::metric_name::Metric;
-use shared::shutdown::Shutdown;
-use shared::store::ingest_partitions::{self as leases, Lease};
-use shared::store::{Connection, Store, StoreError};
+use bus::Bus;
+use bus::consumer::{Ended, PartitionReader};
+use bus::topology::{self, IngestStream};
+use kernel::metric_name::Metric;
+use kernel::shutdown::Shutdown;
+use store::ingest_partitions::{self as leases, Lease};
+use store::{Connection, Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
+use wire::position::Position;
 
 use crate::lane::{Input, Inputs};
 use crate::outbox::Owned;

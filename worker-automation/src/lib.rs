@@ -31,11 +31,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use shared::bus::Publisher;
-use shared::clock::Clock;
-use shared::shutdown::Shutdown;
-use shared::startup::{self, Connected};
-use shared::store::{Store, ingest_partitions};
+use bus::Publisher;
+use kernel::clock::Clock;
+use kernel::shutdown::Shutdown;
+use runtime::startup::{self, Connected};
+use store::{Store, ingest_partitions};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 

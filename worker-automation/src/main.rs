@@ -1,10 +1,11 @@
 //! `worker-automation`: configuration, telemetry, wiring, work, timed drain.
 
-use shared::env::Env;
-use shared::metric_name::Metric;
-use shared::shutdown::{self, DRAIN};
-use shared::startup::{self, StartError};
-use shared::{probe, telemetry, trace};
+use kernel::env::Env;
+use kernel::metric_name::Metric;
+use kernel::shutdown::{self, DRAIN};
+use runtime::startup::{self, StartError};
+use runtime::{probe, telemetry};
+use trace;
 use worker_automation::config::{ADMIN_PORT, Config};
 use worker_automation::{App, run};
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
-use shared::ids::{self, ProjectId};
-use shared::rule::look::Look;
-use shared::store::segments::{dirty, follow};
-use shared::store::users::record::PersonKey;
-use shared::store::{StoreError, Transaction};
+use kernel::ids::{self, ProjectId};
+use rules::look::Look;
+use store::segments::{dirty, follow};
+use store::users::record::PersonKey;
+use store::{StoreError, Transaction};
 
 use crate::item::{Action, Item};
 use crate::people::People;

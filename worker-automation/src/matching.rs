@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use automation::TriggerType;
+use automation::journey::{ANYTHING, Program};
 use foldhash::{HashMap, HashSet};
-use shared::automation::TriggerType;
-use shared::ids::ProjectId;
-use shared::journey::{ANYTHING, Program};
-use shared::store::automations::{ActiveAutomation, FollowedAutomation};
+use kernel::ids::ProjectId;
+use store::automations::{ActiveAutomation, FollowedAutomation};
 use uuid::Uuid;
 
 /// An automation that may start runs now.
@@ -180,8 +180,8 @@ impl OfProject {
 mod model;
 #[cfg(test)]
 mod tests {
+    use automation::{Definition, Reentry};
     use serde_json::json;
-    use shared::automation::{Definition, Reentry};
 
     use super::*;
 

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bus::Publisher;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use shared::bus::Publisher;
-use shared::clock::Clock;
-use shared::failpoint;
-use shared::shutdown::Shutdown;
-use shared::store::outbox::{self, OutboxRow};
-use shared::store::{Store, StoreError};
+use kernel::clock::Clock;
+use kernel::failpoint;
+use kernel::shutdown::Shutdown;
+use store::outbox::{self, OutboxRow};
+use store::{Store, StoreError};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
+use kernel::ids::ProjectId;
 use serde_json::{Map, Value};
-use shared::ids::ProjectId;
-use shared::store::users::record::{self, NewPerson, PersonKey, Profile};
-use shared::store::users::{search, seen::Moves};
-use shared::store::{StoreError, Transaction};
+use store::users::record::{self, NewPerson, PersonKey, Profile};
+use store::users::{search, seen::Moves};
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::item::{Action, Item, Named};
@@ -291,12 +291,12 @@ impl People {
     /// The runs, the push tokens, the places on the suppression list and the choices of subscriptions of those who were merged
     /// are those of whom they became; before any are read or written. When their dates come is found anew.
     pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
-        shared::store::runs::record::reassign(tx, &self.merges).await?;
+        store::runs::record::reassign(tx, &self.merges).await?;
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
-        shared::store::date_due::forget(tx, &gone).await?;
-        shared::store::push_tokens::reassign(tx, &self.merges).await?;
-        shared::store::subscriptions::reassign(tx, &self.merges).await?;
-        shared::store::suppressions::reassign(tx, &self.merges).await
+        store::date_due::forget(tx, &gone).await?;
+        store::push_tokens::reassign(tx, &self.merges).await?;
+        store::subscriptions::reassign(tx, &self.merges).await?;
+        store::suppressions::reassign(tx, &self.merges).await
     }
 
     /// Writes what has changed, and marks whose; returns what is known of people once that is committed.

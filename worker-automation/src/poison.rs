@@ -6,12 +6,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use bus::{Bus, dead_letter};
 use bytes::Bytes;
+use kernel::metric_name::Metric;
 use prost::Message;
-use shared::bus::{Bus, dead_letter};
-use shared::event::{EncodedBatch, VERSION};
-use shared::metric_name::Metric;
-use shared::store::StoreError;
+use store::StoreError;
+use wire::event::{EncodedBatch, VERSION};
 
 use crate::config::RETRY;
 use crate::record::{Batch, Mode, RecordError, Recorded, Recorder};

@@ -1,7 +1,7 @@
 //! How a profile changes, within its limits. Pure.
 
 use serde_json::{Map, Value};
-use shared::store::users::record::Profile;
+use store::users::record::Profile;
 
 /// A profile's properties at most, in bytes of JSON.
 pub const MAX_BYTES: usize = 32 * 1024;
@@ -18,7 +18,7 @@ pub struct TooLarge {
 
 /// Merges properties key by key; null removes a key.
 pub fn patch(profile: &mut Profile, patch: &Map<String, Value>) -> Result<(), TooLarge> {
-    change(profile, |properties| shared::profile::merge(properties, patch))
+    change(profile, |properties| domain::profile::merge(properties, patch))
 }
 
 /// Adds only what is missing: what the profile has was said later, or of the known person.
@@ -54,7 +54,7 @@ fn change(profile: &mut Profile, edit: impl FnOnce(&mut Map<String, Value>)) -> 
         return Err(TooLarge { keys: properties.len(), bytes });
     }
     profile.properties = properties;
-    (profile.email, profile.name) = shared::profile::email_and_name(&profile.properties);
+    (profile.email, profile.name) = domain::profile::email_and_name(&profile.properties);
     Ok(())
 }
 
@@ -65,9 +65,9 @@ fn serialized_len(properties: &Map<String, Value>) -> usize {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use kernel::ids::ProjectId;
     use proptest::prelude::*;
     use serde_json::json;
-    use shared::ids::ProjectId;
     use uuid::Uuid;
 
     use super::*;

@@ -3,17 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use automation::TriggerType;
+use domain::message::{Channel, DeliveryState};
+use domain::webhook;
 use jiff::Timestamp;
+use kernel::ids::ProjectId;
+use kernel::metric_name::Metric;
 use serde::Deserialize;
-use shared::automation::TriggerType;
-use shared::ids::ProjectId;
-use shared::metric_name::Metric;
-use shared::send::{Channel, DeliveryState};
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::users::record::{self as users, PersonKey};
-use shared::store::webhook_deliveries::tell::MessageNews;
-use shared::store::{StoreError, Transaction, suppressions};
-use shared::webhook;
+use store::messages::receipts::{self, Receipt};
+use store::users::record::{self as users, PersonKey};
+use store::webhook_deliveries::tell::MessageNews;
+use store::{StoreError, Transaction, suppressions};
 use uuid::Uuid;
 
 use crate::endpoints::Asked;

@@ -8,7 +8,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use shared::ids::ProjectId;
+use kernel::ids::ProjectId;
 use uuid::Uuid;
 
 /// Marks remembered at one place.
@@ -108,7 +108,7 @@ impl Recent {
 mod model;
 #[cfg(test)]
 mod tests {
-    use shared::ids;
+    use kernel::ids;
 
     use super::*;
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use shared::ids::ProjectId;
-use shared::metric_name::Metric;
-use shared::store::{StoreError, Transaction, project_removals};
+use kernel::ids::ProjectId;
+use kernel::metric_name::Metric;
+use store::{StoreError, Transaction, project_removals};
 
 use crate::item::Item;
 

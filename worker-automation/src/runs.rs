@@ -1,7 +1,7 @@
 //! Runs within the recording transaction: which start, which move on, and what that leads to.
 //!
 //! Timers, answers and what people do take their turns in the order in which they were accepted. What a run does next is
-//! decided by [`shared::journey::step`]; here is loaded what it asks for, and kept what it leads to.
+//! decided by [`automation::journey::step`]; here is loaded what it asks for, and kept what it leads to.
 
 mod dates;
 mod heard;
@@ -13,15 +13,15 @@ mod start;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use automation::TriggerType;
+use automation::journey::{self, Input, Moved, NeedsPerson, Occurrence, Program, Run, RunStatus, Situation, State};
 use jiff::Timestamp;
+use kernel::ids::{self, ProjectId};
 use serde_json::{Map, Value};
-use shared::automation::TriggerType;
-use shared::ids::{self, ProjectId};
-use shared::journey::{self, Input, Moved, NeedsPerson, Occurrence, Program, Run, RunStatus, Situation, State};
-use shared::store::runs::record::{self as runs, Enrolment, RunRow};
-use shared::store::users::record::PersonKey;
-use shared::store::{StoreError, Transaction};
-use shared::trace::{Kind, Span};
+use store::runs::record::{self as runs, Enrolment, RunRow};
+use store::users::record::PersonKey;
+use store::{StoreError, Transaction};
+use trace::{Kind, Span};
 use uuid::Uuid;
 
 use crate::days::Days;

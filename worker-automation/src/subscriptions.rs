@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use shared::ids::ProjectId;
-use shared::store::subscriptions::{self, Choice};
-use shared::store::users::record::PersonKey;
-use shared::store::{StoreError, Transaction};
+use kernel::ids::ProjectId;
+use store::subscriptions::{self, Choice};
+use store::users::record::PersonKey;
+use store::{StoreError, Transaction};
 
 use crate::item::{Action, Item, Subscribe};
 use crate::people::People;

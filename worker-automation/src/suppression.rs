@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use domain::message::{Channel, DeliveryState};
+use domain::suppression::{Address, Reason, WITH_ADDRESSES};
 use jiff::Timestamp;
+use kernel::ids::ProjectId;
 use serde_json::Value;
-use shared::ids::ProjectId;
-use shared::send::{Channel, DeliveryState};
-use shared::store::suppressions::{self, Recipient, Suppression};
-use shared::store::users::recipient;
-use shared::store::users::record::PersonKey;
-use shared::store::{StoreError, Transaction};
-use shared::suppression::{Address, Reason, WITH_ADDRESSES};
+use store::suppressions::{self, Recipient, Suppression};
+use store::users::recipient;
+use store::users::record::PersonKey;
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::item::{Action, Item};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use shared::push_token;
-use shared::store::push_tokens::{self, Device, Said};
-use shared::store::{StoreError, Transaction};
+use domain::push_token;
+use store::push_tokens::{self, Device, Said};
+use store::{StoreError, Transaction};
 
 use crate::item::{Action, Item};
 use crate::people::People;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use shared::trace::{self, Kind, Span, TraceContext};
+use kernel::trace_context::TraceContext;
+use trace::{self, Kind, Span};
 
 use crate::item::Item;
 

@@ -2,8 +2,8 @@
 
 use lettre::Address;
 use lettre::message::Mailbox;
-use shared::store::channels::ChannelSettings;
-use shared::template::one_line;
+use store::channels::ChannelSettings;
+use template::one_line;
 
 /// Longer names are cut: a mail header is no place for them.
 const NAME_CHARS: usize = 120;

@@ -7,14 +7,14 @@ mod sms;
 
 use std::panic::AssertUnwindSafe;
 
+use domain::message::{Channel, DeliveryState, Lane};
+use domain::recipient::Recipient;
 use futures_util::FutureExt;
 use jiff::Timestamp;
+use kernel::metric_name::Metric;
 use serde_json::Value;
-use shared::metric_name::Metric;
-use shared::send::{Channel, DeliveryState, Lane};
-use shared::store::messages::claim::Claimed;
-use shared::store::messages::settle::Settled;
-use shared::store::users::recipient::Recipient;
+use store::messages::claim::Claimed;
+use store::messages::settle::Settled;
 
 use crate::App;
 use crate::channels::Rules;

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::GenericClient;
+use domain::message::{Channel, Lane, Queue};
 use jiff::tz::TimeZone;
+use kernel::ids::ProjectId;
+use rules::sending_rules::{FrequencyCap, QuietHours};
+use secrets::MasterKeys;
+use secrets::vapid::VapidKeys;
 use serde_json::Value;
-use shared::ids::ProjectId;
-use shared::secrets::MasterKeys;
-use shared::send::{Channel, Lane, Queue};
-use shared::sending_rules::{FrequencyCap, QuietHours};
-use shared::store::changes::{self, Topic};
-use shared::store::channels::ChannelSettings;
-use shared::store::{StoreError, channels, projects, send_chunks, vapid_keys};
-use shared::vapid::VapidKeys;
+use store::changes::{self, Topic};
+use store::channels::ChannelSettings;
+use store::{StoreError, channels, projects, send_chunks, vapid_keys};
 use tokio::time::Instant;
 
 use crate::App;

@@ -1,15 +1,13 @@
 //! Configuration.
 
+use domain::message::Channel;
+use http_client::{BaseUrl, HttpClient};
+use kernel::env::{Env, EnvError};
+use runtime::config::public_base_url;
+use runtime::system_mail::SystemMail;
+use secrets::MasterKeys;
 use std::path::PathBuf;
 use std::time::Duration;
-
-use shared::buckets;
-use shared::config::public_base_url;
-use shared::env::{Env, EnvError};
-use shared::outbound::{BaseUrl, HttpClient};
-use shared::secrets::MasterKeys;
-use shared::send::Channel;
-use shared::system_mail::SystemMail;
 
 use crate::provider::push_provider::ProviderApp;
 
@@ -24,7 +22,7 @@ pub struct DeliveryConfig {
     /// eighth more. A push calls all of a user's devices under one slot.
     pub concurrency: usize,
     /// Shares rate limits between workers. Without Redis, each worker has its own share.
-    pub redis: Option<buckets::Server>,
+    pub redis: Option<rate_limits::Server>,
     /// How many workers share the rate limits while Redis is unavailable.
     pub replicas: u32,
     /// How often a direct or automation message is repeated after calls with an unknown outcome.
@@ -123,7 +121,7 @@ impl DeliveryConfig {
         Ok(Self {
             channels: channels(env)?,
             concurrency: env.bounded("DELIVERY_CONCURRENCY", 512, 2..=1_024, "2 to 1024")?,
-            redis: buckets::Server::from_env(env)?,
+            redis: rate_limits::Server::from_env(env)?,
             replicas: env.bounded("DELIVERY_REPLICAS", 1, 1..=1_000, "1 to 1000")?,
             unknown_retries: env.bounded("DELIVERY_UNKNOWN_RETRIES", 1, 0..=10, "0 to 10")?,
             lease: Duration::from_millis(env.bounded(

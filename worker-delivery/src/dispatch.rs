@@ -17,12 +17,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use domain::message::{Channel, Lane, Queue};
 use jiff::{SignedDuration, Timestamp};
+use kernel::ids::OwnerId;
+use kernel::metric_name::Metric;
 use metrics::gauge;
-use shared::ids::OwnerId;
-use shared::metric_name::Metric;
-use shared::send::{Channel, Lane, Queue};
-use shared::store::send_chunks::CAPACITY;
+use store::send_chunks::CAPACITY;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

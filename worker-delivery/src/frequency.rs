@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use deadpool_postgres::Transaction;
+use domain::message::{Channel, Lane};
+use domain::recipient::Recipient;
 use jiff::Timestamp;
-use shared::ids::ProjectId;
-use shared::send::{Channel, Lane};
-use shared::sending_rules::FrequencyCap;
-use shared::store::StoreError;
-use shared::store::capped_sends::{self, CappedSend};
-use shared::store::messages::claim::Claimed;
-use shared::store::users::read;
-use shared::store::users::recipient::Recipient;
+use kernel::ids::ProjectId;
+use rules::sending_rules::FrequencyCap;
+use store::StoreError;
+use store::capped_sends::{self, CappedSend};
+use store::messages::claim::Claimed;
+use store::users::read;
 use uuid::Uuid;
 
 use crate::channels::Sender;
@@ -103,8 +103,8 @@ impl Frequency {
 mod model;
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
-    use shared::rule::time::Span;
+    use kernel::clock::from_ms;
+    use rules::time::Span;
 
     use super::*;
 

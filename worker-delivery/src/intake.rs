@@ -11,22 +11,23 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use async_nats::jetstream::{AckKind, Message};
+use bus::{PublishError, dead_letter};
 use bytes::Bytes;
+use domain::message::{Channel, Lane};
 use futures_util::{FutureExt, StreamExt};
+use kernel::backoff::Backoff;
+use kernel::clock::from_ms;
+use kernel::failpoint;
+use kernel::ids::ProjectId;
+use kernel::metric_name::Metric;
+use kernel::trace_context::TraceContext;
 use metrics::{Gauge, gauge};
 use prost::Message as _;
 use serde_json::{Value, json};
-use shared::backoff::Backoff;
-use shared::bus::{PublishError, dead_letter};
-use shared::clock::from_ms;
-use shared::event::{WireError, uuid};
-use shared::failpoint;
-use shared::ids::ProjectId;
-use shared::metric_name::Metric;
-use shared::send::{Channel, DirectMessage, Lane, SendChunk};
-use shared::store::messages::insert::NewMessage;
-use shared::trace::TraceContext;
+use store::messages::insert::NewMessage;
 use uuid::Uuid;
+use wire::event::{WireError, uuid};
+use wire::send::{DirectMessage, SendChunk};
 
 use crate::App;
 
@@ -250,8 +251,8 @@ fn object(field: &str, json: &[u8]) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
-    use shared::event::id_bytes;
-    use shared::send::MessageRef;
+    use wire::event::id_bytes;
+    use wire::send::MessageRef;
 
     use super::*;
 

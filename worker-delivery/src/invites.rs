@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use shared::ids::ProjectId;
-use shared::personalization::with_line_breaks;
-use shared::store::StoreError;
-use shared::store::invites::mail::{self, InviteMail, MailStatus};
+use kernel::ids::ProjectId;
+use store::StoreError;
+use store::invites::mail::{self, InviteMail, MailStatus};
+use template::personalization::with_line_breaks;
 use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
 
@@ -178,8 +178,8 @@ fn unlinked_name(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
-    use shared::store::members::Role;
+    use kernel::clock::from_ms;
+    use store::members::Role;
 
     use super::*;
 

@@ -25,16 +25,16 @@ mod webhooks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::Bus;
+use domain::message::{Channel, Queue};
 use jiff::SignedDuration;
-use shared::buckets::Buckets;
-use shared::bus::Bus;
-use shared::clock::Clock;
-use shared::jumps::DueClock;
-use shared::send::{Channel, Queue};
-use shared::shutdown::{DRAIN, Shutdown, drained};
-use shared::startup::{self, Connected};
-use shared::store::Store;
-use shared::store::send_chunks::DueBy;
+use kernel::clock::Clock;
+use kernel::shutdown::{DRAIN, Shutdown, drained};
+use rate_limits::Buckets;
+use runtime::startup::{self, Connected};
+use store::Store;
+use store::jumps::DueClock;
+use store::send_chunks::DueBy;
 use tokio_util::task::TaskTracker;
 
 use channels::Channels;

@@ -13,10 +13,10 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use shared::buckets::{Buckets, Lease, Terms};
-use shared::ids::ProjectId;
-use shared::secrets::MasterKeys;
-use shared::store::channels::ChannelSettings;
+use kernel::ids::ProjectId;
+use rate_limits::{Buckets, Lease, Terms};
+use secrets::MasterKeys;
+use store::channels::ChannelSettings;
 use tokio::time::Instant;
 use uuid::Uuid;
 

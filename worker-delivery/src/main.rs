@@ -1,10 +1,12 @@
 //! `worker-delivery`: configuration, telemetry, wiring, work, timed drain.
 
-use shared::config::AdminConfig;
-use shared::env::Env;
-use shared::metric_name::Metric;
-use shared::startup::{self, StartError};
-use shared::{probe, shutdown, telemetry, trace};
+use kernel::env::Env;
+use kernel::metric_name::Metric;
+use kernel::shutdown;
+use runtime::config::AdminConfig;
+use runtime::startup::{self, StartError};
+use runtime::{probe, telemetry};
+use trace;
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::{ADMIN_PORT, App, run};

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use kernel::ids::{OwnerId, ProjectId};
 use quick_cache::sync::Cache;
-use shared::ids::{OwnerId, ProjectId};
-use shared::store::projects::creators;
-use shared::store::{Store, StoreError};
+use store::projects::creators;
+use store::{Store, StoreError};
 
 const CACHED: usize = 10_000;
 

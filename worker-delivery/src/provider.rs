@@ -16,10 +16,10 @@ pub mod web_push;
 use std::future::Future;
 use std::time::Duration;
 
+use http_client::HttpClient;
 use jiff::Timestamp;
+use kernel::clock::Clock;
 use lettre::message::Mailbox;
-use shared::clock::Clock;
-use shared::outbound::HttpClient;
 use uuid::Uuid;
 
 use crate::config::Addresses;

@@ -5,13 +5,13 @@ mod scan;
 mod text;
 pub mod tracked;
 
+use domain::push_url::{self, NotOpened};
+use domain::recipient::Recipient;
 use jiff::Timestamp;
 use serde_json::Value;
-use shared::personalization::{self, Personalization, has_markup, with_line_breaks};
-use shared::push_url::{self, NotOpened};
-use shared::store::messages::claim::Claimed;
-use shared::store::users::recipient::Recipient;
-use shared::template::{Escape, Limits, ParseError, RenderError, Template, one_line};
+use store::messages::claim::Claimed;
+use template::personalization::{self, Personalization, has_markup, with_line_breaks};
+use template::{Escape, Limits, ParseError, RenderError, Template, one_line};
 
 /// What templates call the link to the page where people choose what they get.
 pub const PREFERENCES_URL: &str = "preferencesUrl";
@@ -159,9 +159,9 @@ pub(crate) fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use domain::message::{Channel, Lane};
+    use kernel::ids::ProjectId;
     use serde_json::json;
-    use shared::ids::ProjectId;
-    use shared::send::{Channel, Lane};
     use uuid::Uuid;
 
     use super::*;
@@ -182,8 +182,8 @@ mod tests {
             failures: 0,
             ambiguous: 0,
             lapsed: false,
-            created_at: shared::clock::from_ms(1_700_000_000_000),
-            released_at: shared::clock::from_ms(1_700_000_000_000),
+            created_at: kernel::clock::from_ms(1_700_000_000_000),
+            released_at: kernel::clock::from_ms(1_700_000_000_000),
             trace: None,
         }
     }
@@ -196,18 +196,18 @@ mod tests {
             email: Some("ann@example.com".into()),
             name: Some("Ann <b>".into()),
             properties: json!({ "plan": "pro", "total": 3 }),
-            created_at: shared::clock::from_ms(1_700_000_000_000),
+            created_at: kernel::clock::from_ms(1_700_000_000_000),
         }
     }
 
     fn direct(content: Value) -> Rendered {
         let message = Claimed { content, lane: Lane::Direct, ..message(json!({ "code": 7 })) };
-        from_content(&message, &ann(), shared::clock::from_ms(0)).unwrap()
+        from_content(&message, &ann(), kernel::clock::from_ms(0)).unwrap()
     }
 
     fn render(subject: &str, body: &str, data: Value) -> Rendered {
         let template = Compiled::new(1, subject, body).unwrap();
-        from_template(&template, &message(data), &ann(), shared::clock::from_ms(0)).unwrap()
+        from_template(&template, &message(data), &ann(), kernel::clock::from_ms(0)).unwrap()
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
     fn an_endless_template_fails_with_its_line() {
         let loops = "x\n{% for i in (1..100000) %}{% for j in (1..100000) %}y{% endfor %}{% endfor %}";
         let template = Compiled::new(1, "", loops).unwrap();
-        let error = from_template(&template, &message(json!({})), &ann(), shared::clock::from_ms(0)).unwrap_err();
+        let error = from_template(&template, &message(json!({})), &ann(), kernel::clock::from_ms(0)).unwrap_err();
         assert!(error.to_string().starts_with("body: line 2"), "{error}");
     }
 

@@ -7,12 +7,13 @@ pub mod push;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shared::metric_name::Metric;
-use shared::send::Lane;
-use shared::shutdown::{CALL, DRAIN};
-use shared::store::messages::claim::Claimed;
-use shared::trace::{Kind, Span, TraceContext};
+use domain::message::Lane;
+use kernel::metric_name::Metric;
+use kernel::shutdown::{CALL, DRAIN};
+use kernel::trace_context::TraceContext;
+use store::messages::claim::Claimed;
 use tokio::time::Instant;
+use trace::{Kind, Span};
 
 use crate::limits::{Limit, Token};
 use crate::provider::{Outcome, Provider, smtp};

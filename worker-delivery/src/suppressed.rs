@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use deadpool_postgres::Transaction;
+use domain::message::{Channel, Lane};
+use domain::recipient::Recipient;
+use domain::subscription::{GROUP_DELETED, UNSUBSCRIBED_FROM_GROUP};
+use domain::suppression::{Address, Reason, international};
+use kernel::ids::ProjectId;
 use serde_json::Value;
-use shared::ids::ProjectId;
-use shared::send::{Channel, Lane};
-use shared::store::messages::claim::Claimed;
-use shared::store::suppressions::{self, Suppression};
-use shared::store::users::recipient::Recipient;
-use shared::store::{StoreError, subscriptions};
-use shared::subscription::{GROUP_DELETED, UNSUBSCRIBED_FROM_GROUP};
-use shared::suppression::{Address, Reason, international};
+use store::messages::claim::Claimed;
+use store::suppressions::{self, Suppression};
+use store::{StoreError, subscriptions};
 use uuid::Uuid;
 
 use crate::App;
@@ -129,7 +129,7 @@ fn codes(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
+    use kernel::clock::from_ms;
 
     use super::*;
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use deadpool_postgres::GenericClient;
+use kernel::ids::ProjectId;
 use quick_cache::sync::Cache;
-use shared::ids::ProjectId;
-use shared::store::StoreError;
-use shared::store::templates::source;
-use shared::template::ParseError;
+use store::StoreError;
+use store::templates::source;
+use template::ParseError;
 use uuid::Uuid;
 
 use crate::render::Compiled;

@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
-use shared::store::messages::claim::Claimed;
-use shared::store::messages::settle::Settled;
-use shared::trace::{Kind, Span};
+use store::messages::claim::Claimed;
+use store::messages::settle::Settled;
+use trace::{Kind, Span};
 
 /// From the claim to the settling of one message. What follows is put behind it; the claim itself has just been committed.
 pub fn begin(message: &mut Claimed, claimed_since: SystemTime) -> Span {

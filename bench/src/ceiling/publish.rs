@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
+use bus::Bus;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use shared::bus::Bus;
 use tokio::sync::Semaphore;
 
 const STREAM: &str = "BENCH_CEILING";

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
-use shared::clock::Clock;
-use shared::ids;
+use kernel::clock::Clock;
+use kernel::ids;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 

@@ -3,8 +3,8 @@
 use std::pin::pin;
 
 use anyhow::Result;
-use shared::clock::from_ms;
-use shared::ids::{ProjectId, UserKey};
+use kernel::clock::from_ms;
+use kernel::ids::{ProjectId, UserKey};
 use tokio_postgres::NoTls;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;

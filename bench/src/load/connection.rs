@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use shared::clock::{Clock, rfc3339};
+use kernel::clock::{Clock, rfc3339};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 

@@ -296,7 +296,7 @@ mod tests {
         let (all, ..) = sent(Kind::Single, 50);
         for (_, item) in all {
             let id = uuid::Uuid::try_parse(item["id"].as_str().unwrap()).unwrap();
-            assert_eq!((id.get_version_num(), shared::ids::time_ms(id)), (7, 1_790_000_000_000));
+            assert_eq!((id.get_version_num(), kernel::ids::time_ms(id)), (7, 1_790_000_000_000));
             assert_eq!(id.get_variant(), uuid::Variant::RFC4122);
         }
     }

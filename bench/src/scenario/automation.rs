@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use automation::Definition;
+use domain::message::Channel;
+use kernel::clock::Clock;
+use kernel::ids;
+use kernel::metric_name::Metric;
 use serde_json::{Value, json};
-use shared::automation::Definition;
-use shared::clock::Clock;
-use shared::ids;
-use shared::metric_name::Metric;
-use shared::send::Channel;
-use shared::store::automations::{ActiveAutomation, FollowedAutomation};
+use store::automations::{ActiveAutomation, FollowedAutomation};
 use worker_automation::matching::Index;
 
 use super::drain::{CONNECTIONS, WARM_UP, drained};
@@ -43,7 +43,7 @@ pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
         let names: Vec<String> = (0..EVENT_NAMES).map(tenants::event_name).collect();
         let turn = move || {
             for name in &names {
-                let found = index.started_by(project, Some(shared::automation::TriggerType::Event), name);
+                let found = index.started_by(project, Some(automation::TriggerType::Event), name);
                 let heard = index.is_heard(project, name);
                 if found.map(|startable| startable.version).sum::<i32>() != (MATCHED / EVENT_NAMES) as i32 || heard.0 {
                     bail!("{name} does not start what it should");

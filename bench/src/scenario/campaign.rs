@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use domain::message::Channel;
+use domain::push_token::Platform;
+use kernel::clock::Clock;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::push_token::Platform;
-use shared::send::Channel;
 
 use super::deliver::{device, ledger};
 use crate::api::Api;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use shared::clock::Clock;
+use kernel::clock::Clock;
 
 use crate::load::{Kind, Pace, Sender, Shape};
 use crate::measure::{self, GENERATOR};

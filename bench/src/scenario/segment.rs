@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use kernel::clock::Clock;
 use serde_json::{Value, json};
-use shared::clock::Clock;
 
 use super::drain::{CONNECTIONS, drained};
 use crate::api::Api;

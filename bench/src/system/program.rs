@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use shared::local::port;
+use local_servers::port;
 use tokio::process::{Child, Command};
 
 use super::metrics;

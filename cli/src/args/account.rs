@@ -65,7 +65,7 @@ pub enum RoleName {
 
 pub(super) fn email(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if shared::email::is_address(text) { Ok(text.to_owned()) } else { Err("an address such as ada@example.com".into()) }
+    if domain::email::is_address(text) { Ok(text.to_owned()) } else { Err("an address such as ada@example.com".into()) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `rekindle dead-letters`
 
 use clap::{Args, Subcommand};
-use shared::send::Channel;
+use domain::message::Channel;
 use uuid::Uuid;
 
 use super::DatabaseArgs;

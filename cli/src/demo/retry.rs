@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::backoff::Backoff;
+use kernel::backoff::Backoff;
 
 /// What came of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use anyhow::{Context, bail, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::future::try_join_all;
+use kernel::clock::Clock;
 use serde_json::Value;
-use shared::clock::Clock;
 use tokio::time::Instant;
 
 use super::api::{Api, Key};

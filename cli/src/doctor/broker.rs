@@ -4,10 +4,10 @@ pub mod look;
 
 use async_nats::ConnectErrorKind;
 use async_nats::jetstream::stream::{ClusterInfo, Config, RetentionPolicy};
-use shared::bus::topology::{self, partitions_of};
-use shared::bus::{Names, PublishError};
-use shared::config::BusConfig;
-use shared::tls::TlsFault;
+use bus::config::BusConfig;
+use bus::topology::{self, partitions_of};
+use bus::{Names, PublishError};
+use tls::TlsFault;
 
 use super::finding::Finding;
 

@@ -2,10 +2,10 @@
 
 pub mod look;
 
-use shared::store::connector;
-use shared::store::migrate::SchemaError;
-use shared::store::server::{Server, Standbys};
-use shared::tls::TlsFault;
+use store::connector;
+use store::migrate::SchemaError;
+use store::server::{Server, Standbys};
+use tls::TlsFault;
 
 use super::finding::Finding;
 use super::work;

@@ -2,7 +2,7 @@
 
 pub mod look;
 
-use shared::tls::TlsFault;
+use tls::TlsFault;
 
 use super::finding::Finding;
 

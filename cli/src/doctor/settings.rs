@@ -1,11 +1,13 @@
 //! The variables: malformed, missing, misspelled, not fit for production.
 
-use shared::config::{BusConfig, DatabaseConfig, public_base_url};
-use shared::env::{Env, EnvError};
-use shared::outbound::OutboundPolicy;
-use shared::secrets::MasterKeys;
-use shared::store::connector::Connector;
-use shared::system_mail::SystemMail;
+use bus::config::BusConfig;
+use http_client::OutboundPolicy;
+use kernel::env::{Env, EnvError};
+use runtime::config::public_base_url;
+use runtime::system_mail::SystemMail;
+use secrets::MasterKeys;
+use store::config::DatabaseConfig;
+use store::connector::Connector;
 
 use super::finding::Finding;
 use super::variables::VARIABLES;
@@ -84,7 +86,7 @@ fn malformed(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
         env.get("MASTER_KEY").or(env.get("MASTER_KEY_FILE")).and_then(|_| MasterKeys::from_env(env).err()).map(seen),
         public_base_url(env, "http://127.0.0.1:8080").err().map(seen),
         OutboundPolicy::from_env(env).err().map(seen),
-        shared::buckets::Server::from_env(env).err().map(seen),
+        rate_limits::Server::from_env(env).err().map(seen),
         SystemMail::from_env(env).err().or(unprotected_mail).map(seen),
     ];
     let mut findings: Vec<Finding> = errors

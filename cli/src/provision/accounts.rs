@@ -1,12 +1,12 @@
 //! The people who log in to the dashboard.
 
 use anyhow::{Context, Result, bail};
+use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use shared::ids::{self, ProjectId};
-use shared::store::accounts::{self, Account};
-use shared::store::audit::{self, Actor, Change};
-use shared::store::members::{self, Role};
-use shared::store::{Connection, Transaction, invites, login_attempts, projects, sessions};
+use store::accounts::{self, Account};
+use store::audit::{self, Actor, Change};
+use store::members::{self, Role};
+use store::{Connection, Transaction, invites, login_attempts, projects, sessions};
 use uuid::Uuid;
 
 use super::{Provision, hash_password};

@@ -1,7 +1,7 @@
 //! A jump of the database's clock.
 
 use anyhow::Result;
-use shared::store::clock_jumps::{self, ClockJump};
+use store::clock_jumps::{self, ClockJump};
 
 use super::Provision;
 

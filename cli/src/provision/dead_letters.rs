@@ -1,11 +1,11 @@
 //! What failed, and another try for it.
 
 use anyhow::Result;
+use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use shared::ids::{self, ProjectId};
-use shared::store::audit::{self, Actor, Change};
-use shared::store::dead_letters::{self, DeadFilter, DeadLetter, Replayed};
-use shared::store::filter::Start;
+use store::audit::{self, Actor, Change};
+use store::dead_letters::{self, DeadFilter, DeadLetter, Replayed};
+use store::filter::Start;
 
 use super::{Provision, accounts};
 

@@ -1,8 +1,8 @@
 //! Sealing what is secret under another master key.
 
 use anyhow::Result;
-use shared::secrets::MasterKeys;
-use shared::store::sealed::{self, Place, SEALED};
+use secrets::MasterKeys;
+use store::sealed::{self, Place, SEALED};
 
 use super::Provision;
 

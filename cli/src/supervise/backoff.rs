@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use shared::backoff::Backoff;
+use kernel::backoff::Backoff;
 
 /// A life at least this long starts the delays over.
 const SETTLED: Duration = Duration::from_secs(30);
 const DELAYS: Backoff = Backoff { first: Duration::from_millis(200), factor: 2, most: Duration::from_secs(5) };
 /// Exit statuses that a restart alone does not mend: a wrong configuration, a schema that the program does not know.
-const HOPELESS: [i32; 2] = [shared::env::EXIT_CONFIG, 78];
+const HOPELESS: [i32; 2] = [kernel::env::EXIT_CONFIG, 78];
 
 /// How often a process ended soon after its start, in a row.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use shared::clock::Clock;
-use shared::local::Process;
+use kernel::clock::Clock;
+use local_servers::Process;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

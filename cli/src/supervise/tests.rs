@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use shared::local::Process;
-use shared::local::process::Signal;
+use local_servers::Process;
+use local_servers::process::Signal;
 
 use super::*;
 use crate::process_table::ProcessTable;

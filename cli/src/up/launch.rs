@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use shared::local::Process;
-use shared::local::process::Signal;
+use local_servers::Process;
+use local_servers::process::Signal;
 
 use crate::process_table::{Entry, ProcessTable, Status};
 use crate::progress::Progress;

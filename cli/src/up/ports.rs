@@ -1,7 +1,7 @@
 //! The ports of a run directory: kept from start to start while they can be had.
 
 use anyhow::Result;
-use shared::local::{Process, port as loopback};
+use local_servers::{Process, port as loopback};
 
 use crate::args::PortWish;
 use crate::port::{self, Choice};

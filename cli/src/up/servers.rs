@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bus::config::BusConfig;
+use bus::{Bus, Publisher};
 use bytes::Bytes;
-use shared::bus::{Bus, Publisher};
-use shared::config::BusConfig;
-use shared::env::Env;
-use shared::local::{
+use kernel::env::Env;
+use local_servers::{
     Found, NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install, tools,
 };
 

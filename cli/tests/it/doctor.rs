@@ -7,8 +7,8 @@ mod work;
 
 use std::process::Command;
 
+use local_servers::PostgresOptions;
 use serde_json::Value;
-use shared::local::PostgresOptions;
 use testkit::{PrivatePostgres, PrivateRedis};
 
 use self::deployment::Deployment;
@@ -76,7 +76,7 @@ async fn settings_are_named() {
 #[tokio::test]
 async fn redis_is_missed_and_blamed_for_refusing_writes() {
     let (deployment, redis) = tokio::join!(Deployment::make(), PrivateRedis::start());
-    let away = format!("redis://127.0.0.1:{}", shared::local::port::free());
+    let away = format!("redis://127.0.0.1:{}", local_servers::port::free());
     let (wrong, told) = examine(deployment.doctor().env("REDIS_URL", away));
     let connection = of(&told, "redis.connection");
     assert_eq!(

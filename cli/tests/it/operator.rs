@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use shared::clock::Clock;
-use shared::ids::ProjectId;
-use shared::password;
-use shared::secrets::MasterKeys;
-use shared::send::Channel;
-use shared::store::accounts::Account;
-use shared::store::api_keys::{self, KeyType};
-use shared::store::channels::{self, ChannelSettings};
-use shared::store::clock_jumps::{self, ClockJump};
-use shared::store::invites::{self, Invite, LinkHolder, MailStatus};
-use shared::store::members::{self, Role};
-use shared::store::sealed::SEALED;
-use shared::store::{accounts, projects, vapid_keys};
-use shared::vapid::VapidKeys;
+use domain::message::Channel;
+use kernel::clock::Clock;
+use kernel::ids::ProjectId;
+use secrets::MasterKeys;
+use secrets::password;
+use secrets::vapid::VapidKeys;
+use store::accounts::Account;
+use store::api_keys::{self, KeyType};
+use store::channels::{self, ChannelSettings};
+use store::clock_jumps::{self, ClockJump};
+use store::invites::{self, Invite, LinkHolder, MailStatus};
+use store::members::{self, Role};
+use store::sealed::SEALED;
+use store::{accounts, projects, vapid_keys};
 use testkit::TestDatabase;
 use uuid::Uuid;
 
@@ -271,7 +271,7 @@ async fn dead_letters_are_listed_and_given_another_try() {
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, dead, created_at, updated_at) \
                SELECT $1, uuidv7, gen_random_uuid(), 'EMAIL', 'direct', 'failed', 'gave_up: 421', true, now(), now() \
                FROM unnest($2::uuid[]) uuidv7";
-    let ids: Vec<Uuid> = (0..3).map(|_| shared::ids::fresh(Clock::system().now_ms())).collect();
+    let ids: Vec<Uuid> = (0..3).map(|_| kernel::ids::fresh(Clock::system().now_ms())).collect();
     db.execute(sql, &[&project.parse::<Uuid>().unwrap(), &ids]).await.unwrap();
     let run = |more: &[&str]| {
         let args = [&["dead-letters", more[0], "--project", project], &more[1..]].concat();

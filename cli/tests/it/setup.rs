@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use domain::message::Channel;
+use secrets::MasterKeys;
 use serde_json::Value;
-use shared::secrets::MasterKeys;
-use shared::send::Channel;
-use shared::store::api_keys::{self, KeyType};
-use shared::store::{channels, projects};
+use store::api_keys::{self, KeyType};
+use store::{channels, projects};
 use testkit::{TestDatabase, TestNats};
 
 use crate::program::{rekindle, succeed};

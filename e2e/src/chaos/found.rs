@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bus::Names;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use prost::Message as _;
 use serde_json::Value;
-use shared::bus::Names;
-use shared::event::{EncodedBatch, IngestItem};
 use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
+use wire::event::{EncodedBatch, IngestItem};
 
 use super::books::{Event, Found, Lane, Mark, Merge, Message, Run};
 use super::checks;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex as Held, PoisonError};
 use std::time::Duration;
 
-use shared::local::PostgresOptions;
+use local_servers::PostgresOptions;
 use tempfile::TempDir;
 use testkit::{
     ConfiguredNats, MailService, PrivateNats, PrivatePostgres, PrivateRedis, ProviderServer, SmsService, SmtpService,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kernel::clock::Clock;
+use kernel::ids;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::ids;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all};
-use shared::clock::{Clock, rfc3339};
+use kernel::clock::{Clock, rfc3339};
 use tokio::time::Instant;
 
 use super::books::{Found, Limited};

@@ -4,13 +4,13 @@
 use std::slice;
 use std::time::Duration;
 
+use bus::{PublishError, Publisher, dead_letter};
 use e2e::{System, broker};
 use prost::Message as _;
 use serde_json::{Value, json};
-use shared::bus::{PublishError, Publisher, dead_letter};
-use shared::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
 use testkit::eventually_true;
 use uuid::Uuid;
+use wire::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
 
 use crate::shop::Shop;
 

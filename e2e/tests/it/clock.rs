@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use e2e::chaos::proxy::{Proxy, Trouble, Way};
-use shared::clock::Clock;
-use shared::config::DatabaseConfig;
-use shared::store::Store;
+use kernel::clock::Clock;
+use store::Store;
+use store::config::DatabaseConfig;
 use testkit::PrivatePostgres;
 
 /// How long an answer is held.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use e2e::{Api, Options, System, drained};
 use jiff::{SignedDuration, Timestamp};
+use kernel::clock::{Clock, rfc3339};
 use serde_json::{Value, json};
-use shared::clock::{Clock, rfc3339};
 use testkit::eventually;
 use tokio_postgres::Client;
 

@@ -5,23 +5,23 @@
 
 use std::time::Duration;
 
+use bus::config::BusConfig;
+use bus::{Bus, topology};
 use e2e::Api;
 use gateway::app::Parts;
 use gateway::config::GatewayConfig;
 use jiff::ToSpan;
 use jiff::tz::TimeZone;
+use kernel::clock::Clock;
+use kernel::env::Env;
+use kernel::ids::{self, ProjectId};
+use kernel::shutdown::Shutdown;
+use runtime::startup::Connected;
+use secrets::MasterKeys;
 use serde_json::{Value, json};
-use shared::bus::{Bus, topology};
-use shared::clock::Clock;
-use shared::config::BusConfig;
-use shared::env::Env;
-use shared::ids::{self, ProjectId};
-use shared::secrets::MasterKeys;
-use shared::shutdown::Shutdown;
-use shared::startup::Connected;
-use shared::store::api_keys::{self, KeyType};
-use shared::store::projects::{self, ProjectSecrets};
-use shared::store::{Store, ingest_partitions};
+use store::api_keys::{self, KeyType};
+use store::projects::{self, ProjectSecrets};
+use store::{Store, ingest_partitions};
 use testkit::{TestDatabase, TestNats, eventually};
 use tokio::net::TcpListener;
 

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use e2e::System;
 use jiff::SignedDuration;
+use kernel::clock::{Clock, rfc3339};
 use serde_json::{Value, json};
-use shared::clock::{Clock, rfc3339};
 
 /// What a change leads to: evaluated, recorded and shown.
 const SOON: Duration = Duration::from_secs(10);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use e2e::{Api, System, mails};
+use kernel::clock::Clock;
+use kernel::ids;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::ids;
 use testkit::{Mail, eventually};
 
 /// Templates and automations: a welcome at `signed_up`, a reminder some seconds after `checkout_started`.

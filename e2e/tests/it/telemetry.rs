@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use shared::metric_name::{Kind, Metric};
+use kernel::metric_name::{Kind, Metric};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use cli::provision::Provision;
 use e2e::{System, drained};
 use futures_util::future::join_all;
+use kernel::clock::Clock;
+use runtime::startup::WAITING;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::config::DatabaseConfig;
-use shared::startup::WAITING;
-use shared::store::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, known_version};
+use store::config::DatabaseConfig;
+use store::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, known_version};
 use testkit::eventually;
 use tokio_postgres::Client;
 

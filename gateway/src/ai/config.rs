@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use shared::env::{Env, EnvError};
+use kernel::env::{Env, EnvError};
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct AiConfig {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use kernel::ids::OwnerId;
 use quick_cache::sync::Cache;
-use shared::ids::OwnerId;
 
 use super::AiError;
 

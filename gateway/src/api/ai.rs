@@ -2,9 +2,9 @@
 
 mod copy;
 
+use domain::message::Channel;
 use serde::Serialize;
 use serde_json::Value;
-use shared::send::Channel;
 
 use crate::ai::AiError;
 use crate::body;

@@ -1,12 +1,12 @@
 //! API keys: shown once, listed by their first characters.
 
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::ids;
-use shared::store::api_keys::{self, KeySettings, KeyType, ListedKey};
-use shared::store::changes::Topic;
-use shared::store::{StoreError, Transaction, projects};
+use store::api_keys::{self, KeySettings, KeyType, ListedKey};
+use store::changes::Topic;
+use store::{StoreError, Transaction, projects};
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, shape};

@@ -2,10 +2,10 @@
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::Value;
-use shared::ids;
-use shared::store::audit::{self, AuditEntry, AuditFilter, Change};
+use store::audit::{self, AuditEntry, AuditFilter, Change};
 use uuid::Uuid;
 
 use super::{paging, shape};

@@ -6,16 +6,16 @@ pub mod report;
 pub mod runs;
 pub mod simulate;
 
+use automation::{DateTrigger, Goal, Reentry, Step};
 use http::StatusCode;
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::automation::{DateTrigger, Goal, Reentry, Step};
-use shared::ids;
-use shared::store::StoreError;
-use shared::store::automations::{self, Automation};
-use shared::store::changes::Topic;
-use shared::store::segments;
+use store::StoreError;
+use store::automations::{self, Automation};
+use store::changes::Topic;
+use store::segments;
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, paging, path, shape};

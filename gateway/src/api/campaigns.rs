@@ -6,17 +6,17 @@ mod transition;
 mod trial;
 
 use deadpool_postgres::Transaction;
+use domain::campaign::{CampaignStatus, Settings, Variant, Winner};
+use domain::message::Channel;
 use http::StatusCode;
 use jiff::Timestamp;
+use kernel::clock::rfc3339;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::campaign::{CampaignStatus, Settings, Variant, Winner};
-use shared::clock::rfc3339;
-use shared::ids;
-use shared::send::Channel;
-use shared::store::campaigns::{self, Campaign};
-use shared::store::send_chunks::campaign as chunks;
-use shared::store::{StoreError, segments, subscription_groups, templates};
+use store::campaigns::{self, Campaign};
+use store::send_chunks::campaign as chunks;
+use store::{StoreError, segments, subscription_groups, templates};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};

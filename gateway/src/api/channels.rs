@@ -7,11 +7,11 @@ mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use domain::message::Channel;
 use serde_json::{Map, Value, json};
-use shared::send::Channel;
-use shared::store::StoreError;
-use shared::store::changes::Topic;
-use shared::store::channels::{self, ChannelSettings};
+use store::StoreError;
+use store::changes::Topic;
+use store::channels::{self, ChannelSettings};
 
 use super::{audit_log, changed};
 use crate::body;

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
+use bus::wake;
+use domain::message::Channel;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::bus::wake;
-use shared::send::Channel;
-use shared::store::dead_letters::{self, DeadFilter, DeadLetter, Kind};
-use shared::store::users::read::{self as people, ShownPerson};
-use shared::store::{StoreError, erasures};
+use store::dead_letters::{self, DeadFilter, DeadLetter, Kind};
+use store::users::read::{self as people, ShownPerson};
+use store::{StoreError, erasures};
 use uuid::Uuid;
 
 use super::{audit_log, paging, shape};

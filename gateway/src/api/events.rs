@@ -5,16 +5,16 @@ pub mod export;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
+use rules::look::Look;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::rule::look::Look;
-use shared::store::events::list::{self as events, EventFilter};
-use shared::store::events::read::{self, Event};
-use shared::store::events::remove;
-use shared::store::segments::dirty;
-use shared::store::users::read::{self as people, ShownPerson};
-use shared::store::users::user_ref::UserRef;
-use shared::store::{Connection, StoreError, erasures};
+use store::events::list::{self as events, EventFilter};
+use store::events::read::{self, Event};
+use store::events::remove;
+use store::segments::dirty;
+use store::users::read::{self as people, ShownPerson};
+use store::users::user_ref::UserRef;
+use store::{Connection, StoreError, erasures};
 use uuid::Uuid;
 
 use super::{audit_log, paging, path, shape};

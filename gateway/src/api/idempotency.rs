@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: a request that is sent again under the same key takes effect once.
 
-use shared::ids;
-use shared::store::{Transaction, client_ids};
+use kernel::ids;
+use store::{Transaction, client_ids};
 use uuid::Uuid;
 
 use crate::context::{Context, Request};

@@ -3,16 +3,16 @@
 mod stream;
 mod streams;
 
+use domain::message::DeliveryState;
+use domain::webhook;
 use jiff::Timestamp;
 use serde::Serialize;
-use shared::send::DeliveryState;
-use shared::store::inbox::{self, InboxFilter, InboxItem};
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::users::read as people;
-use shared::store::users::user_ref::{IdType, UserRef};
-use shared::store::webhook_deliveries::tell::{self, MessageNews};
-use shared::store::{GenericClient, StoreError};
-use shared::webhook;
+use store::inbox::{self, InboxFilter, InboxItem};
+use store::messages::receipts::{self, Receipt};
+use store::users::read as people;
+use store::users::user_ref::{IdType, UserRef};
+use store::webhook_deliveries::tell::{self, MessageNews};
+use store::{GenericClient, StoreError};
 use uuid::Uuid;
 
 use super::users::NOT_INTERNAL;
@@ -107,7 +107,7 @@ impl Owner {
 /// All internal ids of a user. The answer does not show whether the user exists.
 async fn ids_of(
     db: &impl GenericClient,
-    project: shared::ids::ProjectId,
+    project: kernel::ids::ProjectId,
     user: UserRef<'_>,
 ) -> Result<Vec<Uuid>, StoreError> {
     match people::find_id(db, project, user).await? {

@@ -6,14 +6,14 @@ pub mod accept;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use shared::ids;
-use shared::store::accounts;
-use shared::store::invites::{self, Invite, InviteStatus, MailStatus, mail};
-use shared::store::login_attempts::{self, Attempt, Subject};
-use shared::store::members::{self, Role};
-use shared::store::{StoreError, Transaction};
+use store::accounts;
+use store::invites::{self, Invite, InviteStatus, MailStatus, mail};
+use store::login_attempts::{self, Attempt, Subject};
+use store::members::{self, Role};
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use super::sessions::{BODY, EMAIL};
@@ -97,7 +97,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut fields = Fields::of(&body);
     let email = fields.required_text("email", &EMAIL);
     let (sent, email) = (!email.is_empty(), email.trim());
-    if sent && !shared::email::is_address(email) {
+    if sent && !domain::email::is_address(email) {
         fields.problem("email", "must be an email address such as ada@example.com");
     }
     fields.not_null(&["role"]);

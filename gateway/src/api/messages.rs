@@ -6,14 +6,14 @@ pub mod send;
 
 use std::collections::HashMap;
 
+use domain::message::{Channel, DeliveryState};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::send::{Channel, DeliveryState};
-use shared::store::erasures;
-use shared::store::messages::read::{self, Message, MessageFilter};
-use shared::store::users::read::{self as people, ShownPerson};
-use shared::store::users::user_ref::UserRef;
+use store::erasures;
+use store::messages::read::{self, Message, MessageFilter};
+use store::users::read::{self as people, ShownPerson};
+use store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use super::{paging, path, shape};

@@ -4,12 +4,12 @@ mod input;
 
 use http::StatusCode;
 use jiff::Timestamp;
+use kernel::clock::rfc3339;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use shared::clock::rfc3339;
-use shared::ids;
-use shared::store::StoreError;
-use shared::store::news::{self, NewsItem};
+use store::StoreError;
+use store::news::{self, NewsItem};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use shared::store::filter::{Start, Total};
+use store::filter::{Start, Total};
 use uuid::Uuid;
 
 use crate::error::ApiError;

@@ -5,15 +5,15 @@ mod input;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kernel::ids::{self, ProjectId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::ids::{self, ProjectId};
-use shared::store::accounts::{self, Account};
-use shared::store::audit::{self, Actor, Change};
-use shared::store::changes::Topic;
-use shared::store::members::{self, Role};
-use shared::store::projects::{self, Project, ProjectSecrets, creators};
-use shared::store::{GenericClient, StoreError, Transaction, date_due, project_removals};
+use store::accounts::{self, Account};
+use store::audit::{self, Actor, Change};
+use store::changes::Topic;
+use store::members::{self, Role};
+use store::projects::{self, Project, ProjectSecrets, creators};
+use store::{GenericClient, StoreError, Transaction, date_due, project_removals};
 use uuid::Uuid;
 
 use super::sessions::{BODY, MembershipView};
@@ -267,7 +267,7 @@ pub async fn rotate_signing_secret(cx: &Context<'_>) -> Result<Reply, ApiError> 
     audit_log::note(cx, &tx, "project.signing_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let shown = SecretsView::new(secrets, now);
-    let until = shown.previous_signing_secret_until.map(shared::clock::rfc3339);
+    let until = shown.previous_signing_secret_until.map(kernel::clock::rfc3339);
     ok(&json!({ "signingSecret": shown.signing_secret, "previousSigningSecretUntil": until }))
 }
 
@@ -283,7 +283,7 @@ pub async fn rotate_webhook_secret(cx: &Context<'_>) -> Result<Reply, ApiError> 
     audit_log::note(cx, &tx, "project.webhook_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let shown = SecretsView::new(secrets, now);
-    let until = shown.previous_webhook_secret_until.map(shared::clock::rfc3339);
+    let until = shown.previous_webhook_secret_until.map(kernel::clock::rfc3339);
     ok(&json!({ "webhookSecret": shown.webhook_secret, "previousWebhookSecretUntil": until }))
 }
 
@@ -304,6 +304,6 @@ pub async fn rotate_identity_secret(cx: &Context<'_>) -> Result<Reply, ApiError>
     tx.commit().await.map_err(StoreError::from)?;
     cx.app.identity_secrets.remove([cx.project]);
     changed::announce(cx, Topic::Project).await;
-    let until = secrets.previous_identity.map(|previous| shared::clock::rfc3339(previous.until));
+    let until = secrets.previous_identity.map(|previous| kernel::clock::rfc3339(previous.until));
     ok(&json!({ "identitySecret": secrets.identity, "previousIdentitySecretUntil": until }))
 }

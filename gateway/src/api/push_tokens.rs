@@ -4,12 +4,12 @@
 pub mod devices;
 mod input;
 
+use domain::message::Channel;
+use domain::push_token;
+use secrets::vapid::VapidKeys;
 use serde_json::json;
-use shared::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_bytes};
-use shared::push_token;
-use shared::send::Channel;
-use shared::store::{channels, vapid_keys};
-use shared::vapid::VapidKeys;
+use store::{channels, vapid_keys};
+use wire::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_bytes};
 
 use super::idempotency;
 use crate::auth::identity::{Evidence, Proof};

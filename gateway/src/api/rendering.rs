@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use shared::ids::OwnerId;
+use kernel::ids::OwnerId;
 
 use crate::context::Context;
 use crate::error::ApiError;

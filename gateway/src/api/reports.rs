@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use domain::message::DeliveryState;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde::Serialize;
-use shared::send::DeliveryState;
-use shared::store::events::counters;
-use shared::store::messages::counts::{self, Reached};
-use shared::store::users::seen;
-use shared::store::{Connection, projects};
+use store::events::counters;
+use store::messages::counts::{self, Reached};
+use store::users::seen;
+use store::{Connection, projects};
 
 use crate::context::Context;
 use crate::error::ApiError;

@@ -10,12 +10,12 @@ mod rests;
 use deadpool_postgres::Transaction;
 use http::StatusCode;
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::ids;
-use shared::store::segments::follow::{self, Follow};
-use shared::store::segments::{self, Segment};
-use shared::store::{StoreError, automations, campaigns};
+use store::segments::follow::{self, Follow};
+use store::segments::{self, Segment};
+use store::{StoreError, automations, campaigns};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};

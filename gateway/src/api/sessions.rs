@@ -1,13 +1,13 @@
 //! Signing in and out, and an account's sessions.
 
 use jiff::Timestamp;
+use secrets::password;
 use serde::Serialize;
 use serde_json::json;
-use shared::password;
-use shared::store::StoreError;
-use shared::store::accounts::{self, Account, Credentials};
-use shared::store::members::{self, Membership};
-use shared::store::sessions::{self, ListedSession, SessionHash};
+use store::StoreError;
+use store::accounts::{self, Account, Credentials};
+use store::members::{self, Membership};
+use store::sessions::{self, ListedSession, SessionHash};
 use uuid::Uuid;
 
 use super::shape;

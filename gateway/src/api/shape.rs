@@ -1,8 +1,8 @@
 //! How values of all resources are written.
 
 use jiff::Timestamp;
+use kernel::clock::rfc3339;
 use serde::Serializer;
-use shared::clock::rfc3339;
 
 /// A time: RFC 3339 in UTC with milliseconds and `Z`.
 pub fn time<S: Serializer>(at: &Timestamp, out: S) -> Result<S::Ok, S::Error> {

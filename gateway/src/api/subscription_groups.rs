@@ -3,15 +3,15 @@
 mod input;
 
 use deadpool_postgres::Transaction;
+use domain::subscription::GROUPS_MAX;
 use http::StatusCode;
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use shared::ids;
-use shared::store::automations::SendingUse;
-use shared::store::subscription_groups::{self, SubscriptionGroup};
-use shared::store::{StoreError, automations, campaigns};
-use shared::subscription::GROUPS_MAX;
+use store::automations::SendingUse;
+use store::subscription_groups::{self, SubscriptionGroup};
+use store::{StoreError, automations, campaigns};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, path, shape};

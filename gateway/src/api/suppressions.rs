@@ -4,15 +4,15 @@ mod input;
 
 use std::collections::HashMap;
 
+use domain::message::Channel;
+use domain::suppression::{Address, Reason};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use shared::send::Channel;
-use shared::store::suppressions::{self, Suppression, SuppressionFilter};
-use shared::store::users::read::{self as people, ShownPerson};
-use shared::store::users::user_ref::{IdType, UserRef};
-use shared::store::{StoreError, Transaction};
-use shared::suppression::{Address, Reason};
+use store::suppressions::{self, Suppression, SuppressionFilter};
+use store::users::read::{self as people, ShownPerson};
+use store::users::user_ref::{IdType, UserRef};
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use super::{audit_log, paging, shape};

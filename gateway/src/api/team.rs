@@ -4,9 +4,9 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use shared::store::StoreError;
-use shared::store::invites;
-use shared::store::members::{self, Member, Role};
+use store::StoreError;
+use store::invites;
+use store::members::{self, Member, Role};
 use uuid::Uuid;
 
 use super::{audit_log, path, shape};

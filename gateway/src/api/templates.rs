@@ -7,13 +7,13 @@ pub mod preview;
 use deadpool_postgres::Transaction;
 use http::StatusCode;
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::ids;
-use shared::store::automations::SendingUse;
-use shared::store::changes::Topic;
-use shared::store::templates::{self, StoredTemplate, TemplateFilter};
-use shared::store::{StoreError, automations, campaigns};
+use store::automations::SendingUse;
+use store::changes::Topic;
+use store::templates::{self, StoredTemplate, TemplateFilter};
+use store::{StoreError, automations, campaigns};
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, paging, path, shape};

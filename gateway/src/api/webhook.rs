@@ -3,14 +3,14 @@
 mod input;
 pub(crate) mod signature;
 
+use kernel::clock::from_ms;
+use kernel::ids::ProjectId;
+use kernel::metric_name::Metric;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use shared::clock::from_ms;
-use shared::event::{Body, IngestItem, Webhook, id_bytes, trace_bytes};
-use shared::ids::ProjectId;
-use shared::metric_name::Metric;
-use shared::store::projects;
+use store::projects;
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Webhook, id_bytes, trace_bytes};
 
 use crate::body::{self, Media};
 use crate::context::Request;

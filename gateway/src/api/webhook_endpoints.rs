@@ -3,13 +3,13 @@
 mod deliveries;
 mod input;
 
+use domain::webhook::EndpointSecrets;
 use jiff::Timestamp;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use shared::ids;
-use shared::store::webhook_endpoints::{self, Endpoint};
-use shared::store::{StoreError, projects};
-use shared::webhook::EndpointSecrets;
+use store::webhook_endpoints::{self, Endpoint};
+use store::{StoreError, projects};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, path, shape};

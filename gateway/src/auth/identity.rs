@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
+use kernel::ids::ProjectId;
 use quick_cache::sync::Cache;
+use secrets::MasterKeys;
 use sha2::{Digest, Sha256};
-use shared::ids::ProjectId;
-use shared::secrets::MasterKeys;
-use shared::store::projects::{self, IdentitySecrets};
-use shared::store::{Store, StoreError};
+use store::projects::{self, IdentitySecrets};
+use store::{Store, StoreError};
 
 use crate::context::Context;
 use crate::error::ApiError;
@@ -212,7 +212,7 @@ fn is_hash(secret: &str, user_id: &str, user_hash: &str) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use shared::store::projects::PreviousSecret;
+    use store::projects::PreviousSecret;
 
     use super::*;
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use kernel::clock::from_ms;
 use quick_cache::sync::Cache;
-use shared::clock::from_ms;
-use shared::store::api_keys::{self, ActiveKey, KeyHash, KeyUse};
-use shared::store::projects::ProjectRules;
-use shared::store::{Store, StoreError};
+use store::api_keys::{self, ActiveKey, KeyHash, KeyUse};
+use store::projects::ProjectRules;
+use store::{Store, StoreError};
 use tokio::sync::Semaphore;
 
 /// How long a key works without the database having confirmed it.

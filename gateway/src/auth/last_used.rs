@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use shared::shutdown::Shutdown;
-use shared::store::StoreError;
-use shared::store::api_keys::{self, KeyUse};
+use kernel::shutdown::Shutdown;
+use store::StoreError;
+use store::api_keys::{self, KeyUse};
 
 use super::key_cache::KnownKey;
 use crate::app::App;

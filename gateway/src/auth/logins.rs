@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use shared::store::accounts::{self, Credentials};
-use shared::store::login_attempts::{self, Attempt, Subject};
+use store::accounts::{self, Credentials};
+use store::login_attempts::{self, Attempt, Subject};
 
 use super::passwords;
 use crate::context::Request;

@@ -1,6 +1,6 @@
 //! Hashing passwords on threads that may block, one for each turn of the queue.
 
-use shared::password;
+use secrets::password;
 
 use super::sign_in_queue::Turn;
 use crate::error::ApiError;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use quick_cache::sync::Cache;
-use shared::store::sessions::SessionHash;
+use store::sessions::SessionHash;
 
 const CAPACITY: usize = 10_000;
 const REMEMBERED: Duration = Duration::from_hours(1);

@@ -6,9 +6,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use shared::store::StoreError;
-use shared::store::accounts::{Account, Credentials};
-use shared::store::sessions::{self, NewSession, SessionHash};
+use store::StoreError;
+use store::accounts::{Account, Credentials};
+use store::sessions::{self, NewSession, SessionHash};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Semaphore, SemaphorePermit};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use shared::clock::Clock;
-use shared::ids::ProjectId;
-use shared::secrets::MasterKeys;
-use shared::store::api_keys::KeyHash;
-use shared::store::sessions::{self, SessionHash};
-use shared::store::{Store, StoreError, members};
+use kernel::clock::Clock;
+use kernel::ids::ProjectId;
+use secrets::MasterKeys;
+use store::api_keys::KeyHash;
+use store::sessions::{self, SessionHash};
+use store::{Store, StoreError, members};
 
 use super::identity::{self, SecretCache, SecretHash};
 use super::key_cache::KeyCache;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use shared::shutdown::Shutdown;
-use shared::store::changes::{self, Topic};
-use shared::store::{StoreError, api_keys, projects};
+use kernel::shutdown::Shutdown;
+use store::changes::{self, Topic};
+use store::{StoreError, api_keys, projects};
 
 use crate::app::App;
 

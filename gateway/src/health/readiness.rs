@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::context::GetStreamError;
+use bus::group_commit::MESSAGE_BYTES;
+use bus::{Bus, PublishError, Publisher};
 use bytes::Bytes;
-use shared::bus::group_commit::MESSAGE_BYTES;
-use shared::bus::{Bus, PublishError, Publisher};
-use shared::store::Store;
+use store::Store;
 use tokio::sync::Mutex;
 
 /// For how long an answer holds, so that probing puts no load on what is probed.

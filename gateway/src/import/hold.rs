@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use kernel::clock::Clock;
+use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use shared::clock::Clock;
-use shared::ids::{self, ProjectId};
-use shared::store::user_imports::{self as imports, Advance, Holder, ImportStatus, UserImport};
-use shared::store::{Store, StoreError, client_ids};
+use store::user_imports::{self as imports, Advance, Holder, ImportStatus, UserImport};
+use store::{Store, StoreError, client_ids};
 use tokio::time::Instant;
 use uuid::Uuid;
 

@@ -1,8 +1,8 @@
 //! What a line says about a person. Pure.
 
+use kernel::ids::{IdSpace, ProjectId};
 use serde_json::{Map, Value};
-use shared::event::{BorrowedBody, BorrowedItem};
-use shared::ids::{IdSpace, ProjectId};
+use wire::event::{BorrowedBody, BorrowedItem};
 
 use crate::api::users::change;
 use crate::error::{ApiError, Problem};

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use shared::failpoint;
-use shared::store::user_imports::UserImport;
+use kernel::failpoint;
+use store::user_imports::UserImport;
 use tokio::time::{Instant, timeout};
 
 use super::MAX_BYTES;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::store::{Store, ingest_partitions};
+use store::{Store, ingest_partitions};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 

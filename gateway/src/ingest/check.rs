@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use kernel::ids::{IdSpace, ProjectId};
+use kernel::trace_context::TraceContext;
 use serde_json::value::RawValue;
-use shared::event::{BorrowedBody, BorrowedItem};
-use shared::ids::{IdSpace, ProjectId};
-use shared::trace::TraceContext;
 use uuid::Uuid;
+use wire::event::{BorrowedBody, BorrowedItem};
 
 use super::item::Item;
 use super::{ids, in_one_line, properties, time};

@@ -1,6 +1,6 @@
 //! Which id an item gets, and by which one its repeats are found.
 
-use shared::ids::{self, EventId, IdSpace, ProjectId, derived_update_id};
+use kernel::ids::{self, EventId, IdSpace, ProjectId, derived_update_id};
 use uuid::Uuid;
 
 /// The ids of an item.

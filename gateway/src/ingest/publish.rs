@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use shared::bus::PublishError;
-use shared::bus::group_commit::{GroupCommit, PART_BYTES, Part};
-use shared::event::{BorrowedItem, EncodedItems, IngestItem};
-use shared::ids::ProjectId;
-use shared::trace::{Kind, Span, TraceContext};
+use bus::PublishError;
+use bus::group_commit::{GroupCommit, PART_BYTES, Part};
+use kernel::ids::ProjectId;
+use kernel::trace_context::TraceContext;
+use trace::{Kind, Span};
 use uuid::Uuid;
+use wire::event::{BorrowedItem, EncodedItems, IngestItem};
 
 use super::applied::Position;
 use crate::error::ApiError;
@@ -106,7 +107,7 @@ async fn in_time(
     }
     span.end();
     published.map_err(|error| {
-        metrics::counter!(shared::metric_name::Metric::PublishErrors, "kind" => kind(&error)).increment(1);
+        metrics::counter!(kernel::metric_name::Metric::PublishErrors, "kind" => kind(&error)).increment(1);
         error.into()
     })
 }
@@ -139,7 +140,7 @@ fn kind(error: &PublishError) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use shared::event::{BorrowedBody, IngestBatch, begin_message};
+    use wire::event::{BorrowedBody, IngestBatch, begin_message};
 
     use super::*;
 

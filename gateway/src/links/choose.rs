@@ -1,10 +1,10 @@
 //! Handing on what people chose behind a link.
 
-use shared::event::{Body, Choice, IngestItem, Subscribe, id_bytes};
-use shared::ids::{IdSpace, derived_update_id};
-use shared::link::About;
-use shared::subscription::Source;
+use domain::link::About;
+use domain::subscription::Source;
+use kernel::ids::{IdSpace, derived_update_id};
 use uuid::Uuid;
+use wire::event::{Body, Choice, IngestItem, Subscribe, id_bytes};
 
 use super::{hand_over, named};
 use crate::app::App;

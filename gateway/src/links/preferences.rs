@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use domain::link::{self, About};
+use domain::subscription::{GROUPS_MAX, Source};
+use domain::suppression::{Address, Reason, WITH_ADDRESSES};
 use http::StatusCode;
-use shared::link::{self, About};
-use shared::store::subscriptions::{self, Subscription};
-use shared::store::users::recipient;
-use shared::store::{StoreError, projects, suppressions};
-use shared::subscription::{GROUPS_MAX, Source};
-use shared::suppression::{Address, Reason, WITH_ADDRESSES};
+use store::subscriptions::{self, Subscription};
+use store::users::recipient;
+use store::{StoreError, projects, suppressions};
 use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};

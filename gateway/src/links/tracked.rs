@@ -1,10 +1,10 @@
 //! Opens and clicks. People are counted and led on, programs only led on.
 
 use bytes::Bytes;
+use domain::link::{self, Sent};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::json;
-use shared::link::{self, Sent};
 
 use super::Told;
 use super::page::no_link;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use domain::link::{self, About};
+use domain::subscription::Source;
 use http::StatusCode;
 use serde_json::json;
-use shared::link::{self, About};
-use shared::store::subscription_groups;
-use shared::subscription::Source;
+use store::subscription_groups;
 use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};

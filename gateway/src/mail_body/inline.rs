@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use css_inline::CSSInliner;
-use shared::template::Placeholder;
+use template::Placeholder;
 
 use super::scan::{BLANK, Piece, Start, blanked, pieces, unused_word};
 

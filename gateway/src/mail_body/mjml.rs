@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use mrml::prelude::parser::{Error, Span};
 use mrml::prelude::render::RenderOptions;
-use shared::template::{ParseError, Placeholder, position};
+use template::{ParseError, Placeholder, position};
 
 use super::bounds;
 use super::scan::{BLANK, Piece, Start, blanked, pieces, unused_word};

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use shared::buckets::PRIORITY_SHARE;
+use rate_limits::PRIORITY_SHARE;
 
 use super::{BURST, Lane, priority_capacity};
 

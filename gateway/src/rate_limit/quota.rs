@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use shared::buckets::{Buckets, Lease, Priority, Terms};
+use rate_limits::{Buckets, Lease, Priority, Terms};
 use tokio::sync::Mutex;
 
 use super::local::Local;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use automation::Action;
 use serde_json::{Value, json};
-use shared::automation::Action;
-use shared::store::automations::{self, FollowedAutomation};
-use shared::store::changes::{self, Topic};
+use store::automations::{self, FollowedAutomation};
+use store::changes::{self, Topic};
 use testkit::eventually_true;
 use uuid::Uuid;
 

@@ -1,9 +1,9 @@
 //! `/campaigns/:id/report`
 
+use domain::message::DeliveryState;
 use serde_json::json;
-use shared::send::DeliveryState;
-use shared::store::campaigns::counts::{self, Counts};
-use shared::store::messages::receipts::{self, Receipt};
+use store::campaigns::counts::{self, Counts};
+use store::messages::receipts::{self, Receipt};
 
 use crate::api_campaigns::{parts, path};
 use crate::fixture::Gateway;
@@ -55,7 +55,7 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
     let started: i64 = gateway.sql.query_one(sql, &[&id]).await.unwrap().get(0);
     let insert = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, occurrence, variant, sent_at, created_at, updated_at) \
                   VALUES ($1, $2, $3, 'EMAIL', 'campaign', 'sent', $4, 1, $5, now(), now(), now())";
-    let message = |n: u8| shared::ids::timed(started, [n; 10]);
+    let message = |n: u8| kernel::ids::timed(started, [n; 10]);
     let user = |n: u8| uuid::Uuid::from_u128(u128::from(n));
     let mut changes = Counts::default();
     for (n, variant) in [(1, Some("A")), (2, Some("A")), (3, Some("B")), (4, None)] {
@@ -90,7 +90,7 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
         (5, "bought", 30, 5),
         (6, "bought", 9, 5),
     ] {
-        let event_id = shared::ids::timed(started + 5, [n; 10]);
+        let event_id = kernel::ids::timed(started + 5, [n; 10]);
         gateway.sql.execute(event, &[&project.id.0, &event_id, &name, &user(who), &minutes]).await.unwrap();
     }
     // What the third did when nobody knew them counts.

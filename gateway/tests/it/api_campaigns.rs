@@ -1,9 +1,10 @@
 //! `/campaigns`
 
+use domain::message::Channel;
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::event::uuid;
-use shared::ids;
-use shared::send::{Channel, DirectMessage};
+use wire::event::uuid;
+use wire::send::DirectMessage;
 
 use crate::api_messages::{queued_by, row, used_two_days_ago};
 use crate::fixture::{Gateway, texts};
@@ -22,7 +23,7 @@ async fn template(gateway: &Gateway, project: &Tenant, channel: &str) -> Value {
 }
 
 fn in_an_hour(gateway: &Gateway) -> String {
-    shared::clock::rfc3339(shared::clock::from_ms(gateway.app.clock.now_ms() + 3_600_000))
+    kernel::clock::rfc3339(kernel::clock::from_ms(gateway.app.clock.now_ms() + 3_600_000))
 }
 
 pub fn path(campaign: &Value) -> String {
@@ -296,14 +297,14 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
     assert_eq!(messages[..4], messages[4..]);
     let ids: Vec<String> = messages[..4].iter().map(|m| uuid("id", &m.message_id).unwrap().to_string()).collect();
     assert_eq!(ids, texts(&first["messages"], "id"));
-    assert!(messages.iter().all(|m| m.user_ids == [shared::event::id_bytes(ann)]));
+    assert!(messages.iter().all(|m| m.user_ids == [wire::event::id_bytes(ann)]));
     let data = json!({"campaign": {"id": campaign["id"], "name": "Sale"}});
     assert_eq!(told(&messages[1]), (json!({"test": true}), data.clone(), b));
     assert_eq!(told(&messages[2]), (json!({"test": true, "to": "ops@example.com"}), data, a));
 
     let one = gateway.post(&project, &path, &json!({"to": ["ops@example.com"], "variant": "B"})).await.expect(202);
     assert_eq!(texts(&one["messages"], "variant"), ["B"]);
-    assert_eq!(queued_by(&gateway, Channel::Email).await[0].user_ids, [shared::event::id_bytes(uuid::Uuid::nil())]);
+    assert_eq!(queued_by(&gateway, Channel::Email).await[0].user_ids, [wire::event::id_bytes(uuid::Uuid::nil())]);
     for (body, field) in [
         (json!({"userIds": ["ann", "eve"]}), "userIds[1]"),
         (json!({"to": ["a@b.c"], "asUserId": "eve"}), "asUserId"),

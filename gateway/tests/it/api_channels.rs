@@ -1,8 +1,8 @@
 //! `/channels`
 
+use domain::message::Channel;
 use serde_json::{Value, json};
-use shared::send::Channel;
-use shared::store::channels;
+use store::channels;
 
 use testkit::eventually;
 
@@ -171,8 +171,8 @@ async fn settle_test(
 ) -> Value {
     let message =
         eventually(secs(20), async || queued_by(gateway, channel).await.pop().ok_or("nothing is queued")).await;
-    let id = shared::event::uuid("id", &message.message_id).unwrap();
-    let user = shared::event::uuid("user", &message.user_ids[0]).unwrap();
+    let id = wire::event::uuid("id", &message.message_id).unwrap();
+    let user = wire::event::uuid("user", &message.user_ids[0]).unwrap();
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, provider, created_at, updated_at) \
                VALUES ($1, $2, $3, $4, 'direct', $5, $6, 'smtp', now(), now())";
     let channel = channel.as_str();

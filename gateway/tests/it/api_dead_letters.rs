@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use bus::wake;
+use domain::message::{Channel, Lane, Queue};
 use futures_util::StreamExt;
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::bus::wake;
-use shared::ids;
-use shared::send::{Channel, Lane, Queue};
-use shared::store::members::Role;
+use store::members::Role;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};

@@ -1,7 +1,7 @@
 //! `GET /events`
 
+use kernel::ids::{self, IdSpace, derived_event_id};
 use serde_json::{Value, json};
-use shared::ids::{self, IdSpace, derived_event_id};
 
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;

@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::ids;
 use testkit::eventually_true;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use shared::event::{Body, IngestItem};
 use testkit::{eventually, eventually_true};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use wire::event::{Body, IngestItem};
 
 use crate::fixture::{Answer, Gateway};
 use crate::setup::{Tenant, secs};

@@ -2,10 +2,10 @@
 
 mod stream;
 
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::ids;
-use shared::store::inbox::{self, Arrival};
-use shared::store::projects;
+use store::inbox::{self, Arrival};
+use store::projects;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};

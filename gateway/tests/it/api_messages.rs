@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::pull;
+use domain::message::Channel;
 use futures_util::StreamExt;
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::event::uuid;
-use shared::ids;
-use shared::send::{Channel, DirectMessage, SendChunk};
-use shared::store::users::user_ref::{IdType, UserRef};
+use store::users::user_ref::{IdType, UserRef};
 use uuid::Uuid;
+use wire::event::uuid;
+use wire::send::{DirectMessage, SendChunk};
 
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;

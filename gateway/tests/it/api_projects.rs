@@ -1,8 +1,8 @@
 //! `/projects`
 
 use serde_json::{Value, json};
-use shared::store::members::Role;
-use shared::store::projects;
+use store::members::Role;
+use store::projects;
 use testkit::{TestDatabase, TestNats, eventually};
 
 use crate::fixture::{Gateway, texts};

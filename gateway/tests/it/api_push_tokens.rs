@@ -1,8 +1,8 @@
 //! `/push-tokens`
 
+use domain::push_token;
 use serde_json::{Value, json};
-use shared::event::{Body, IngestBatch, IngestItem};
-use shared::push_token;
+use wire::event::{Body, IngestBatch, IngestItem};
 
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;

@@ -1,7 +1,7 @@
 //! `/reports`
 
+use kernel::ids::ProjectId;
 use serde_json::{Value, json};
-use shared::ids::ProjectId;
 
 use crate::fixture::Gateway;
 use crate::people::Rows;

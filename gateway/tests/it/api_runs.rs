@@ -31,7 +31,7 @@ async fn runs_are_listed_and_show_their_way() {
         made(&gateway, &project, json!([{"type": "WAIT", "delay": 60, "name": "a minute"}]), json!({})).await;
     let rows = Rows { gateway: &gateway, project: project.id };
     let user = rows.user("u1", None, None, 1).await;
-    let message = shared::ids::fresh(gateway.app.clock.now_ms());
+    let message = kernel::ids::fresh(gateway.app.clock.now_ms());
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, created_at, updated_at) \
                VALUES ($1, $2, $3, 'EMAIL', 'automation', 'suppressed', 'frequency_cap', now(), now())";
     gateway.sql.execute(sql, &[&project.id, &message, &user]).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_dry_run_counts_what_happens_in_it() {
             "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
              VALUES ($1, $2, 'bought', $3, '{{\"total\": 10}}', now() - interval '{age}', now())"
         );
-        let id = shared::ids::fresh(gateway.app.clock.now_ms());
+        let id = kernel::ids::fresh(gateway.app.clock.now_ms());
         gateway.sql.execute(&sql, &[&project.id, &id, &user]).await.unwrap();
     }
     let bought = |after: u32| json!({"event": "bought", "properties": {"total": 2}, "after": after});

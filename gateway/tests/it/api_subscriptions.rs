@@ -1,8 +1,8 @@
 //! `/subscription-groups` and `/users/:id/subscriptions`
 
 use serde_json::{Value, json};
-use shared::event::{Body, Subscribe};
 use uuid::Uuid;
+use wire::event::{Body, Subscribe};
 
 use crate::fixture::{Gateway, texts};
 use crate::people::Rows;

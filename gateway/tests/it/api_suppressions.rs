@@ -1,10 +1,10 @@
 //! `/suppressions`, and the page by which people put themselves on the list.
 
+use domain::link::{self, About};
+use domain::message::Channel;
 use serde_json::{Value, json};
-use shared::event::Body;
-use shared::link::{self, About};
-use shared::send::Channel;
 use uuid::Uuid;
+use wire::event::Body;
 
 use crate::fixture::{Gateway, texts};
 use crate::http::Call;

@@ -1,8 +1,8 @@
 //! `/team`, its invitations, and `/auth/invites/accept`
 
+use kernel::ids::ProjectId;
 use serde_json::{Value, json};
-use shared::ids::ProjectId;
-use shared::store::members::Role;
+use store::members::Role;
 
 use crate::fixture::{Gateway, texts};
 use crate::invitations::{SYSTEM_MAIL, accept, invite};

@@ -1,8 +1,8 @@
 //! `GET /users`
 
 use serde_json::{Value, json};
-use shared::event::Body;
-use shared::store::ingest_partitions;
+use store::ingest_partitions;
+use wire::event::Body;
 
 use crate::fixture::{Gateway, texts};
 use crate::people::{Rows, fill_people};

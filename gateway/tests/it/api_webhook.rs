@@ -3,9 +3,9 @@
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use shared::event::{Body, IngestBatch, IngestItem};
-use shared::store::projects;
+use store::projects;
 use uuid::Uuid;
+use wire::event::{Body, IngestBatch, IngestItem};
 
 use crate::fixture::{Answer, Gateway};
 use crate::setup::{Tenant, master_keys};

@@ -1,7 +1,7 @@
 //! `/webhook-endpoints`
 
 use serde_json::{Value, json};
-use shared::store::members::Role;
+use store::members::Role;
 
 use crate::fixture::{Gateway, texts};
 use crate::login::Login;

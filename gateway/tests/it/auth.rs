@@ -1,7 +1,7 @@
 //! Keys: which open what, and how fast a change of them is known.
 
-use shared::clock::Clock;
-use shared::store::api_keys::{self, KeyType};
+use kernel::clock::Clock;
+use store::api_keys::{self, KeyType};
 use testkit::eventually;
 
 use crate::http::Call;
@@ -45,7 +45,7 @@ async fn a_revoked_key_is_refused_within_a_second_and_a_new_one_works() {
     let now = Clock::system().now();
     let tx = db.transaction().await.unwrap();
     assert!(api_keys::revoke(&tx, f.tenant.id, id, now).await.unwrap());
-    api_keys::insert(&tx, f.tenant.id, shared::ids::fresh(now.as_millisecond()), KeyType::Public, "new", &new, now)
+    api_keys::insert(&tx, f.tenant.id, kernel::ids::fresh(now.as_millisecond()), KeyType::Public, "new", &new, now)
         .await
         .unwrap();
     tx.commit().await.unwrap();

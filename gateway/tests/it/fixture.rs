@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::Bus;
 use bytes::Bytes;
 use gateway::App;
 use gateway::config::GatewayConfig;
 use gateway::permits::Permit;
+use kernel::env::Env;
 use serde_json::Value;
-use shared::bus::Bus;
-use shared::env::Env;
-use shared::event::IngestItem;
-use shared::store::ingest_partitions;
+use store::ingest_partitions;
 use testkit::{TestDatabase, TestNats};
+use wire::event::IngestItem;
 
 use crate::http::Call;
 use crate::setup::{self, MB, Tenant, bus_config};

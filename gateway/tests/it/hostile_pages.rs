@@ -1,9 +1,9 @@
 //! Names that want to be more than names, on the pages to which people are led by links in their mails.
 
+use domain::link::{self, About};
+use domain::message::Channel;
+use kernel::ids;
 use serde_json::json;
-use shared::ids;
-use shared::link::{self, About};
-use shared::send::Channel;
 use testkit::markup::{self, Seen};
 
 use crate::api_subscriptions::group;

@@ -1,10 +1,10 @@
 //! `idType`: which user an id names where one user's external id is another's internal id.
 
+use domain::message::Channel;
+use domain::push_token;
 use serde_json::{Value, json};
-use shared::event::{Body, uuid};
-use shared::push_token;
-use shared::send::Channel;
 use uuid::Uuid;
+use wire::event::{Body, uuid};
 
 use crate::api_inbox::{deliver, proof};
 use crate::api_messages::queued_by;

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use shared::store::members::Role;
+use store::members::Role;
 use testkit::eventually;
 
 use crate::fixture::Gateway;
@@ -30,7 +30,7 @@ pub fn jwt(secret: &str, header: &Value, claims: &Value) -> String {
 
 /// As a customer's server makes one: it expires `seconds` from now.
 pub fn token(secret: &str, user: &str, seconds: i64) -> String {
-    let now = shared::clock::Clock::system().now().as_second();
+    let now = kernel::clock::Clock::system().now().as_second();
     jwt(secret, &json!({"alg": "HS256", "typ": "JWT"}), &json!({"sub": user, "iat": now, "exp": now + seconds}))
 }
 

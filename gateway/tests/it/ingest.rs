@@ -1,8 +1,8 @@
 //! What is accepted, what is answered, and what stands in the stream.
 
+use kernel::ids::{IdSpace, UserKey, fresh, own_row_id};
 use serde_json::{Value, json};
-use shared::event::Body;
-use shared::ids::{IdSpace, UserKey, fresh, own_row_id};
+use wire::event::Body;
 
 use crate::setup::fixture;
 
@@ -132,7 +132,7 @@ async fn a_large_batch_of_one_person_keeps_its_order() {
 async fn a_wrong_clock_is_corrected() {
     let f = fixture().await;
     let now = f.gateway.app.clock.now_ms();
-    let text = |ms: i64| shared::clock::rfc3339(shared::clock::from_ms(ms));
+    let text = |ms: i64| kernel::clock::rfc3339(kernel::clock::from_ms(ms));
     let (an_hour, ahead) = (3_600_000, now + 3_600_000);
     let body = json!({"sentAt": text(ahead), "batch": [
         {"type": "track", "event": "e", "user_id": "u", "timestamp": text(ahead - 60_000)},
@@ -168,7 +168,7 @@ async fn callers_of_different_kinds_do_not_share_ids() {
     assert_ne!(answered[0], answered[1]);
     assert!(answered[4..].iter().all(|id| *id == own));
     let items = f.gateway.stored().await;
-    let found_by = |item: &shared::event::IngestItem| {
+    let found_by = |item: &wire::event::IngestItem| {
         let dedupe = item.dedupe().unwrap().filter(|id| id.get_version_num() != 7);
         dedupe.unwrap_or(item.row_id().unwrap())
     };

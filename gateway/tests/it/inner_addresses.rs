@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use http_client::{Answer, CallError, HttpClient, OutboundError, OutboundPolicy};
+use kernel::env::Env;
 use serde_json::json;
-use shared::env::Env;
-use shared::outbound::{Answer, CallError, HttpClient, OutboundError, OutboundPolicy};
-use shared::store::members::Role;
+use store::members::Role;
 use testkit::eventually_true;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -10,9 +10,9 @@ mod references;
 use std::collections::BTreeMap;
 
 use gateway::router::Access;
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::ids;
-use shared::store::members::Role;
+use store::members::Role;
 
 use crate::document::{Operation, operations};
 use crate::fixture::Gateway;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use gateway::config::GatewayConfig;
-use shared::buckets::Server;
+use rate_limits::Server;
 use testkit::{PrivateRedis, TestDatabase, TestNats, TestRedis, eventually_true};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

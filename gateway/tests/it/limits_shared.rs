@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use futures_util::future::join_all;
+use kernel::ids::OwnerId;
 use serde_json::json;
-use shared::ids::OwnerId;
-use shared::store::members::Role;
+use store::members::Role;
 
 use crate::fixture::Gateway;
 use crate::http::{Answer, Call};
@@ -58,7 +58,7 @@ async fn an_account_has_its_share_whatever_the_number_of_its_projects() {
     for n in 0..3 {
         let made = gateway.post_as(&mallory, "/projects", &json!({"name": format!("p{n}")})).await.expect(201);
         projects.push(Login {
-            project: shared::ids::ProjectId(made["id"].as_str().unwrap().parse().unwrap()),
+            project: kernel::ids::ProjectId(made["id"].as_str().unwrap().parse().unwrap()),
             ..mallory.clone()
         });
     }

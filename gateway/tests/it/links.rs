@@ -1,9 +1,9 @@
 //! Opens and clicks, by the links in mails.
 
+use domain::link::{self, About, Sent};
 use serde_json::{Value, json};
-use shared::event::Body;
-use shared::link::{self, About, Sent};
 use uuid::Uuid;
+use wire::event::Body;
 
 use crate::fixture::Gateway;
 use crate::http::{Answer, Call};

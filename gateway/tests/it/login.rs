@@ -1,15 +1,15 @@
 //! People who are logged in, for tests of what needs a session.
 
 use bytes::Bytes;
+use kernel::clock::Clock;
+use kernel::ids::{ProjectId, fresh};
+use secrets::password;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use shared::clock::Clock;
-use shared::ids::{ProjectId, fresh};
-use shared::password;
-use shared::store::Store;
-use shared::store::accounts::{self, Account};
-use shared::store::members::{self, Role};
-use shared::store::sessions::{self, NewSession};
+use store::Store;
+use store::accounts::{self, Account};
+use store::members::{self, Role};
+use store::sessions::{self, NewSession};
 use uuid::Uuid;
 
 use crate::fixture::{Answer, Gateway};

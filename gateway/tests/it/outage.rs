@@ -5,12 +5,12 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use gateway::config::GatewayConfig;
 use gateway::error::ApiError;
-use shared::config::DatabaseConfig;
-use shared::event::{Body, IngestItem};
-use shared::store::api_keys::{self, KeyType};
-use shared::store::migrate;
-use shared::store::{Store, StoreError};
+use store::api_keys::{self, KeyType};
+use store::config::DatabaseConfig;
+use store::migrate;
+use store::{Store, StoreError};
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestNats, eventually};
+use wire::event::{Body, IngestItem};
 
 use crate::http::{Answer, Call};
 use crate::setup::{Gateway, MB, bus_config, fixture_with, secs, tenant};
@@ -106,7 +106,7 @@ async fn without_the_database_known_keys_go_on_and_unknown_ones_are_not_told_tha
     let mut postgres = PrivatePostgres::start().await;
     let nats = TestNats::create().await;
     let config = DatabaseConfig { url: postgres.url(), pool_size: 4 };
-    migrate::run(&config, &shared::clock::Clock::system()).await.unwrap();
+    migrate::run(&config, &kernel::clock::Clock::system()).await.unwrap();
     let tenant = tenant(&Store::new(&config, "test").unwrap(), 100_000).await;
     let gateway =
         Gateway::start(&config, &bus_config(nats.url(), nats.prefix(), 64 * MB), GatewayConfig::default()).await;

@@ -1,7 +1,7 @@
 //! Rows as the workers write them.
 
-use shared::ids::{self, ProjectId, UserKey};
-use shared::store::users::search;
+use kernel::ids::{self, ProjectId, UserKey};
+use store::users::search;
 use uuid::Uuid;
 
 use crate::fixture::Gateway;

@@ -1,16 +1,16 @@
 //! How much the lists read of large tables: what they are about, and nothing beside it.
 
 use jiff::SignedDuration;
-use shared::ids::{ProjectId, UserKey};
-use shared::store::Transaction;
-use shared::store::dead_letters::{self, DeadFilter};
-use shared::store::events::export as event_export;
-use shared::store::events::list::{self as events, EventFilter};
-use shared::store::filter::Start;
-use shared::store::users::export::{self as user_export, TOP};
-use shared::store::users::list::{self as users, UserFilter};
-use shared::store::users::read as identity;
-use shared::store::users::user_ref::{IdType, UserRef};
+use kernel::ids::{ProjectId, UserKey};
+use store::Transaction;
+use store::dead_letters::{self, DeadFilter};
+use store::events::export as event_export;
+use store::events::list::{self as events, EventFilter};
+use store::filter::Start;
+use store::users::export::{self as user_export, TOP};
+use store::users::list::{self as users, UserFilter};
+use store::users::read as identity;
+use store::users::user_ref::{IdType, UserRef};
 use uuid::Uuid;
 
 use crate::fixture::Gateway;

@@ -1,7 +1,7 @@
 //! `ETag` and `If-Match`: two who change one thing, and nothing of either's is lost unseen.
 
 use serde_json::{Value, json};
-use shared::store::members::Role;
+use store::members::Role;
 
 use crate::fixture::Gateway;
 use crate::http::Answer;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use shared::store::ingest_partitions;
+use store::ingest_partitions;
 
 use crate::setup::{fixture, secs};
 

@@ -1,12 +1,12 @@
 //! The preference page, and unsubscribing from a group.
 
+use domain::link::{self, About};
+use domain::message::Channel;
 use http::header::CONTENT_TYPE;
+use kernel::ids;
 use serde_json::json;
-use shared::event::{Body, IngestItem, Subscribe};
-use shared::ids;
-use shared::link::{self, About};
-use shared::send::Channel;
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Subscribe};
 
 use crate::api_subscriptions::{choices, chose, group};
 use crate::fixture::Gateway;

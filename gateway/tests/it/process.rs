@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use shared::bus::{Bus, topology};
-use shared::clock::Clock;
-use shared::store::migrate;
+use bus::{Bus, topology};
+use kernel::clock::Clock;
+use store::migrate;
 use testkit::{PrivateNats, TestDatabase, TestNats};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};

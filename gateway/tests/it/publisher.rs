@@ -1,7 +1,7 @@
 //! Publishing against a real broker: every outcome has its class, whatever became of the connection meanwhile.
 
+use bus::{Bus, PublishError, Publisher, topology};
 use bytes::Bytes;
-use shared::bus::{Bus, PublishError, Publisher, topology};
 use testkit::{PrivateNats, TestNats, eventually};
 
 use crate::setup::{MB, bus_config, secs};

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use rules::sql::Membership;
+use rules::{Rule, eval};
 use serde_json::{Value, json};
-use shared::rule::sql::Membership;
-use shared::rule::{self, Rule, eval};
-use shared::store::segments::evaluate;
-use shared::store::segments::person::{self, crowd};
-use shared::store::users::read;
+use store::segments::evaluate;
+use store::segments::person::{self, crowd};
+use store::users::read;
 use testkit::TestDatabase;
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -26,7 +26,7 @@ use people::World;
 const CASES: u32 = 300;
 
 async fn agree(world: &World, rules: &Value) -> Result<(), TestCaseError> {
-    let parsed = rule::parse(rules, "rules").map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
+    let parsed = rules::parse(rules, "rules").map_err(|e| TestCaseError::fail(format!("{e:?}")))?;
     let expected: BTreeSet<Uuid> =
         world.people.iter().filter(|p| reference::all(rules, p, world)).map(|p| p.id).collect();
     let found = world.found(&parsed).await;
@@ -50,7 +50,7 @@ async fn in_a_crowd(world: &World, rules: Vec<Rule>) -> BTreeSet<Uuid> {
     let mut tx = db.transaction().await.unwrap();
     crowd::for_lookups(&tx).await.unwrap();
     let segment = Uuid::max();
-    let mut definitions = evaluate::definitions(&tx, world.project, &rule::segments(&rules)).await.unwrap();
+    let mut definitions = evaluate::definitions(&tx, world.project, &rules::segments(&rules)).await.unwrap();
     definitions.insert(segment, Membership::Rules(rules));
     let asked = BTreeMap::from([(segment, world.people.iter().map(|p| p.id).collect())]);
     let verdicts = crowd::evaluate(&mut tx, world.project, &asked, &definitions, (world.now, LIMITS)).await.unwrap();
@@ -68,7 +68,7 @@ async fn one_person(
     let db = world.store.connection().await.unwrap();
     let chosen = &world.people[rules.to_string().len() % world.people.len()];
     let user = read::follow(&db, world.project, chosen.id).await.unwrap().unwrap();
-    let definitions = evaluate::definitions(&db, world.project, &rule::segments(parsed)).await.unwrap();
+    let definitions = evaluate::definitions(&db, world.project, &rules::segments(parsed)).await.unwrap();
     let facts = person::load(&db, world.project, user, (parsed, &definitions), world.now).await.unwrap();
     let holds = eval::holds(parsed, &facts, world.now);
     prop_assert_eq!(holds, expected.contains(&chosen.id), "the person {}, {}", chosen.id, rules);
@@ -104,7 +104,7 @@ async fn both_read_the_same_times() {
             let row = Handle::current().block_on(client.query_one(&statement, &[&json!(text)]));
             let row = row.map_err(|e| TestCaseError::fail(format!("{text:?}: {e:?}")))?;
             let read: Option<jiff::Timestamp> = row.try_get(0).unwrap();
-            prop_assert_eq!(read, rule::time::parse(&text), "{:?}", text);
+            prop_assert_eq!(read, rules::time::parse(&text), "{:?}", text);
             Ok(())
         })
     });

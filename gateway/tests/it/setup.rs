@@ -4,22 +4,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::config::BusConfig;
+use bus::{Bus, topology};
 use gateway::App;
 use gateway::app::Parts;
 use gateway::config::GatewayConfig;
-use shared::bus::{Bus, topology};
-use shared::clock::Clock;
-use shared::config::{BusConfig, DatabaseConfig};
-use shared::event::{IngestBatch, IngestItem};
-use shared::ids::{ProjectId, fresh};
-use shared::secrets::MasterKeys;
-use shared::shutdown::Shutdown;
-use shared::store::Store;
-use shared::store::api_keys::{self, KeyType};
-use shared::store::projects::{self, ProjectSecrets};
+use kernel::clock::Clock;
+use kernel::ids::{ProjectId, fresh};
+use kernel::shutdown::Shutdown;
+use secrets::MasterKeys;
+use store::Store;
+use store::api_keys::{self, KeyType};
+use store::config::DatabaseConfig;
+use store::projects::{self, ProjectSecrets};
 use testkit::{TestDatabase, TestNats};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use wire::event::{IngestBatch, IngestItem};
 
 use crate::http::{Answer, Call};
 

@@ -1,8 +1,8 @@
 //! Pauses campaigns whose sending was interrupted for hours, for example by restoring a backup: most of the remaining messages are
 //! out of date, or were sent after the backup was made.
 
-use shared::campaign::LATE;
-use shared::store::campaigns::sending;
+use domain::campaign::LATE;
+use store::campaigns::sending;
 
 use super::MAX_PER_POLL;
 use crate::App;

@@ -35,7 +35,7 @@ impl Pace {
 mod model;
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
+    use kernel::clock::from_ms;
 
     use super::*;
 

@@ -1,13 +1,13 @@
 //! The step of a check for each campaign status. Steps run in a transaction that has locked the campaign's row.
 
+use domain::campaign::{CampaignStatus, LATE, LocalTimes};
 use jiff::{SignedDuration, Timestamp};
-use shared::campaign::{CampaignStatus, LATE, LocalTimes};
-use shared::ids::ProjectId;
-use shared::store::campaigns::Campaign;
-use shared::store::campaigns::audience::take_slice;
-use shared::store::campaigns::sending::{self, Progress};
-use shared::store::send_chunks::campaign::{self as chunks, Of};
-use shared::store::{Transaction, projects};
+use kernel::ids::ProjectId;
+use store::campaigns::Campaign;
+use store::campaigns::audience::take_slice;
+use store::campaigns::sending::{self, Progress};
+use store::send_chunks::campaign::{self as chunks, Of};
+use store::{Transaction, projects};
 use uuid::Uuid;
 
 use super::Prefetched;

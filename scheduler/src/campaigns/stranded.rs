@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use shared::campaign::CampaignStatus;
-use shared::store::send_chunks::campaign::{self as chunks, Of};
-use shared::store::send_chunks::stranded;
-use shared::store::{Connection, StoreError, campaigns};
+use domain::campaign::CampaignStatus;
+use store::send_chunks::campaign::{self as chunks, Of};
+use store::send_chunks::stranded;
+use store::{Connection, StoreError, campaigns};
 
 use super::steps::{MAX_CANCELLED, MAX_IN_DELIVERY};
 use crate::App;

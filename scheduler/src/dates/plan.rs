@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use automation::DateTrigger;
+use automation::journey;
 use jiff::tz::TimeZone;
-use shared::automation::DateTrigger;
-use shared::ids::{ProjectId, UserKey};
-use shared::journey;
-use shared::store::date_due::plan::{self, Dated, Plan};
-use shared::store::date_due::{self, Note};
-use shared::store::users::removals::{edition, outlast};
-use shared::store::{StoreError, Transaction};
+use kernel::ids::{ProjectId, UserKey};
+use store::date_due::plan::{self, Dated, Plan};
+use store::date_due::{self, Note};
+use store::users::removals::{edition, outlast};
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::App;
@@ -110,9 +110,9 @@ fn of_person(plan: &Plan, trigger: &DateTrigger, person: &Dated, partitions: u16
 
 #[cfg(test)]
 mod tests {
+    use automation::Repeat;
     use jiff::Timestamp;
     use serde_json::json;
-    use shared::automation::Repeat;
 
     use super::*;
 

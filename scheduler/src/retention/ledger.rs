@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use shared::clock::from_ms;
-use shared::ids::ProjectId;
-use shared::store::events::counters;
-use shared::store::messages::{counts, retention};
-use shared::store::months;
-use shared::store::time_partitions::expired;
-use shared::store::{Connection, StoreError, dead_letters, projects, runs};
+use kernel::clock::from_ms;
+use kernel::ids::ProjectId;
+use store::events::counters;
+use store::messages::{counts, retention};
+use store::months;
+use store::time_partitions::expired;
+use store::{Connection, StoreError, dead_letters, projects, runs};
 use uuid::Uuid;
 
 use super::{DAY_MS, breathe, take_out};

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ::rules::look::Look;
 use jiff::{SignedDuration, Timestamp};
-use shared::ids::ProjectId;
-use shared::rule::look::Look;
-use shared::store::segments::evaluate::{self as rules, Definitions};
-use shared::store::segments::follow::{self, Follow, Since, Turn};
-use shared::store::segments::person::crowd::{self, Pair};
-use shared::store::segments::{dirty, membership};
-use shared::store::users::read;
-use shared::store::{StoreError, Transaction};
+use kernel::ids::ProjectId;
+use store::segments::evaluate::{self as rules, Definitions};
+use store::segments::follow::{self, Follow, Since, Turn};
+use store::segments::person::crowd::{self, Pair};
+use store::segments::{dirty, membership};
+use store::users::read;
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use super::settle::settle;

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use ::rules::look::{Look, needs_sweeps};
+use ::rules::sql::{self, Membership};
 use jiff::{SignedDuration, Timestamp};
-use shared::ids::ProjectId;
-use shared::rule::look::{Look, needs_sweeps};
-use shared::rule::sql::{self, Membership};
-use shared::store::segments::dirty;
-use shared::store::segments::evaluate::{self as rules, Definitions};
-use shared::store::segments::follow::{self, Follow, Since, Turn};
-use shared::store::segments::membership;
-use shared::store::segments::person::crowd::{self, Pair, Verdict, Verdicts};
-use shared::store::users::read;
-use shared::store::users::removals::outlast;
-use shared::store::{StoreError, Transaction};
+use kernel::ids::ProjectId;
+use store::segments::dirty;
+use store::segments::evaluate::{self as rules, Definitions};
+use store::segments::follow::{self, Follow, Since, Turn};
+use store::segments::membership;
+use store::segments::person::crowd::{self, Pair, Verdict, Verdicts};
+use store::users::read;
+use store::users::removals::outlast;
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use super::LIMITS;

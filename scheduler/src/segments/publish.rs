@@ -3,13 +3,13 @@
 //! Whoever publishes begins with the first that is left and waits for each message to be acknowledged before the next. So
 //! the order stays right when several publish the same, and the ids say what is a repeat.
 
+use kernel::clock::rfc3339;
+use kernel::failpoint;
+use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use shared::clock::rfc3339;
-use shared::event::{Body, IngestItem, Start as StartBody, id_bytes};
-use shared::failpoint;
-use shared::ids::{self, ProjectId};
-use shared::store::segments::starts::{self, Start};
+use store::segments::starts::{self, Start};
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Start as StartBody, id_bytes};
 
 use crate::App;
 use crate::items::{by_partition, messages};
@@ -60,8 +60,8 @@ fn item(project: ProjectId, start: &Start) -> IngestItem {
 
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
-    use shared::store::segments::starts::NewStart;
+    use kernel::clock::from_ms;
+    use store::segments::starts::NewStart;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use shared::ids::{ProjectId, UserKey};
-use shared::store::segments::membership::{self, State};
-use shared::store::segments::person::crowd::{Pair, Verdict, Verdicts};
-use shared::store::segments::starts::{self, Count, NewStart};
-use shared::store::{StoreError, Transaction, automations, projects};
+use kernel::ids::{ProjectId, UserKey};
+use store::segments::membership::{self, State};
+use store::segments::person::crowd::{Pair, Verdict, Verdicts};
+use store::segments::starts::{self, Count, NewStart};
+use store::{StoreError, Transaction, automations, projects};
 use uuid::Uuid;
 
 /// What stands in a row after a verdict; both none where there is no row.

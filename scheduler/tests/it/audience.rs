@@ -1,12 +1,12 @@
 //! How many rows finding an audience reads.
 
+use domain::campaign::Settings;
 use jiff::SignedDuration;
+use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use shared::campaign::Settings;
-use shared::ids::{self, ProjectId};
-use shared::store::campaigns::audience::find_slice;
-use shared::store::campaigns::sending;
-use shared::store::segments::{self, Segment, SegmentType};
+use store::campaigns::audience::find_slice;
+use store::campaigns::sending;
+use store::segments::{self, Segment, SegmentType};
 use uuid::Uuid;
 
 use crate::campaigns::{campaign, people};

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use domain::campaign::{CampaignStatus, Recurrence, Settings, Variant};
+use domain::message::Channel;
 use jiff::{SignedDuration, Timestamp};
+use kernel::ids;
 use serde_json::json;
-use shared::campaign::{CampaignStatus, Recurrence, Settings, Variant};
-use shared::ids;
-use shared::send::Channel;
-use shared::store::campaigns::{self, Campaign, sending};
-use shared::store::segments::{self, Segment, SegmentType};
+use store::campaigns::{self, Campaign, sending};
+use store::segments::{self, Segment, SegmentType};
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use domain::campaign::{CampaignStatus, Settings};
+use domain::message::DeliveryState;
 use jiff::SignedDuration;
-use shared::campaign::{CampaignStatus, Settings};
-use shared::clock::{Clock, from_ms};
-use shared::send::DeliveryState;
-use shared::store::campaigns::sending;
-use shared::store::send_chunks::campaign::{self as chunks, Of};
+use kernel::clock::{Clock, from_ms};
+use store::campaigns::sending;
+use store::send_chunks::campaign::{self as chunks, Of};
 use testkit::{PrivateNats, eventually};
 use uuid::Uuid;
 
@@ -185,7 +185,7 @@ async fn a_throttle_also_splits_a_begun_chunk_and_keeps_its_calls_in_doubt() {
     assert_eq!(reported(&place, id, "sent").await, 60);
 }
 
-async fn sending_is_parked(tx: &shared::store::Transaction<'_>, id: Uuid) -> bool {
+async fn sending_is_parked(tx: &store::Transaction<'_>, id: Uuid) -> bool {
     let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE campaign_id = $1 AND due_at IS NULL)";
     tx.query_one(sql, &[&id]).await.unwrap().get(0)
 }

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use automation::Definition;
 use jiff::Timestamp;
+use kernel::ids::{self, ProjectId};
 use serde_json::{Value, json};
-use shared::automation::Definition;
-use shared::event::{Body, IngestBatch};
-use shared::ids::{self, ProjectId};
-use shared::store::automations::{self, Automation};
-use shared::store::date_due::{self, Note, due};
+use store::automations::{self, Automation};
+use store::date_due::{self, Note, due};
 use testkit::eventually;
 use uuid::Uuid;
+use wire::event::{Body, IngestBatch};
 
 use crate::place::{Place, SOON};
 
 /// Dates of these people, that come so many milliseconds from now.
 async fn dates(place: &Place, project: ProjectId, people: impl IntoIterator<Item = u128>, in_ms: i64) {
-    let due_at = Some(shared::clock::from_ms(place.clock.now_ms() + in_ms));
+    let due_at = Some(kernel::clock::from_ms(place.clock.now_ms() + in_ms));
     let note = |n: u128| {
         let (automation, user_id) = (Uuid::from_u128(7), Uuid::from_u128(n));
         Note { project, automation, user_id, partition: (n % 8) as i16, due_at, came: None }
@@ -112,11 +112,11 @@ async fn save(place: &Place, automation: &Automation, is_new: bool) {
 }
 
 async fn project(place: &Place, timezone: &str) {
-    let keys = shared::secrets::MasterKeys::parse(&"00".repeat(32)).unwrap();
+    let keys = secrets::MasterKeys::parse(&"00".repeat(32)).unwrap();
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    let secrets = shared::store::projects::ProjectSecrets::random();
-    shared::store::projects::insert(&tx, &keys, place.project, "p", &secrets, place.clock.now()).await.unwrap();
+    let secrets = store::projects::ProjectSecrets::random();
+    store::projects::insert(&tx, &keys, place.project, "p", &secrets, place.clock.now()).await.unwrap();
     tx.execute("UPDATE project SET timezone = $1", &[&timezone]).await.unwrap();
     tx.commit().await.unwrap();
 }

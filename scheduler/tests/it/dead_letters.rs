@@ -1,17 +1,17 @@
 //! From the dead-letter stream into the database, and back into the way of items.
 
+use bus::dead_letter;
 use jiff::SignedDuration;
+use kernel::clock::Clock;
+use kernel::ids::UserKey;
 use prost::Message as _;
 use scheduler::dead_letters::collect;
-use shared::bus::dead_letter;
-use shared::clock::Clock;
-use shared::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
-use shared::ids::UserKey;
-use shared::store::dead_letters::{self, DeadFilter, Kind, Replayed};
-use shared::store::erasures::{self, Erased};
-use shared::store::filter::Start;
+use store::dead_letters::{self, DeadFilter, Kind, Replayed};
+use store::erasures::{self, Erased};
+use store::filter::Start;
 use testkit::eventually_true;
 use uuid::Uuid;
+use wire::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
 
 use crate::place::{Place, SOON};
 

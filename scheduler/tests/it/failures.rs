@@ -1,8 +1,8 @@
 //! Campaigns of which too many messages fail.
 
-use shared::campaign::{CampaignStatus, Settings};
-use shared::send::DeliveryState;
-use shared::store::campaigns::{self, outcomes};
+use domain::campaign::{CampaignStatus, Settings};
+use domain::message::DeliveryState;
+use store::campaigns::{self, outcomes};
 use testkit::eventually;
 use uuid::Uuid;
 

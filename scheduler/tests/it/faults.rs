@@ -1,7 +1,7 @@
 //! Campaigns whose checks fail, among others.
 
+use domain::campaign::{CampaignStatus, Settings};
 use jiff::SignedDuration;
-use shared::campaign::{CampaignStatus, Settings};
 use testkit::eventually;
 use uuid::Uuid;
 

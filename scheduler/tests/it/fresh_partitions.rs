@@ -3,21 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::Timestamp;
-use shared::clock::from_ms;
-use shared::ids::{self, ProjectId};
-use shared::send::{Channel, DeliveryState, Lane, Queue};
-use shared::store::campaigns::counts::Counts;
-use shared::store::messages::claim::load;
-use shared::store::messages::read::states;
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::messages::recipients::{self as sending, Begun, LockMode};
-use shared::store::messages::settle::{Settled, cancel, in_doubt, settle};
-use shared::store::send_chunks::Share;
-use shared::store::send_chunks::begin::{Recipients, SendingRow};
-use shared::store::suppressions::recipients;
-use shared::store::webhook_deliveries::tell::{self, MessageNews};
-use shared::store::{Connection, Transaction};
+use kernel::clock::from_ms;
+use kernel::ids::{self, ProjectId};
+use store::campaigns::counts::Counts;
+use store::messages::claim::load;
+use store::messages::read::states;
+use store::messages::receipts::{self, Receipt};
+use store::messages::recipients::{self as sending, Begun, LockMode};
+use store::messages::settle::{Settled, cancel, in_doubt, settle};
+use store::send_chunks::Share;
+use store::send_chunks::begin::{Recipients, SendingRow};
+use store::suppressions::recipients;
+use store::webhook_deliveries::tell::{self, MessageNews};
+use store::{Connection, Transaction};
 use uuid::Uuid;
 
 use crate::place::Place;

@@ -30,7 +30,7 @@ async fn frozen_runs_go_on_when_their_automation_is_active_again() {
     let names = &place.bus.names;
     let mut timers = 0;
     for (_, payload) in place.payloads(&names.ingest_stream(), &names.ingest(3)).await {
-        timers += shared::event::IngestBatch::decode_checked(payload).unwrap().items.len();
+        timers += wire::event::IngestBatch::decode_checked(payload).unwrap().items.len();
     }
     assert_eq!(timers, 1_500);
     assert_eq!(place.count("SELECT count(*) FROM run WHERE status = 'frozen'").await, 1_500);

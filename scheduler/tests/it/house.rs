@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
+use bus::{Publisher, topology};
 use bytes::Bytes;
+use domain::message::{Channel, Lane};
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
+use kernel::clock::{Clock, from_ms};
 use scheduler::purge::{purge, purge_acknowledged};
-use shared::bus::{Publisher, topology};
-use shared::clock::{Clock, from_ms};
-use shared::send::{Channel, Lane};
-use shared::store::erasures::{self, Erased};
-use shared::store::ingest_partitions;
+use store::erasures::{self, Erased};
+use store::ingest_partitions;
 use testkit::eventually_true;
 use uuid::Uuid;
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use domain::campaign::{CampaignStatus, Settings};
 use jiff::SignedDuration;
+use kernel::clock::{Clock, from_ms};
 use scheduler::jumps;
 use scheduler::retention::clear;
-use shared::campaign::{CampaignStatus, Settings};
-use shared::clock::{Clock, from_ms};
-use shared::store::campaigns::sending;
-use shared::store::clock_jumps::{self, ClockJump};
+use store::campaigns::sending;
+use store::clock_jumps::{self, ClockJump};
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -1,9 +1,9 @@
 //! Campaigns that are paused or cancelled while a worker that began some of their messages is gone.
 
+use domain::campaign::{CampaignStatus, Settings};
 use jiff::SignedDuration;
-use shared::campaign::{CampaignStatus, Settings};
-use shared::store::dead_letters::{self, DeadFilter};
-use shared::store::send_chunks::campaign::{self as chunks, Of};
+use store::dead_letters::{self, DeadFilter};
+use store::send_chunks::campaign::{self as chunks, Of};
 use testkit::eventually_true;
 use uuid::Uuid;
 
@@ -130,7 +130,7 @@ async fn a_slow_worker_settles_what_a_pause_has_parked() {
 async fn workers_park_what_was_replayed_of_a_paused_campaign() {
     let mut place = Place::new().await;
     let (id, sending) = begun(&mut place).await;
-    let failed = (shared::send::DeliveryState::Failed, Some("gave_up: busy"), 1);
+    let failed = (domain::message::DeliveryState::Failed, Some("gave_up: busy"), 1);
     assert!(settle(&place, &sending, |_| failed).await);
     move_to(&place, id, CampaignStatus::Paused).await;
     place.eventually_none(CHECKED).await;
@@ -161,7 +161,7 @@ async fn a_cancellation_ends_what_is_left_of_earlier_occurrences() {
     let db = place.store.connection().await.unwrap();
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, occurrence, created_at, updated_at) \
                VALUES ($1, $2, $2, 'EMAIL', 'campaign', 'queued', $3, 1, now(), now())";
-    let earlier = shared::ids::fresh(place.clock.now_ms() - 3_600_000);
+    let earlier = kernel::ids::fresh(place.clock.now_ms() - 3_600_000);
     db.execute(sql, &[&place.project, &earlier, &id]).await.unwrap();
     let sql = "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, due_at, campaign_id, occurrence, send_at, created_at) \
                VALUES ($1, $2, 'EMAIL', 'campaign', ARRAY[$2::uuid], '0', 1, now(), $3, 1, '-infinity', now())";

@@ -1,11 +1,11 @@
 //! Messages, runs and counts past their retention.
 
+use kernel::clock::{Clock, from_ms};
+use kernel::ids::{self, ProjectId};
 use scheduler::retention::ledger::{clear_messages, clear_runs, fold_counts, forget_dead_letters};
-use shared::clock::{Clock, from_ms};
-use shared::ids::{self, ProjectId};
-use shared::store::messages::counts;
-use shared::store::messages::retention::SLICE;
-use shared::store::months::Month;
+use store::messages::counts;
+use store::messages::retention::SLICE;
+use store::months::Month;
 use uuid::Uuid;
 
 use crate::place::Place;

@@ -1,7 +1,7 @@
 //! Campaigns that are sent at a time in users' own timezones.
 
+use domain::campaign::{CampaignStatus, Settings};
 use jiff::{SignedDuration, Timestamp};
-use shared::campaign::{CampaignStatus, Settings};
 use testkit::eventually;
 use uuid::Uuid;
 

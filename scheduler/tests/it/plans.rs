@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::Timestamp;
-use shared::ids::{self, ProjectId};
-use shared::secrets::MasterKeys;
-use shared::send::{Channel, DeliveryState, Lane, Queue};
-use shared::store::campaigns::counts::Counts;
-use shared::store::campaigns::sending;
-use shared::store::messages::claim::load;
-use shared::store::messages::settle::{Settled, cancel, in_doubt, settle};
-use shared::store::segments::dirty;
-use shared::store::send_chunks::begin::{Want, take};
-use shared::store::send_chunks::campaign::{self as chunks, Of};
-use shared::store::send_chunks::{ready, release_held};
-use shared::store::{Transaction, timers, webhook_endpoints};
+use kernel::ids::{self, ProjectId};
+use secrets::MasterKeys;
+use store::campaigns::counts::Counts;
+use store::campaigns::sending;
+use store::messages::claim::load;
+use store::messages::settle::{Settled, cancel, in_doubt, settle};
+use store::segments::dirty;
+use store::send_chunks::begin::{Want, take};
+use store::send_chunks::campaign::{self as chunks, Of};
+use store::send_chunks::{ready, release_held};
+use store::{Transaction, timers, webhook_endpoints};
 use uuid::Uuid;
 
 use crate::place::Place;

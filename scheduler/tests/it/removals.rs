@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use kernel::ids::{self, ProjectId};
 use scheduler::removals::clear;
-use shared::ids::{self, ProjectId};
-use shared::secrets::MasterKeys;
-use shared::store::project_removals::{self, SLICE};
-use shared::store::projects::{self, ProjectSecrets};
+use secrets::MasterKeys;
+use store::project_removals::{self, SLICE};
+use store::projects::{self, ProjectSecrets};
 use uuid::Uuid;
 
 use crate::place::Place;

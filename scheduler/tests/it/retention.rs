@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use domain::message::Channel;
+use kernel::clock::{Clock, from_ms};
+use kernel::ids::{self, IdSpace, ProjectId};
 use scheduler::retention::{clear, clear_capped_sends, clear_clicks, clear_inboxes, forget_client_ids};
-use shared::clock::{Clock, from_ms};
-use shared::ids::{self, IdSpace, ProjectId};
-use shared::secrets::MasterKeys;
-use shared::send::Channel;
-use shared::store::campaigns::clicks;
-use shared::store::capped_sends::{self, CappedSend};
-use shared::store::channels::{self, ChannelSettings};
-use shared::store::events::remove::remove;
-use shared::store::events::retention::{self, SLICE};
-use shared::store::inbox;
-use shared::store::projects::{self, ProjectSecrets};
-use shared::store::time_partitions::expired;
+use secrets::MasterKeys;
+use store::campaigns::clicks;
+use store::capped_sends::{self, CappedSend};
+use store::channels::{self, ChannelSettings};
+use store::events::remove::remove;
+use store::events::retention::{self, SLICE};
+use store::inbox;
+use store::projects::{self, ProjectSecrets};
+use store::time_partitions::expired;
 use uuid::Uuid;
 
 use crate::place::Place;

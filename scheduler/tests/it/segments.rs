@@ -4,14 +4,14 @@ mod races;
 mod tenants;
 mod world;
 
+use automation::TriggerType;
+use domain::message::DeliveryState;
+use kernel::ids;
+use rules::look::Look;
 use serde_json::{Value, json};
-use shared::automation::TriggerType;
-use shared::ids;
-use shared::rule::look::Look;
-use shared::send::DeliveryState;
-use shared::store::automations;
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::segments::{dirty, follow, members};
+use store::automations;
+use store::messages::receipts::{self, Receipt};
+use store::segments::{dirty, follow, members};
 use testkit::eventually;
 use uuid::Uuid;
 

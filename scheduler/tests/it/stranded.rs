@@ -1,10 +1,13 @@
 //! Dead letters that are replayed before their campaign is paused, cancelled, made a draft or deleted, or while it is.
 
+use domain::campaign::{CampaignStatus, Recurrence, Settings};
+use domain::message::DeliveryState;
 use jiff::{SignedDuration, Timestamp};
-use shared::campaign::{CampaignStatus, Recurrence, Settings};
-use shared::send::DeliveryState;
-use shared::store::dead_letters::{self, DeadFilter};
-use shared::store::{Transaction, campaigns, campaigns::sending};
+use store::dead_letters::{self, DeadFilter};
+use store::{
+    Transaction,
+    campaigns::{self, sending},
+};
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use shared::event::{Body, IngestBatch};
-use shared::ids::{self, ProjectId};
+use kernel::ids::{self, ProjectId};
 use testkit::PrivateNats;
 use uuid::Uuid;
+use wire::event::{Body, IngestBatch};
 
 use crate::place::Place;
 
@@ -58,7 +58,7 @@ async fn a_timer_set_for_later_fires_then() {
 
 #[tokio::test]
 async fn a_timer_taken_by_a_scheduler_that_died_fires_again() {
-    use shared::store::timers::due;
+    use store::timers::due;
     let place = Place::new().await;
     place.timers(place.project, 0..3, -1).await;
     let mut db = place.store.connection().await.unwrap();

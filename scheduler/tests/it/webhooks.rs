@@ -1,7 +1,7 @@
 //! The end of webhooks' deliveries.
 
+use kernel::ids;
 use scheduler::webhooks::clear;
-use shared::ids;
 use uuid::Uuid;
 
 use crate::place::Place;

@@ -1,8 +1,8 @@
 //! Campaigns that test their variants on a part of the audience.
 
+use domain::campaign::{CampaignStatus, DecidedBy, Goal, Metric, Settings, Variant, Verdict, Winner};
 use jiff::SignedDuration;
-use shared::campaign::{CampaignStatus, DecidedBy, Goal, Metric, Settings, Variant, Verdict, Winner};
-use shared::store::campaigns::winner::verdict;
+use store::campaigns::winner::verdict;
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::SignedDuration;
-use shared::send::{Channel, DeliveryState, Lane, Queue};
-use shared::store::messages::claim::{Claimed, load};
-use shared::store::messages::recipients::{self, Begun, LockMode};
-use shared::store::messages::settle::{self, Settled};
-use shared::store::send_chunks::begin::{Taken, Want, take};
-use shared::store::send_chunks::{self, NewChunk};
-use shared::store::{Transaction, campaigns};
+use store::messages::claim::{Claimed, load};
+use store::messages::recipients::{self, Begun, LockMode};
+use store::messages::settle::{self, Settled};
+use store::send_chunks::begin::{Taken, Want, take};
+use store::send_chunks::{self, NewChunk};
+use store::{Transaction, campaigns};
 use testkit::eventually;
 use uuid::Uuid;
 

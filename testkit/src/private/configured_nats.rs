@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use shared::local::{Process, port};
+use local_servers::{Process, port};
 
 use super::PrivateDir;
 use crate::{eventually, must, servers};

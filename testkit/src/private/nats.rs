@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shared::local::{NatsOptions, NatsServer};
+use local_servers::{NatsOptions, NatsServer};
 
 use super::PrivateDir;
 use super::configured_nats::is_healthy;

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use shared::local::{Process, install, port};
+use local_servers::{Process, install, port};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;

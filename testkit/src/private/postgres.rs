@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::time::Duration;
 
-use shared::local::{PostgresOptions, PostgresServer};
+use local_servers::{PostgresOptions, PostgresServer};
 
 use super::PrivateDir;
 use super::disk::Disk;

@@ -1,6 +1,6 @@
 //! A private Redis.
 
-use shared::local::{RedisOptions, RedisServer, port};
+use local_servers::{RedisOptions, RedisServer, port};
 
 use super::PrivateDir;
 use crate::certificate::Certificate;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use shared::config::DatabaseConfig;
-use shared::store::connector::{self, Connector};
-use shared::store::{Store, StoreError};
+use store::config::DatabaseConfig;
+use store::connector::{self, Connector};
+use store::{Store, StoreError};
 use testkit::{PrivatePostgres, eventually};
 use tokio::net::TcpListener;
 

@@ -103,7 +103,7 @@ async fn a_mail_that_is_cut_short_is_no_mail() {
 
 #[tokio::test]
 async fn too_large_a_mail_and_too_long_a_line_are_refused_and_the_conversation_goes_on() {
-    let mailbox = TestMailbox::start_with(|config| shared::local::MailboxConfig { max_size: 100, ..config }).await;
+    let mailbox = TestMailbox::start_with(|config| local_servers::MailboxConfig { max_size: 100, ..config }).await;
     let mut client = Client::connect(&mailbox).await;
     client.envelope().await;
     client.send(format!("{}\r\n.\r\n", "x".repeat(200)).as_bytes()).await;

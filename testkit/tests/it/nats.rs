@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use async_nats::jetstream::{self, stream::Config};
-use shared::bus::Bus;
-use shared::config::BusConfig;
-use shared::env::{EXIT_CONFIG, Env};
-use shared::shutdown::Shutdown;
-use shared::startup;
-use shared::tls::TlsFault;
+use bus::Bus;
+use bus::config::BusConfig;
+use kernel::env::{EXIT_CONFIG, Env};
+use kernel::shutdown::Shutdown;
+use runtime::startup;
 use testkit::{Certificate, ConfiguredNats, PrivateNats, TestDatabase, TestNats, eventually};
+use tls::TlsFault;
 
 fn stream(name: &str) -> Config {
     Config { name: name.to_owned(), subjects: vec![format!("{name}.>")], max_bytes: 1 << 30, ..Config::default() }
@@ -63,7 +63,7 @@ async fn the_products_own_client_takes_the_password_from_the_address() {
     let pairs = [("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
     let config = BusConfig::from_env(&Env::from_pairs(pairs)).unwrap();
     let bus = Bus::connect(&config, "test").await.unwrap();
-    shared::bus::topology::ensure(&bus).await.unwrap();
+    bus::topology::ensure(&bus).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,34 +5,33 @@ mod peak;
 
 use std::collections::BTreeMap;
 
+use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::{SignedDuration, Timestamp};
+use kernel::clock::{Clock, from_ms};
+use kernel::ids::{self, ProjectId};
+use local_servers::PostgresOptions;
 use serde_json::{Value, json};
-use shared::clock::{Clock, from_ms};
-use shared::config::DatabaseConfig;
-use shared::ids::{self, ProjectId};
-use shared::local::PostgresOptions;
-use shared::rule;
-use shared::send::{Channel, DeliveryState, Lane, Queue};
-use shared::store::campaigns::sending::{self, Rows};
-use shared::store::campaigns::{counts as campaign_counts, winner};
-use shared::store::dead_letters::{self, DeadFilter};
-use shared::store::events::export;
-use shared::store::events::list::{self as events, EventFilter};
-use shared::store::events::retention;
-use shared::store::filter::Start;
-use shared::store::messages::claim::load;
-use shared::store::messages::counts;
-use shared::store::messages::read::{self, MessageFilter};
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::messages::recipients::{self, LockMode};
-use shared::store::messages::retention as message_retention;
-use shared::store::messages::settle::{self, Settled, settle};
-use shared::store::months;
-use shared::store::segments::evaluate;
-use shared::store::send_chunks::begin::{self, Recipients, SendingRow, Want};
-use shared::store::send_chunks::campaign::{self as chunks, Of};
-use shared::store::send_chunks::{self, NewChunk, Share, ready};
-use shared::store::{Connection, Store, erasures, migrate, project_removals, time_partitions};
+use store::campaigns::sending::{self, Rows};
+use store::campaigns::{counts as campaign_counts, winner};
+use store::config::DatabaseConfig;
+use store::dead_letters::{self, DeadFilter};
+use store::events::export;
+use store::events::list::{self as events, EventFilter};
+use store::events::retention;
+use store::filter::Start;
+use store::messages::claim::load;
+use store::messages::counts;
+use store::messages::read::{self, MessageFilter};
+use store::messages::receipts::{self, Receipt};
+use store::messages::recipients::{self, LockMode};
+use store::messages::retention as message_retention;
+use store::messages::settle::{self, Settled, settle};
+use store::months;
+use store::segments::evaluate;
+use store::send_chunks::begin::{self, Recipients, SendingRow, Want};
+use store::send_chunks::campaign::{self as chunks, Of};
+use store::send_chunks::{self, NewChunk, Share, ready};
+use store::{Connection, Store, erasures, migrate, project_removals, time_partitions};
 use testkit::PrivatePostgres;
 use uuid::Uuid;
 
@@ -235,7 +234,7 @@ impl Ledger {
 
     async fn count_users(&self, db: &Connection, did: Value) {
         let rules = json!([{"field": "event:seen", "operator": "did", "value": did}]);
-        let rules = rule::parse(&rules, "rules").unwrap();
+        let rules = rules::parse(&rules, "rules").unwrap();
         let users = evaluate::satisfying(db, self.project, &rules, self.now).await.unwrap();
         evaluate::count(db, &users).await.unwrap();
     }

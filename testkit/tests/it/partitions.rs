@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use shared::clock::Clock;
-use shared::ids::{ProjectId, fresh, lower_bound, timed};
-use shared::send::DeliveryState::Delivered;
-use shared::store::dead_letters::{self, DeadFilter};
-use shared::store::messages::read;
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::months::Month;
-use shared::store::suppressions;
-use shared::store::time_partitions::{self, Ensured};
-use shared::store::webhook_deliveries::tell::{self, MessageNews};
+use domain::message::DeliveryState::Delivered;
+use kernel::clock::Clock;
+use kernel::ids::{ProjectId, fresh, lower_bound, timed};
+use store::dead_letters::{self, DeadFilter};
+use store::messages::read;
+use store::messages::receipts::{self, Receipt};
+use store::months::Month;
+use store::suppressions;
+use store::time_partitions::{self, Ensured};
+use store::webhook_deliveries::tell::{self, MessageNews};
 use testkit::TestDatabase;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -104,7 +104,7 @@ async fn a_locked_table_puts_it_off_unless_they_are_needed_soon() {
     assert_eq!(ensured, Ensured { made: 0, put_off: true });
 
     let soon = time_partitions::ensure(&mut db, now_ms + 13 * DAY_MS).await;
-    assert!(soon.as_ref().is_err_and(shared::store::StoreError::is_conflict), "{soon:?}");
+    assert!(soon.as_ref().is_err_and(store::StoreError::is_conflict), "{soon:?}");
     holder.batch_execute("ROLLBACK").await.unwrap();
     let ensured = time_partitions::ensure(&mut db, now_ms).await.unwrap();
     assert_eq!(ensured, Ensured { made: 1, put_off: false });

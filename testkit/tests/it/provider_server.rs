@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use http::Request;
-use shared::env::Env;
-use shared::outbound::{CallError, HttpClient};
+use http_client::{CallError, HttpClient};
+use kernel::env::Env;
 use testkit::{Fault, ProviderServer, Received, Reply, Vendor};
 
 const CALLS: usize = 6_000;

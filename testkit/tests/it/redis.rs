@@ -1,11 +1,11 @@
 use std::time::Duration;
 
+use kernel::env::Env;
+use kernel::shutdown::Shutdown;
+use rate_limits::{Buckets, Server};
 use redis::AsyncCommands;
-use shared::buckets::{Buckets, Server};
-use shared::env::Env;
-use shared::shutdown::Shutdown;
-use shared::tls::TlsFault;
 use testkit::{Certificate, PrivateRedis, TestRedis, eventually_true};
+use tls::TlsFault;
 
 async fn connect(url: &str) -> redis::RedisResult<redis::aio::MultiplexedConnection> {
     redis::Client::open(url)?.get_multiplexed_async_connection().await

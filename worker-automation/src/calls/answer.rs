@@ -1,8 +1,8 @@
 //! What an answer means. Pure.
 
+use automation::journey;
+use http_client::{Answer, CallError};
 use serde_json::Value;
-use shared::journey;
-use shared::outbound::{Answer, CallError};
 
 /// Objects and arrays within each other in what is kept of an answer.
 const DEPTH: usize = 20;

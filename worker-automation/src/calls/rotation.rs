@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use shared::ids::ProjectId;
+use kernel::ids::ProjectId;
 
 /// Remembers when projects with due calls were last served. Without it, projects with the oldest backlogs would take every
 /// slot that becomes free.

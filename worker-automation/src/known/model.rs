@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use kernel::clock::from_ms;
+use kernel::ids::ProjectId;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use shared::clock::from_ms;
-use shared::ids::ProjectId;
 
 use super::*;
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use automation::Definition;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
-use shared::automation::Definition;
 
 use super::*;
 

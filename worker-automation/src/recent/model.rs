@@ -1,8 +1,8 @@
 //! The memory of recent events against a list of all of them.
 
+use kernel::ids;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use shared::ids;
 
 use super::*;
 

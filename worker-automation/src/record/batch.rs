@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use shared::store::ingest_partitions::Advance;
+use store::ingest_partitions::Advance;
 
 use crate::item::Item;
 
@@ -42,8 +42,8 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use prost::Message;
-    use shared::event::{Body, IngestItem, Track, id_bytes};
     use uuid::Uuid;
+    use wire::event::{Body, IngestItem, Track, id_bytes};
 
     use super::*;
 

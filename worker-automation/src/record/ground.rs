@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use shared::store::changes::{self, Topic};
-use shared::store::{StoreError, Transaction, automations};
+use store::changes::{self, Topic};
+use store::{StoreError, Transaction, automations};
 
 use super::Recorder;
 use crate::endpoints::Asked;

@@ -1,14 +1,14 @@
 //! Dates among people's properties that automations start at: noted when a profile says so, and judged when they come.
 
+use automation::DateTrigger;
+use automation::journey::{self, Coming, Effect, LATE, Moved};
 use jiff::{SignedDuration, Timestamp};
+use kernel::clock::rfc3339;
 use serde_json::{Map, Value, json};
-use shared::automation::DateTrigger;
-use shared::clock::rfc3339;
-use shared::journey::{self, Coming, Effect, LATE, Moved};
-use shared::store::StoreError;
-use shared::store::date_due::Note;
-use shared::store::runs::record as runs;
-use shared::store::users::record::PersonKey;
+use store::StoreError;
+use store::date_due::Note;
+use store::runs::record as runs;
+use store::users::record::PersonKey;
 
 use super::Runs;
 use crate::item::{Action, Item};

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use automation::Reentry;
+use automation::journey::{self, MOST_DEEP, Run, RunStatus};
 use jiff::Timestamp;
-use shared::automation::Reentry;
-use shared::journey::{self, MOST_DEEP, Run, RunStatus};
-use shared::store::StoreError;
-use shared::store::runs::listeners;
-use shared::store::runs::record::{self as runs, Enrolment, RunRow};
-use shared::store::users::record::PersonKey;
+use store::StoreError;
+use store::runs::listeners;
+use store::runs::record::{self as runs, Enrolment, RunRow};
+use store::users::record::PersonKey;
 
 use super::{Held, Outcome, RunKey, Runs, Stage, Turn};
 use crate::item::Action;

@@ -2,28 +2,28 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use automation::journey::{self, Did, Effect, Mark, Moved, Run, RunStatus};
+use bus::Names;
+use bus::group_commit::MESSAGE_BYTES;
 use bytes::Bytes;
+use domain::message::{Channel, Lane, Queue};
+use domain::webhook::{COMPLETED, CONVERTED, ENTERED, EXITED};
 use jiff::Timestamp;
+use kernel::ids::{self, ProjectId};
 use serde_json::{Map, Value, json};
-use shared::bus::Names;
-use shared::bus::group_commit::MESSAGE_BYTES;
-use shared::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes, trace_bytes};
-use shared::ids::{self, ProjectId};
-use shared::journey::{self, Did, Effect, Mark, Moved, Run, RunStatus};
-use shared::send::{Channel, Lane, Queue};
-use shared::store::date_due::{self, Note};
-use shared::store::messages::insert::{self, NewMessage};
-use shared::store::outbox::OutboxRow;
-use shared::store::runs::counts::{self, Counted};
-use shared::store::runs::listeners::{self, Listener};
-use shared::store::runs::record::{self as runs, RunRow};
-use shared::store::timers::set::{self as timers, NewTimer};
-use shared::store::webhook_calls::{self, NewCall};
-use shared::store::webhook_deliveries::tell::RunNews;
-use shared::store::{StoreError, Transaction};
-use shared::trace::Span;
-use shared::webhook::{COMPLETED, CONVERTED, ENTERED, EXITED};
+use store::date_due::{self, Note};
+use store::messages::insert::{self, NewMessage};
+use store::outbox::OutboxRow;
+use store::runs::counts::{self, Counted};
+use store::runs::listeners::{self, Listener};
+use store::runs::record::{self as runs, RunRow};
+use store::timers::set::{self as timers, NewTimer};
+use store::webhook_calls::{self, NewCall};
+use store::webhook_deliveries::tell::RunNews;
+use store::{StoreError, Transaction};
+use trace::Span;
 use uuid::Uuid;
+use wire::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes, trace_bytes};
 
 use super::{Held, RunKey};
 use crate::item::Item;

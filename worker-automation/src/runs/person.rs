@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use automation::journey::{Person, Program};
 use jiff::Timestamp;
 use serde_json::Value;
-use shared::journey::{Person, Program};
-use shared::rule;
-use shared::store::StoreError;
-use shared::store::segments::{evaluate, person};
-use shared::store::users::read;
-use shared::store::users::record::PersonKey;
+use store::StoreError;
+use store::segments::{evaluate, person};
+use store::users::read;
+use store::users::record::PersonKey;
 
 use super::Stage;
 
@@ -48,6 +47,6 @@ pub async fn load(
         user.name.clone_from(&profile.name);
         user.properties = Value::Object(profile.properties.clone());
     }
-    let segments = evaluate::definitions(stage.tx, key.0, &rule::segments(rules)).await?;
+    let segments = evaluate::definitions(stage.tx, key.0, &rules::segments(rules)).await?;
     Ok(Some(person::load(stage.tx, key.0, user, (rules, &segments), now).await?.into()))
 }

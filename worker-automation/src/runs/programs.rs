@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use shared::ids::ProjectId;
-use shared::journey::Program;
-use shared::store::{StoreError, Transaction, automations};
+use automation::journey::Program;
+use kernel::ids::ProjectId;
+use store::{StoreError, Transaction, automations};
 use uuid::Uuid;
 
 pub struct Programs(quick_cache::sync::Cache<(ProjectId, Uuid, i32), Arc<Program>>);

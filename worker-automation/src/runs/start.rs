@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use automation::Reentry;
+use automation::journey::{Input, Occurrence, RunFacts, RunStatus, State};
 use jiff::SignedDuration;
+use kernel::ids;
+use rules::{Rule, eval};
 use serde_json::{Map, Value};
-use shared::automation::Reentry;
-use shared::ids;
-use shared::journey::{Input, Occurrence, RunFacts, RunStatus, State};
-use shared::rule::{Rule, eval};
-use shared::store::StoreError;
-use shared::store::runs::record::RunRow;
-use shared::store::users::record::PersonKey;
+use store::StoreError;
+use store::runs::record::RunRow;
+use store::users::record::PersonKey;
 
 use super::{Held, NewEvent, Runs, person};
 use crate::item::{Action, Item};

@@ -3,11 +3,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use kernel::ids::ProjectId;
+use secrets::MasterKeys;
 use serde_json::json;
 use sha2::Sha256;
-use shared::ids::ProjectId;
-use shared::secrets::MasterKeys;
-use shared::store::projects::{self, ProjectSecrets, creators};
+use store::projects::{self, ProjectSecrets, creators};
 use testkit::{Fault, ProviderServer, Received, Reply};
 use uuid::Uuid;
 

@@ -2,10 +2,10 @@
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::event::{Body, IngestItem, Start, id_bytes};
-use shared::ids;
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Start, id_bytes};
 
 use crate::fixture::{Fixture, identify, track};
 

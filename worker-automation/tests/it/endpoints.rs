@@ -1,10 +1,10 @@
 //! What endpoints of other systems are told of runs and messages: rows of the transaction that it comes about in.
 
 use bytes::Bytes;
+use kernel::ids::{self, UserKey};
 use serde_json::{Value, json};
-use shared::event::{Body, Erase, IngestItem, Webhook, id_bytes};
-use shared::ids::{self, UserKey};
 use uuid::Uuid;
+use wire::event::{Body, Erase, IngestItem, Webhook, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, track};
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use kernel::ids::{self, UserKey};
 use serde_json::json;
-use shared::event::{Body, Erase, IngestItem, RegisterToken, id_bytes};
-use shared::ids::{self, UserKey};
-use shared::store::months::Month;
+use store::months::Month;
 use testkit::eventually_true;
+use wire::event::{Body, Erase, IngestItem, RegisterToken, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, identify, timer, track};
 

@@ -3,21 +3,21 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use bus::config::BusConfig;
+use bus::{Bus, Publisher, topology};
 use bytes::Bytes;
+use kernel::clock::{Clock, from_ms};
+use kernel::env::Env;
+use kernel::ids::{self, ProjectId};
+use kernel::shutdown::Shutdown;
 use prost::Message;
+use runtime::startup::Connected;
 use serde_json::{Value, json};
-use shared::bus::{Bus, Publisher, topology};
-use shared::clock::{Clock, from_ms};
-use shared::config::BusConfig;
-use shared::env::Env;
-use shared::event::{Body, Identify, IngestBatch, IngestItem, Timer, Track, VERSION, id_bytes};
-use shared::ids::{self, ProjectId};
-use shared::shutdown::Shutdown;
-use shared::startup::Connected;
-use shared::store::{Store, ingest_partitions};
+use store::{Store, ingest_partitions};
 use testkit::{TestDatabase, TestNats};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
+use wire::event::{Body, Identify, IngestBatch, IngestItem, Timer, Track, VERSION, id_bytes};
 use worker_automation::config::Config;
 use worker_automation::{App, run};
 
@@ -195,7 +195,7 @@ impl Fixture {
         let first = if state.messages == 0 { state.last_sequence + 1 } else { state.first_sequence };
         for seq in first..=state.last_sequence {
             let message = stream.get_raw_message(seq).await.unwrap();
-            reasons.push(message.headers.get(shared::bus::dead_letter::REASON).unwrap().to_string());
+            reasons.push(message.headers.get(bus::dead_letter::REASON).unwrap().to_string());
         }
         reasons
     }

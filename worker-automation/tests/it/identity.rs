@@ -1,9 +1,9 @@
 //! Items of public keys that had to prove whom they speak for and named an anonymous id alone.
 
+use kernel::ids::UserKey;
 use serde_json::json;
-use shared::event::{Body, IngestItem, RegisterToken};
-use shared::ids::UserKey;
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, RegisterToken};
 
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 
@@ -121,7 +121,7 @@ async fn an_event_about_a_message_moves_only_a_push_to_its_own_user() {
     .await;
     f.applied().await;
     let message = async |channel: &str, to: UserKey<'_>| {
-        let id = shared::ids::fresh(f.clock.now_ms());
+        let id = kernel::ids::fresh(f.clock.now_ms());
         f.execute(&format!(
             "INSERT INTO message (project_id, id, user_id, channel, lane, status, attempt, created_at, updated_at) \
              VALUES ('{}', '{id}', '{}', '{channel}', 'direct', 'sent', 1, now(), now())",

@@ -1,8 +1,8 @@
 //! Automations: started by events, moved on by timers, each effect once.
 
 use serde_json::json;
-use shared::event::{Body, IngestItem, Timer, id_bytes};
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Timer, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use kernel::clock::Clock;
+use kernel::ids::{ProjectId, UserKey};
 use prost::Message;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::event::IngestItem;
-use shared::ids::{ProjectId, UserKey};
-use shared::store::events::counters;
-use shared::store::ingest_partitions::{self, Advance};
-use shared::store::users::{read, record as users, removals};
+use store::events::counters;
+use store::ingest_partitions::{self, Advance};
+use store::users::{read, record as users, removals};
 use uuid::Uuid;
+use wire::event::IngestItem;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, RecordError, Recorded, Recorder};
 

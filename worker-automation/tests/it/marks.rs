@@ -1,9 +1,9 @@
 //! People are marked for what their project's segments look at, and for nothing else.
 
+use kernel::ids;
 use serde_json::json;
-use shared::event::{Body, IngestItem, RegisterToken, Start, id_bytes};
-use shared::ids;
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, RegisterToken, Start, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use bus::{topology, wake};
+use domain::message::{Channel, Lane, Queue};
 use futures_util::StreamExt;
 use prost::Message as _;
 use serde_json::{Value, json};
-use shared::bus::{topology, wake};
-use shared::send::{Channel, Lane, Queue};
-use shared::store::ingest_partitions::{self, Advance};
+use store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, Recorder};

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use bus::topology;
 use prost::Message;
 use serde_json::json;
-use shared::bus::topology;
-use shared::store::ingest_partitions::{self, Advance};
+use store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, RecordError, Recorder};

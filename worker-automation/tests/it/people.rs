@@ -1,8 +1,8 @@
 //! People: made by what refers to them, merged once, and the known one's words win.
 
+use kernel::ids::UserKey;
 use serde_json::json;
-use shared::event::{Alias, Body, IngestItem};
-use shared::ids::UserKey;
+use wire::event::{Alias, Body, IngestItem};
 
 use crate::erasure::erase;
 use crate::fixture::{Fixture, anonymous_track, identify, track};
@@ -157,7 +157,7 @@ async fn people_are_searched_by_what_they_are_called_now() {
     // What was written otherwise can be caught up on.
     f.execute("DELETE FROM user_search").await;
     let db = f.store.connection().await.unwrap();
-    assert_eq!(shared::store::users::search::write_missing(&db).await.unwrap(), 1);
+    assert_eq!(store::users::search::write_missing(&db).await.unwrap(), 1);
     assert_eq!(f.text(texts).await.as_deref(), Some("|u-1"));
     f.stop().await;
 }

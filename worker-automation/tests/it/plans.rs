@@ -1,9 +1,9 @@
 //! How many runs the recording transaction reads to move some on: those, however many others of the project wait.
 
 use jiff::Timestamp;
-use shared::ids::ProjectId;
-use shared::store::runs::record::{self as runs, RunRow};
-use shared::store::{Transaction, ingest_partitions};
+use kernel::ids::ProjectId;
+use store::runs::record::{self as runs, RunRow};
+use store::{Transaction, ingest_partitions};
 use uuid::Uuid;
 
 use crate::fixture::Fixture;

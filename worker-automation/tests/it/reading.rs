@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use bus::config::BusConfig;
+use bus::consumer::{Ended, PartitionReader};
+use bus::continuity::{Found, find};
+use bus::{Bus, PublishError, Publisher, topology};
 use bytes::Bytes;
-use shared::bus::consumer::{Ended, PartitionReader};
-use shared::bus::continuity::{Found, Position, find};
-use shared::bus::{Bus, PublishError, Publisher, topology};
-use shared::config::BusConfig;
-use shared::env::Env;
+use kernel::env::Env;
 use testkit::{PrivateNats, eventually};
+use wire::position::Position;
 
 const WITHIN: Duration = Duration::from_secs(20);
 

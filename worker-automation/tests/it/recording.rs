@@ -1,10 +1,10 @@
 //! Events: recorded once, counted exactly, and poison put aside.
 
+use kernel::ids::{self, EventId, IdSpace, derived_event_id};
 use prost::Message as _;
 use serde_json::json;
-use shared::event::{IngestBatch, IngestItem, VERSION, id_bytes};
-use shared::ids::{self, EventId, IdSpace, derived_event_id};
-use shared::store::dead_letters::{self, DeadFilter, DeadItem};
+use store::dead_letters::{self, DeadFilter, DeadItem};
+use wire::event::{IngestBatch, IngestItem, VERSION, id_bytes};
 
 use crate::fixture::{Fixture, identify, track};
 

@@ -1,8 +1,8 @@
 //! Every kind of step, through the recording transaction.
 
 use serde_json::{Value, json};
-use shared::event::{Answer, Body, IngestItem, id_bytes};
 use uuid::Uuid;
+use wire::event::{Answer, Body, IngestItem, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, identify, timer, track};
 

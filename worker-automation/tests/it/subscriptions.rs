@@ -1,12 +1,12 @@
 //! What people choose to get: the latest counts, through merges, and not beyond an erasure.
 
+use domain::message::Channel;
+use domain::suppression::{Address, Reason};
+use kernel::ids::{self, UserKey};
 use serde_json::json;
-use shared::event::{Body, Choice, Erase, IngestItem, Subscribe, id_bytes};
-use shared::ids::{self, UserKey};
-use shared::send::Channel;
-use shared::store::suppressions::{self, Suppression};
-use shared::suppression::{Address, Reason};
+use store::suppressions::{self, Suppression};
 use uuid::Uuid;
+use wire::event::{Body, Choice, Erase, IngestItem, Subscribe, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 
@@ -178,7 +178,7 @@ async fn who_wanted_nothing_at_all_can_take_that_back() {
     };
     let early = again(&f);
     let db = f.store.connection().await.unwrap();
-    let at = shared::clock::from_ms(f.now_ms());
+    let at = kernel::clock::from_ms(f.now_ms());
     let place = |address, reason| Suppression::new(f.project, address, reason, at);
     let places = [
         place(Address::email("ann@x.org"), Reason::Unsubscribed),

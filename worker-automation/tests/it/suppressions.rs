@@ -1,13 +1,13 @@
 //! Bounces, complaints and unsubscriptions: what puts an address on the suppression list.
 
 use bytes::Bytes;
+use domain::message::Channel;
+use domain::suppression::{Address, Reason};
+use kernel::ids::{self, UserKey};
 use serde_json::{Value, json};
-use shared::event::{Body, IngestItem, Subscribe, Webhook, id_bytes};
-use shared::ids::{self, UserKey};
-use shared::send::Channel;
-use shared::store::suppressions::{self, Suppression};
-use shared::suppression::{Address, Reason};
+use store::suppressions::{self, Suppression};
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Subscribe, Webhook, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 

@@ -1,7 +1,7 @@
 //! Devices: registered, moved, forgotten and merged.
 
 use serde_json::json;
-use shared::event::{Body, IngestItem, RegisterToken, RemoveToken};
+use wire::event::{Body, IngestItem, RegisterToken, RemoveToken};
 
 use crate::erasure::erase;
 use crate::fixture::{Fixture, identify, track};

@@ -1,14 +1,14 @@
 //! Webhooks: messages that they move on, and what is kept of the others.
 
 use bytes::Bytes;
+use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;
+use kernel::ids::{self, UserKey};
 use serde_json::{Value, json};
-use shared::event::{Body, IngestItem, Webhook};
-use shared::ids::{self, UserKey};
-use shared::send::{Channel, Lane, Queue};
-use shared::store::erasures;
-use shared::store::send_chunks::{self, NewChunk};
+use store::erasures;
+use store::send_chunks::{self, NewChunk};
 use uuid::Uuid;
+use wire::event::{Body, IngestItem, Webhook};
 
 use crate::fixture::{Fixture, track};
 

@@ -1,12 +1,12 @@
 //! Attempts a mail: one address, one call.
 
+use domain::link::Sent;
+use domain::message::Lane;
+use domain::recipient::Recipient;
+use domain::suppression::Address;
+use kernel::failpoint;
 use serde_json::Value;
-use shared::failpoint;
-use shared::link::Sent;
-use shared::send::Lane;
-use shared::store::messages::settle::Settled;
-use shared::store::users::recipient::Recipient;
-use shared::suppression::Address;
+use store::messages::settle::Settled;
 
 use super::{circumstances, source};
 use crate::App;

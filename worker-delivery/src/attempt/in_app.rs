@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use shared::failpoint;
-use shared::store::StoreError;
-use shared::store::inbox::{self, Arrival};
-use shared::store::messages::settle::Settled;
-use shared::store::users::recipient::Recipient;
+use domain::recipient::Recipient;
+use kernel::failpoint;
+use store::StoreError;
+use store::inbox::{self, Arrival};
+use store::messages::settle::Settled;
 
 use super::{circumstances, source};
 use crate::App;

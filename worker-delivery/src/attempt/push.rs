@@ -1,12 +1,12 @@
 //! Attempts a push: one call for each of the user's devices, all concurrent.
 
+use domain::recipient::Recipient;
 use futures_util::future::join_all;
+use kernel::failpoint;
 use serde_json::{Value, json};
-use shared::failpoint;
-use shared::store::messages::claim::Claimed;
-use shared::store::messages::settle::Settled;
-use shared::store::push_tokens::{self, PushToken};
-use shared::store::users::recipient::Recipient;
+use store::messages::claim::Claimed;
+use store::messages::settle::Settled;
+use store::push_tokens::{self, PushToken};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -117,7 +117,7 @@ async fn admit<'a>(
 }
 
 /// Removes expired push tokens, unless they were registered again after they were read.
-async fn forget_gone(app: &App, project: shared::ids::ProjectId, results: &[DeviceResult<'_>]) {
+async fn forget_gone(app: &App, project: kernel::ids::ProjectId, results: &[DeviceResult<'_>]) {
     let gone = results.iter().filter(|r| matches!(r.outcome, Outcome::Gone(_)));
     let gone: Vec<(Uuid, jiff::Timestamp)> = gone.map(|r| (r.token.id, r.token.updated_at)).collect();
     if gone.is_empty() {

@@ -1,10 +1,10 @@
 //! Attempts an SMS: one number, one call.
 
+use domain::recipient::Recipient;
+use domain::suppression::international;
+use kernel::failpoint;
 use serde_json::Value;
-use shared::failpoint;
-use shared::store::messages::settle::Settled;
-use shared::store::users::recipient::Recipient;
-use shared::suppression::international;
+use store::messages::settle::Settled;
 
 use super::{circumstances, source};
 use crate::App;

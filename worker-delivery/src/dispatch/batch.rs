@@ -4,20 +4,21 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use domain::message::{Lane, Queue};
+use domain::recipient::Recipient;
 use jiff::Timestamp;
-use shared::backoff::Backoff;
-use shared::clock::machine_now;
-use shared::failpoint;
-use shared::ids::{OwnerId, ProjectId};
-use shared::metric_name::Metric;
-use shared::send::{Lane, Queue};
-use shared::store::messages::claim::{self, Claimed};
-use shared::store::messages::recipients::{self, LockMode};
-use shared::store::messages::settle::in_doubt;
-use shared::store::send_chunks::begin::{Recipients, Taken, Want, count, take};
-use shared::store::send_chunks::{self, NewChunk};
-use shared::store::users::recipient::{self, Recipient};
-use shared::store::{StoreError, Transaction, erasures};
+use kernel::backoff::Backoff;
+use kernel::clock::machine_now;
+use kernel::failpoint;
+use kernel::ids::{OwnerId, ProjectId};
+use kernel::metric_name::Metric;
+use store::messages::claim::{self, Claimed};
+use store::messages::recipients::{self, LockMode};
+use store::messages::settle::in_doubt;
+use store::send_chunks::begin::{Recipients, Taken, Want, count, take};
+use store::send_chunks::{self, NewChunk};
+use store::users::recipient;
+use store::{StoreError, Transaction, erasures};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -309,7 +310,7 @@ pub fn send(app: &Arc<App>, batch: Batch, mut permits: Vec<Permit>, mut tokens: 
 
 #[cfg(test)]
 mod tests {
-    use shared::send::Channel;
+    use domain::message::Channel;
 
     use super::super::Step;
     use super::*;

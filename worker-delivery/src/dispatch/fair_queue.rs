@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-use shared::ids::OwnerId;
-use shared::send::{Lane, Queue};
+use domain::message::{Lane, Queue};
+use kernel::ids::OwnerId;
 
 /// Virtual time of one message at weight 1.
 const COST: i64 = 8;
@@ -158,8 +158,8 @@ impl FairQueue {
 
 #[cfg(test)]
 mod tests {
-    use shared::ids::ProjectId;
-    use shared::send::Channel;
+    use domain::message::Channel;
+    use kernel::ids::ProjectId;
     use uuid::Uuid;
 
     use super::*;

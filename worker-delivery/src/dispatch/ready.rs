@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::wake;
+use domain::message::{Channel, Queue};
 use futures_util::{FutureExt, StreamExt};
-use shared::backoff::Backoff;
-use shared::bus::wake;
-use shared::ids::ProjectId;
-use shared::send::{Channel, Queue};
-use shared::store::StoreError;
-use shared::store::send_chunks::ready;
+use kernel::backoff::Backoff;
+use kernel::ids::ProjectId;
+use store::StoreError;
+use store::send_chunks::ready;
 
 use crate::App;
 

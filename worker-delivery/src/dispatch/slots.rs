@@ -9,9 +9,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use shared::fair_share::FairShare;
-use shared::ids::{OwnerId, ProjectId};
-use shared::send::{Channel, Lane};
+use domain::message::{Channel, Lane};
+use kernel::fair_share::FairShare;
+use kernel::ids::{OwnerId, ProjectId};
 
 /// Maximum unsettled messages of a project: more than its messages in flight and the largest group of outcomes together.
 const MAX_UNSETTLED: usize = 2_048;

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shared::clock::Clock;
+use kernel::clock::Clock;
 use tokio::time::Instant;
 
 /// Delay after an outage, and after the start, which may be in one.
@@ -83,7 +83,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
-    use shared::clock::from_ms;
+    use kernel::clock::from_ms;
 
     use super::*;
 

@@ -1,4 +1,4 @@
-use shared::ids::ProjectId;
+use kernel::ids::ProjectId;
 use uuid::Uuid;
 
 use super::*;

@@ -1,9 +1,9 @@
 //! Messages to a few users who share a few addresses, checked against a plain count.
 
+use kernel::clock::from_ms;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use shared::clock::from_ms;
-use shared::rule::time::Span;
+use rules::time::Span;
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shared::buckets::{Lease, Terms};
+use rate_limits::{Lease, Terms};
 use tokio::time::Instant;
 
 /// Bucket for `rate` calls per second. It reserves 1/20 s of calls (at least 0.5) for urgent ones; above that it holds one call plus

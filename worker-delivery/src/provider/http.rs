@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use http_client::{Answer, CallError};
 use jiff::Timestamp;
-use shared::outbound::{Answer, CallError};
 
 use super::Outcome;
 

@@ -1,7 +1,7 @@
 //! A push for one device, and those who carry it.
 
+use domain::push_token::Platform;
 use serde_json::{Value, json};
-use shared::push_token::Platform;
 use uuid::Uuid;
 
 use super::stub::Stub;

@@ -52,8 +52,8 @@ impl PushMailbox {
 
 #[cfg(test)]
 mod tests {
+    use domain::push_token::Platform;
     use serde_json::Value;
-    use shared::push_token::Platform;
     use uuid::Uuid;
 
     use super::*;

@@ -1,12 +1,12 @@
 //! Messages of a title and a text: pushes, in-app messages and SMS. Pure.
 
+use domain::message::Channel;
+use domain::recipient::Recipient;
 use jiff::Timestamp;
 use serde_json::Value;
-use shared::personalization::escape;
-use shared::send::Channel;
-use shared::store::messages::claim::Claimed;
-use shared::store::users::recipient::Recipient;
-use shared::template::one_line;
+use store::messages::claim::Claimed;
+use template::one_line;
+use template::personalization::escape;
 
 use super::{Compiled, Evaluated, Source, Unrenderable, evaluated, own_content};
 

@@ -8,8 +8,8 @@ mod address;
 
 use std::borrow::Cow;
 
-use shared::link::{self, Purpose, Sent};
-use shared::secrets::MasterKeys;
+use domain::link::{self, Purpose, Sent};
+use secrets::MasterKeys;
 
 use super::scan;
 use address::page;
@@ -75,7 +75,7 @@ fn with(html: &str, link: impl Fn(&str) -> Option<String>, picture: &str) -> Str
 
 #[cfg(test)]
 mod tests {
-    use shared::ids::ProjectId;
+    use kernel::ids::ProjectId;
     use uuid::Uuid;
 
     use super::*;

@@ -1,8 +1,8 @@
 //! Push: the provider that serves a device's platform.
 
-use shared::push_token::Platform;
-use shared::store::channels::ChannelSettings;
-use shared::vapid::VapidKeys;
+use domain::push_token::Platform;
+use secrets::vapid::VapidKeys;
+use store::channels::ChannelSettings;
 
 use super::{Call, Route, call_provider};
 use crate::limits::{self, Limit};

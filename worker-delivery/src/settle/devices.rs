@@ -24,9 +24,9 @@ fn rank(outcome: &Outcome) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use shared::clock::from_ms;
-    use shared::push_token::Platform;
-    use shared::store::push_tokens::PushToken;
+    use domain::push_token::Platform;
+    use kernel::clock::from_ms;
+    use store::push_tokens::PushToken;
     use uuid::Uuid;
 
     use super::*;

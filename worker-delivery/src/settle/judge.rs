@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use domain::message::{DeliveryState, Lane};
 use jiff::Timestamp;
-use shared::send::{DeliveryState, Lane};
-use shared::store::messages::claim::Claimed;
-use shared::store::messages::settle::{HELD, Settled};
-use shared::store::send_chunks::DueBy;
+use store::messages::claim::Claimed;
+use store::messages::settle::{HELD, Settled};
+use store::send_chunks::DueBy;
 
 use super::reschedule;
 use crate::provider::{Outcome, TOO_LARGE};
@@ -182,10 +182,10 @@ pub fn clean(text: &str) -> String {
 mod model;
 #[cfg(test)]
 mod tests {
+    use domain::message::Channel;
+    use kernel::clock::from_ms;
+    use kernel::ids::ProjectId;
     use serde_json::json;
-    use shared::clock::from_ms;
-    use shared::ids::ProjectId;
-    use shared::send::Channel;
     use uuid::Uuid;
 
     use super::*;

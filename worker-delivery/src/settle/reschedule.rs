@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use domain::message::Lane;
 use jiff::Timestamp;
-use shared::backoff::Backoff;
-use shared::clock::from_ms;
-use shared::send::Lane;
+use kernel::backoff::Backoff;
+use kernel::clock::from_ms;
 
 /// Due times are rounded up by at most 1/16 of the delay, so retries share chunks.
 const ROUNDING: i64 = 16;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use http_client::{Answer, CallError};
 use jiff::Timestamp;
-use shared::backoff::Backoff;
-use shared::outbound::{Answer, CallError};
+use kernel::backoff::Backoff;
 
 /// Delays between calls, the first of which is made at once: eight calls over 27.5 hours.
 const SCHEDULE: [Duration; 7] = [

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use bus::wake::wake;
+use domain::campaign::{CampaignStatus, Settings};
+use domain::message::{Channel, Lane, Queue};
 use jiff::{SignedDuration, Timestamp};
+use kernel::ids;
 use serde_json::json;
-use shared::bus::wake::wake;
-use shared::campaign::{CampaignStatus, Settings};
-use shared::ids;
-use shared::send::{Channel, Lane, Queue};
-use shared::store::campaigns::audience::{find_slice, take_slice};
-use shared::store::campaigns::{self, Campaign, counts, sending};
-use shared::store::erasures::{self, Erased};
-use shared::store::segments::{self, Segment, SegmentType};
-use shared::store::send_chunks::campaign::Of;
-use shared::store::send_chunks::{self, NewChunk, SendAt, Share};
-use shared::store::users::removals;
+use store::campaigns::audience::{find_slice, take_slice};
+use store::campaigns::{self, Campaign, counts, sending};
+use store::erasures::{self, Erased};
+use store::segments::{self, Segment, SegmentType};
+use store::send_chunks::campaign::Of;
+use store::send_chunks::{self, NewChunk, SendAt, Share};
+use store::users::removals;
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use worker_delivery::provider::Outcome;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 
+use domain::webhook::EndpointSecrets;
 use serde_json::json;
-use shared::store::webhook_deliveries::DeliveryStatus;
-use shared::webhook::EndpointSecrets;
+use store::webhook_deliveries::DeliveryStatus;
 use testkit::{ProviderServer, SmsService, TestMailbox, eventually, eventually_true};
 use tokio::process::{Child, Command};
 

@@ -1,10 +1,10 @@
 //! What failed by nobody's fault is kept, and sent again when that is asked for; and what nobody is left to ask for.
 
+use bus::wake::wake;
 use serde_json::json;
-use shared::bus::wake::wake;
-use shared::store::dead_letters::{self, DeadFilter, Replayed};
-use shared::store::filter::Start;
-use shared::store::projects;
+use store::dead_letters::{self, DeadFilter, Replayed};
+use store::filter::Start;
+use store::projects;
 use testkit::TestMailbox;
 use uuid::Uuid;
 

@@ -4,15 +4,15 @@ use async_nats::jetstream::stream::Stream;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
+use kernel::ids::{self, UserKey};
 use serde_json::json;
-use shared::event::id_bytes;
-use shared::ids::{self, UserKey};
-use shared::send::DirectMessage;
-use shared::store::erasures::{self, Erased};
-use shared::store::time_partitions;
-use shared::store::users::removals;
+use store::erasures::{self, Erased};
+use store::time_partitions;
+use store::users::removals;
 use testkit::eventually;
 use uuid::Uuid;
+use wire::event::id_bytes;
+use wire::send::DirectMessage;
 
 use crate::place::{Place, SOON};
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use domain::message::Lane;
 use serde_json::json;
-use shared::send::Lane;
-use shared::store::messages::insert::NewMessage;
+use store::messages::insert::NewMessage;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::message::DeliveryState::{Delivered, Failed, Queued, Sent};
 use jiff::{SignedDuration, Timestamp};
-use shared::jumps::DueClock;
-use shared::send::DeliveryState::{Delivered, Failed, Queued, Sent};
-use shared::store::messages::insert::NewMessage;
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::messages::settle::Settled;
-use shared::store::send_chunks::begin::{Want, take};
-use shared::store::send_chunks::{self, NewChunk};
+use store::jumps::DueClock;
+use store::messages::insert::NewMessage;
+use store::messages::receipts::{self, Receipt};
+use store::messages::settle::Settled;
+use store::send_chunks::begin::{Want, take};
+use store::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 use worker_delivery::settle::{Member, Settler};
 

@@ -1,16 +1,16 @@
 //! Messages of subscription groups go to who is subscribed at the moment of sending.
 
+use domain::link::{self, About};
+use domain::message::{Channel, Lane};
+use domain::subscription::Source;
+use domain::suppression::{Address, Reason};
 use jiff::Timestamp;
+use kernel::ids;
 use serde_json::json;
-use shared::ids;
-use shared::link::{self, About};
-use shared::send::{Channel, Lane};
-use shared::store::messages::insert::NewMessage;
-use shared::store::subscription_groups::{self, SubscriptionGroup};
-use shared::store::subscriptions::{self, Choice};
-use shared::store::suppressions::{self, Suppression};
-use shared::subscription::Source;
-use shared::suppression::{Address, Reason};
+use store::messages::insert::NewMessage;
+use store::subscription_groups::{self, SubscriptionGroup};
+use store::subscriptions::{self, Choice};
+use store::suppressions::{self, Suppression};
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use domain::message::Channel;
 use futures_util::future::join_all;
 use serde_json::json;
-use shared::send::Channel;
 use testkit::{Fault, ProviderServer, Received, Reply, SmtpService, TestMailbox, Vendor, eventually};
 use tokio::net::TcpListener;
 use uuid::Uuid;

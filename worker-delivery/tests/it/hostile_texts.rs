@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use mail_parser::MessageParser;
 use serde_json::json;
-use shared::template::{Escape, Limits, Scope, Template};
+use template::{Escape, Limits, Scope, Template};
 use testkit::markup;
 
 use crate::place::{Place, SOON};

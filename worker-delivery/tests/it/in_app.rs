@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bus::Publisher;
+use domain::message::Channel;
 use futures_util::StreamExt;
 use prost::Message as _;
 use serde_json::json;
-use shared::bus::Publisher;
-use shared::send::{Channel, SendChunk};
-use shared::store::filter::Start;
-use shared::store::inbox::{self, Arrival, InboxFilter, InboxItem};
-use shared::store::messages::insert::NewMessage;
+use store::filter::Start;
+use store::inbox::{self, Arrival, InboxFilter, InboxItem};
+use store::messages::insert::NewMessage;
 use uuid::Uuid;
+use wire::send::SendChunk;
 
 use crate::place::{Place, SOON};
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kernel::ids;
 use serde_json::json;
-use shared::ids;
-use shared::store::invites::{self, Invite, MailStatus, mail};
-use shared::store::members::Role;
+use store::invites::{self, Invite, MailStatus, mail};
+use store::members::Role;
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use kernel::clock::Clock;
 use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::store::clock_jumps::{self, ClockJump};
-use shared::store::messages::insert::NewMessage;
+use store::clock_jumps::{self, ClockJump};
+use store::messages::insert::NewMessage;
 use testkit::TestMailbox;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};

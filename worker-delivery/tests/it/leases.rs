@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use domain::message::Lane;
 use jiff::SignedDuration;
+use kernel::clock::Clock;
+use kernel::ids;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::ids;
-use shared::send::Lane;
-use shared::store::messages::insert::NewMessage;
-use shared::store::send_chunks::begin::{Taken, Want, count, take};
+use store::messages::insert::NewMessage;
+use store::send_chunks::begin::{Taken, Want, count, take};
 use testkit::{TestDatabase, TestMailbox, eventually, eventually_true};
 use tokio::net::TcpListener;
 use uuid::Uuid;

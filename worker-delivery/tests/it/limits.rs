@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use domain::message::Channel;
+use kernel::shutdown::Shutdown;
+use rate_limits::{Buckets, Server, Terms};
 use serde_json::json;
-use shared::buckets::{Buckets, Server, Terms};
-use shared::send::Channel;
-use shared::shutdown::Shutdown;
-use shared::store::messages::insert::NewMessage;
+use store::messages::insert::NewMessage;
 use testkit::{PrivateRedis, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually, eventually_true};
 
 use crate::place::{Place, SOON};

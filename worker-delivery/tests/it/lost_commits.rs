@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
-use shared::config::DatabaseConfig;
-use shared::store::Store;
+use store::Store;
+use store::config::DatabaseConfig;
 use testkit::TestDatabase;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

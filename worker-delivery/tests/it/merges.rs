@@ -4,7 +4,7 @@ mod retries;
 
 use std::collections::BTreeMap;
 
-use shared::ids;
+use kernel::ids;
 use testkit::eventually_true;
 use uuid::Uuid;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use kernel::clock::Clock;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::config::DatabaseConfig;
-use shared::store::migrate;
+use store::config::DatabaseConfig;
+use store::migrate;
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually, eventually_true};
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};
@@ -35,7 +35,7 @@ async fn with_the_database_away_nothing_is_lost_or_repeated() {
     eventually(SOON, async || {
         let names = &place.bus.names;
         let stream = place.bus.jetstream.get_stream(names.send_stream()).await.map_err(|e| e.to_string())?;
-        let name = names.send_consumer(shared::send::Channel::Email);
+        let name = names.send_consumer(domain::message::Channel::Email);
         let info = stream.consumer_info(&name).await.map_err(|e| e.to_string())?;
         if info.delivered.consumer_sequence >= 4 { Ok(()) } else { Err(format!("{:?}", info.delivered)) }
     })

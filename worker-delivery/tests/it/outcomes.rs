@@ -9,8 +9,8 @@ mod web_push;
 
 use std::time::{Duration, Instant};
 
-use shared::clock::Clock;
-use shared::env::Env;
+use kernel::clock::Clock;
+use kernel::env::Env;
 use testkit::{Fault, ProviderServer, Reply, Vendor};
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::limits::Limits;

@@ -2,18 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use domain::message::Channel;
+use domain::push_token::{self, Platform};
 use prost::Message as _;
+use secrets::vapid::VapidKeys;
 use serde_json::{Value, json};
-use shared::push_token::{self, Platform};
-use shared::send::{Channel, SendChunk};
-use shared::store::messages::insert::NewMessage;
-use shared::store::push_tokens::{self, Device, Said};
-use shared::store::vapid_keys;
-use shared::vapid::VapidKeys;
+use store::messages::insert::NewMessage;
+use store::push_tokens::{self, Device, Said};
+use store::vapid_keys;
 use testkit::{
     ApnsService, Fault, ProviderServer, PushGateway, PushProviderService, Reply, WebPushService, eventually_true,
 };
 use uuid::Uuid;
+use wire::send::SendChunk;
 
 use crate::place::{Place, SOON};
 
@@ -101,7 +102,7 @@ async fn a_push_goes_to_every_device_by_whoever_serves_it() {
     direct.channel = "PUSH".to_owned();
     let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
     let subject = place.bus.names.send(Channel::Push);
-    shared::bus::Publisher::new(place.bus.clone()).publish(subject, chunk.encode_to_vec().into()).await.unwrap();
+    bus::Publisher::new(place.bus.clone()).publish(subject, chunk.encode_to_vec().into()).await.unwrap();
 
     let row = place.settled(id, 1).await;
     assert_eq!(

@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use domain::message::Lane;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::ids;
-use shared::send::Lane;
-use shared::store::messages::insert::NewMessage;
-use shared::store::months::Month;
-use shared::store::projects;
+use store::messages::insert::NewMessage;
+use store::months::Month;
+use store::projects;
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
 use worker_delivery::provider::stub::Stub;
@@ -38,7 +38,7 @@ fn in_hours(now: Timestamp, hours: i64) -> String {
 
 #[tokio::test]
 async fn what_nobody_asked_for_waits_for_the_morning() {
-    let now = Timestamp::from_millisecond(shared::clock::Clock::system().now_ms()).unwrap();
+    let now = Timestamp::from_millisecond(kernel::clock::Clock::system().now_ms()).unwrap();
     let hours = json!({ "start": in_hours(now, -2), "end": in_hours(now, 3), "timezone": "user" });
     let (mut place, mailbox) = place(json!({ "quietHours": hours })).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
@@ -64,7 +64,7 @@ async fn what_nobody_asked_for_waits_for_the_morning() {
 
 #[tokio::test]
 async fn quiet_hours_follow_the_projects_timezone() {
-    let now = Timestamp::from_millisecond(shared::clock::Clock::system().now_ms()).unwrap();
+    let now = Timestamp::from_millisecond(kernel::clock::Clock::system().now_ms()).unwrap();
     let hours = json!({ "start": in_hours(now, -2), "end": in_hours(now, 3), "timezone": "user" });
     let (mut place, mailbox) = place(json!({ "quietHours": hours })).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use domain::message::Channel;
 use serde_json::json;
-use shared::send::Channel;
-use shared::store::messages::insert::NewMessage;
-use shared::store::send_chunks::release_held;
+use store::messages::insert::NewMessage;
+use store::send_chunks::release_held;
 use testkit::{TestMailbox, eventually_true};
 
 use crate::place::{Place, SOON};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use domain::message::DeliveryState::{Delivered, Queued, Sent};
+use kernel::ids;
 use serde_json::json;
-use shared::ids;
-use shared::send::DeliveryState::{Delivered, Queued, Sent};
-use shared::store::messages::insert::NewMessage;
-use shared::store::messages::receipts::{self, Receipt};
-use shared::store::messages::settle::{Settled, settle};
-use shared::store::months::Month;
+use store::messages::insert::NewMessage;
+use store::messages::receipts::{self, Receipt};
+use store::messages::settle::{Settled, settle};
+use store::months::Month;
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use worker_delivery::provider::Outcome;

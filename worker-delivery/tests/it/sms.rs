@@ -1,8 +1,8 @@
 //! SMS on their way through delivery.
 
+use domain::message::Channel;
 use serde_json::{Value, json};
-use shared::send::Channel;
-use shared::store::messages::insert::NewMessage;
+use store::messages::insert::NewMessage;
 use testkit::{ProviderServer, SmsService};
 use uuid::Uuid;
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use domain::message::Channel;
 use serde_json::json;
-use shared::send::Channel;
-use shared::store::messages::insert::NewMessage;
+use store::messages::insert::NewMessage;
 use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
 
 use crate::place::{Place, SOON};

@@ -1,11 +1,11 @@
 //! Who is not written to, and how people take themselves off.
 
+use domain::link::{self, About};
+use domain::message::{Channel, Lane};
+use domain::suppression::{Address, Reason};
 use serde_json::json;
-use shared::link::{self, About};
-use shared::send::{Channel, Lane};
-use shared::store::messages::insert::NewMessage;
-use shared::store::suppressions::{self, Suppression};
-use shared::suppression::{Address, Reason};
+use store::messages::insert::NewMessage;
+use store::suppressions::{self, Suppression};
 
 use crate::place::{Place, SOON};
 

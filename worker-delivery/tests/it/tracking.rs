@@ -1,9 +1,9 @@
 //! Opens and clicks: what mails bear for them, where the project wants to know.
 
+use domain::link::{self, About, Sent};
+use domain::message::Channel;
 use serde_json::json;
-use shared::link::{self, About, Sent};
-use shared::send::Channel;
-use shared::store::messages::insert::NewMessage;
+use store::messages::insert::NewMessage;
 use testkit::TestMailbox;
 
 use crate::place::{Place, SOON};

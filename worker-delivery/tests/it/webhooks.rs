@@ -3,13 +3,13 @@
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use domain::webhook::EndpointSecrets;
+use kernel::clock::from_ms;
+use kernel::ids;
 use serde_json::{Value, json};
-use shared::clock::from_ms;
-use shared::ids;
-use shared::store::webhook_deliveries::claim::{self, End, Try};
-use shared::store::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
-use shared::store::webhook_endpoints::{self, Endpoint};
-use shared::webhook::EndpointSecrets;
+use store::webhook_deliveries::claim::{self, End, Try};
+use store::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
+use store::webhook_endpoints::{self, Endpoint};
 use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
 use uuid::Uuid;
 

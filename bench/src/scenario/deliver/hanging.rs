@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use shared::send::Channel;
+use domain::message::Channel;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use uuid::Uuid;

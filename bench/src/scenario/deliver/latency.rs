@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use domain::message::Channel;
 use serde_json::json;
-use shared::send::Channel;
 
 use super::ledger::Ledger;
 use super::{PATIENCE, TEXT, TITLE};

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use shared::metric_name::Metric;
-use shared::send::Channel;
-use shared::store::channels::ChannelSettings;
-use shared::store::send_chunks::CAPACITY;
+use domain::message::Channel;
+use kernel::metric_name::Metric;
+use store::channels::ChannelSettings;
+use store::send_chunks::CAPACITY;
 use uuid::Uuid;
 
 use super::{LOOPBACK, PATIENCE, rate, warn_of_noise};

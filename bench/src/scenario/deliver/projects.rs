@@ -1,8 +1,8 @@
 //! Delivery of the same number of messages by one project, by a few, and by many.
 
 use anyhow::Result;
-use shared::push_token::Platform;
-use shared::store::send_chunks::CAPACITY;
+use domain::push_token::Platform;
+use store::send_chunks::CAPACITY;
 
 use super::ledger::Load;
 use super::{device, pushes, rate};

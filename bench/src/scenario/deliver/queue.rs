@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use shared::metric_name::Metric;
-use shared::push_token::Platform;
-use shared::send::Channel;
-use shared::store::send_chunks::CAPACITY;
+use domain::message::Channel;
+use domain::push_token::Platform;
+use kernel::metric_name::Metric;
+use store::send_chunks::CAPACITY;
 
 use super::ledger;
 use crate::load::Outcome;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use kernel::clock::Clock;
 use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::template::{Escape, Limits, Scope, Template};
+use template::{Escape, Limits, Scope, Template};
 
 use crate::alone;
 use crate::report::{Figure, Goal, Section};

@@ -17,18 +17,18 @@ pub fn skew_ms(person: usize) -> i64 {
 /// The id that a device gives an event as it happens: a UUIDv7 by the device's own clock. Even the two wrong ones stay
 /// within what the service takes for an event's own id.
 pub fn event_id(true_ms: i64, skew_ms: i64, ids: &mut Dice) -> Uuid {
-    shared::ids::timed(true_ms + skew_ms, ids.bytes())
+    kernel::ids::timed(true_ms + skew_ms, ids.bytes())
 }
 
 /// A time as the device writes it: RFC 3339, by its own clock.
 pub fn written(true_ms: i64, skew_ms: i64) -> String {
-    shared::clock::rfc3339(shared::clock::from_ms(true_ms + skew_ms))
+    kernel::clock::rfc3339(kernel::clock::from_ms(true_ms + skew_ms))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shared::ids::{CLIENT_ID_FUTURE_MS, CLIENT_ID_PAST_MS, time_ms};
+    use kernel::ids::{CLIENT_ID_FUTURE_MS, CLIENT_ID_PAST_MS, time_ms};
 
     #[test]
     fn wrong_clocks_stay_within_the_window_of_own_ids() {

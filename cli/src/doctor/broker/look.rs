@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{AccountErrorKind, GetStreamErrorKind};
 use async_nats::{ConnectError, Event, ServerError};
+use bus::config::BusConfig;
+use bus::{Bus, Publisher};
 use bytes::Bytes;
 use serde_json::Value;
-use shared::bus::{Bus, Publisher};
-use shared::config::BusConfig;
-use shared::tls::TlsFault;
+use tls::TlsFault;
 
 use super::{Found, JetStream, Looked, Refusal, Seen, Sync};
 

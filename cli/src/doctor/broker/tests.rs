@@ -1,5 +1,5 @@
 use async_nats::jetstream::stream::{DiscardPolicy, StorageType};
-use shared::env::Env;
+use kernel::env::Env;
 
 use super::super::finding::Verdict;
 use super::*;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use shared::cause;
-use shared::clock::Clock;
-use shared::config::DatabaseConfig;
-use shared::secrets::MasterKeys;
-use shared::store::connector::{self, Connector};
-use shared::store::migrate::{self, MIGRATIONS};
-use shared::store::sealed::{self, SEALED};
-use shared::store::{Connection, Store, StoreError, server};
+use kernel::cause;
+use kernel::clock::Clock;
+use secrets::MasterKeys;
+use store::config::DatabaseConfig;
+use store::connector::{self, Connector};
+use store::migrate::{self, MIGRATIONS};
+use store::sealed::{self, SEALED};
+use store::{Connection, Store, StoreError, server};
 
 use super::{Refusal, Seen};
 use crate::doctor::work;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kernel::env::Env;
+use rate_limits::Server;
 use redis::{AsyncConnectionConfig, Client, RedisResult};
-use shared::buckets::Server;
-use shared::env::Env;
-use shared::tls::TlsFault;
+use tls::TlsFault;
 
 use super::{Seen, Standing};
 

@@ -1,8 +1,8 @@
 //! Seeing what waits.
 
 use jiff::{SignedDuration, Timestamp};
-use shared::store::send_chunks::ready;
-use shared::store::{Connection, StoreError, ingest_partitions, outbox, time_partitions, timers};
+use store::send_chunks::ready;
+use store::{Connection, StoreError, ingest_partitions, outbox, time_partitions, timers};
 
 use super::{CHUNKS_SECONDS, COUNTED, OUTBOX_SECONDS, Seen, TIMERS_SECONDS};
 

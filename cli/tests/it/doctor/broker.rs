@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
-use shared::bus::topology;
-use shared::local::NatsOptions;
+use bus::topology;
+use local_servers::NatsOptions;
 use testkit::{ConfiguredNats, PrivateNats};
 
 use super::deployment::Deployment;
@@ -22,7 +22,7 @@ fn configured(text: &str) -> (tempfile::TempDir, PathBuf) {
 async fn a_server_that_is_away_or_refuses_the_user_is_told() {
     let deployment = Deployment::make().await;
     let with = |url: String| finds(deployment.doctor().env("NATS_URL", url), "nats.connection");
-    let away = with(format!("nats://127.0.0.1:{}", shared::local::port::free()));
+    let away = with(format!("nats://127.0.0.1:{}", local_servers::port::free()));
     assert!(away.contains("cannot reach NATS at nats://127.0.0.1"), "{away}");
     let place = deployment.nats.url().rsplit('@').next().unwrap();
     let refused = with(format!("nats://rekindle:wr0ng@{place}"));
@@ -104,7 +104,7 @@ async fn the_configuration_that_is_delivered_is_well() {
     let mut bus = deployment.bus().await;
     bus.config.url = nats.url("scheduler", "secret");
     bus.config.stream_prefix = String::new();
-    let scheduler = shared::bus::Bus::connect(&bus.config, "scheduler").await.unwrap();
+    let scheduler = bus::Bus::connect(&bus.config, "scheduler").await.unwrap();
     topology::ensure(&scheduler).await.unwrap();
     let mut doctor = deployment.doctor();
     doctor.env("NATS_URL", nats.url("operator", "secret")).env("STREAM_PREFIX", "");

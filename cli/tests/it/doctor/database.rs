@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cli::provision::Provision;
-use shared::secrets::MasterKeys;
+use secrets::MasterKeys;
 use testkit::{Certificate, PrivatePostgres, TestDatabase, eventually};
 
 use super::deployment::{Deployment, MASTER_KEY};
@@ -13,7 +13,7 @@ use super::{examine, finds, of};
 async fn what_keeps_it_from_connecting_is_told_apart() {
     let deployment = Deployment::make().await;
     let with = |url: String| finds(deployment.doctor().env("DATABASE_URL", url), "database.connection");
-    let away = format!("postgres://rekindle@127.0.0.1:{}/rekindle", shared::local::port::free());
+    let away = format!("postgres://rekindle@127.0.0.1:{}/rekindle", local_servers::port::free());
     assert!(with(away).contains("cannot be reached"));
     let url = &deployment.database_url;
     let (user, rest) = url.trim_start_matches("postgres://").split_once(':').unwrap();

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use bus::config::BusConfig;
+use bus::{Bus, topology};
 use cli::provision::Provision;
-use shared::bus::{Bus, topology};
-use shared::config::{BusConfig, DatabaseConfig};
-use shared::env::Env;
-use shared::store::{Connection, Store, ingest_partitions};
+use kernel::env::Env;
+use store::config::DatabaseConfig;
+use store::{Connection, Store, ingest_partitions};
 use testkit::{TestDatabase, TestNats};
 use uuid::Uuid;
 

@@ -1,10 +1,10 @@
 //! Work that nobody does.
 
+use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;
-use shared::clock::Clock;
-use shared::ids::ProjectId;
-use shared::send::{Channel, Lane, Queue};
-use shared::store::send_chunks::{self, NewChunk};
+use kernel::clock::Clock;
+use kernel::ids::ProjectId;
+use store::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 
 use super::deployment::Deployment;

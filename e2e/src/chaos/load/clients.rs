@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kernel::clock::Clock;
+use kernel::ids;
 use reqwest::Method;
 use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::ids;
 use tokio::time::timeout;
 
 use super::{AGAIN, ANSWER, Load, Verdict, With, gateways, id_of, verdict};

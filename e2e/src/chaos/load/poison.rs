@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use bus::config::BusConfig;
+use bus::{Bus, Publisher};
+use kernel::clock::Clock;
+use kernel::env::Env;
+use kernel::ids::{self, ProjectId};
 use prost::Message;
-use shared::bus::{Bus, Publisher};
-use shared::clock::Clock;
-use shared::config::BusConfig;
-use shared::env::Env;
-use shared::event::{Body, IngestBatch, IngestItem, Track, VERSION, id_bytes};
-use shared::ids::{self, ProjectId};
+use wire::event::{Body, IngestBatch, IngestItem, Track, VERSION, id_bytes};
 
 use super::{AGAIN, Load};
 use crate::broker;

@@ -1,16 +1,16 @@
 //! Who works on the project, and who is told by it.
 
 use e2e::{Answer, System};
+use kernel::clock::Clock;
+use kernel::env::Env;
+use kernel::ids::{ProjectId, fresh};
 use reqwest::Method;
+use secrets::password;
 use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::config::DatabaseConfig;
-use shared::env::Env;
-use shared::ids::{ProjectId, fresh};
-use shared::password;
-use shared::store::Store;
-use shared::store::accounts::{self, Account};
-use shared::store::members::{self, Role};
+use store::Store;
+use store::accounts::{self, Account};
+use store::config::DatabaseConfig;
+use store::members::{self, Role};
 use testkit::{Received, Reply, Vendor};
 
 /// Takes whatever it is told.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use e2e::storm::{self, Strike, struck};
 use e2e::{Options, System, drained, mails};
 use jiff::SignedDuration;
+use kernel::clock::{Clock, rfc3339};
 use reqwest::Method;
 use serde_json::{Value, json};
-use shared::clock::{Clock, rfc3339};
 use testkit::{ProviderServer, Received, Reply, eventually, eventually_true};
 use tokio_postgres::Client;
 

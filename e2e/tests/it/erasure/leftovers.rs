@@ -5,22 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::config::BusConfig;
+use bus::{Bus, Publisher, dead_letter, topology};
 use e2e::{Options, System, drained, mails};
+use kernel::clock::{Clock, from_ms};
+use kernel::env::Env;
+use kernel::ids;
 use prost::Message as _;
 use reqwest::Method;
+use runtime::startup::Connected;
 use scheduler::config::SchedulerConfig;
 use scheduler::{App, house};
 use serde_json::{Value, json};
-use shared::bus::{Bus, Publisher, dead_letter, topology};
-use shared::clock::{Clock, from_ms};
-use shared::config::{BusConfig, DatabaseConfig};
-use shared::env::Env;
-use shared::event::{Body, EncodedBatch, IngestItem, Track, VERSION, Webhook, id_bytes};
-use shared::ids;
-use shared::startup::Connected;
-use shared::store::Store;
+use store::Store;
+use store::config::DatabaseConfig;
 use testkit::{ProviderServer, Received, Reply, Vendor, eventually, scan};
 use uuid::Uuid;
+use wire::event::{Body, EncodedBatch, IngestItem, Track, VERSION, Webhook, id_bytes};
 
 use crate::canaries::world::Session;
 
@@ -240,16 +241,16 @@ async fn tell(system: &System, bus: &Bus, mail: &str) {
     }
     // The second of its ids is the one that leads to a user.
     let user = |key: ids::UserKey<'_>| id_bytes(key.internal_id(ids::ProjectId(system.project)));
-    let direct = shared::send::DirectMessage {
+    let direct = wire::send::DirectMessage {
         project_id: id_bytes(system.project),
         message_id: id_bytes(Uuid::from_u128(9)),
         user_ids: vec![user(ids::UserKey::External("nobody")), user(ids::UserKey::External(USER))],
         channel: "EMAIL".to_owned(),
         content: json!({ "body": "canary-dead-message" }).to_string().into(),
         accepted_ms: Clock::system().now_ms(),
-        ..shared::send::DirectMessage::default()
+        ..wire::send::DirectMessage::default()
     };
-    let chunk = shared::send::SendChunk { direct: vec![direct], ..shared::send::SendChunk::of(Vec::new()) };
+    let chunk = wire::send::SendChunk { direct: vec![direct], ..wire::send::SendChunk::of(Vec::new()) };
     dead_letter::bury(bus, "send", "message", "refused", chunk.encode_to_vec().into()).await.unwrap();
 }
 

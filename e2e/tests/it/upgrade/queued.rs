@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use cli::provision::Provision;
 use e2e::{System, drained, mails};
+use kernel::clock::Clock;
 use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::store::migrate::{self, MIGRATIONS};
+use store::migrate::{self, MIGRATIONS};
 use testkit::{eventually, eventually_true};
 use tokio_postgres::Client;
 use uuid::Uuid;

@@ -1,8 +1,8 @@
 //! What a model is told about each channel, and what becomes of its answer. Pure.
 
+use domain::message::Channel;
 use serde::Deserialize;
-use shared::send::Channel;
-use shared::template::Template;
+use template::Template;
 
 /// What a channel takes.
 struct Shape {

@@ -3,10 +3,10 @@
 mod parts;
 mod steps;
 
+use automation::{Definition, Reentry, TriggerType};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use shared::automation::{Definition, Reentry, TriggerType};
-use shared::store::automations::Automation;
+use store::automations::Automation;
 use uuid::Uuid;
 
 use crate::error::ApiError;

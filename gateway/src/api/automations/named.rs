@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use automation::Action;
 use deadpool_postgres::Transaction;
+use domain::message::Channel;
+use rules::parse::named_segments;
 use serde_json::Value;
-use shared::automation::Action;
-use shared::rule::parse::named_segments;
-use shared::send::Channel;
-use shared::store::automations::{self, Automation};
-use shared::store::{segments, subscription_groups, templates};
+use store::automations::{self, Automation};
+use store::{segments, subscription_groups, templates};
 use uuid::Uuid;
 
 use crate::context::Context;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use automation::{Definition, Step};
 use serde::Serialize;
-use shared::automation::{Definition, Step};
-use shared::store::automations;
-use shared::store::runs::counts::{self, Count};
+use store::automations;
+use store::runs::counts::{self, Count};
 use uuid::Uuid;
 
 use super::path;

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
+use automation::Definition;
+use automation::journey::{Mark, RunStatus};
+use domain::message::DeliveryState;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use shared::automation::Definition;
-use shared::journey::{Mark, RunStatus};
-use shared::send::DeliveryState;
-use shared::store::automations;
-use shared::store::messages::read as messages;
-use shared::store::runs::read::{self, RunFilter, ShownRun};
-use shared::store::users::read::{self as people, ShownPerson};
-use shared::store::users::user_ref::UserRef;
+use store::automations;
+use store::messages::read as messages;
+use store::runs::read::{self, RunFilter, ShownRun};
+use store::users::read::{self as people, ShownPerson};
+use store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use super::{paging, path, shape};

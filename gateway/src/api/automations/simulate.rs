@@ -4,21 +4,21 @@ mod input;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
-use shared::automation::{Definition, TriggerType};
-use shared::ids;
-use shared::journey::{
+use automation::journey::{
     Answer, Effect, Input, Mark, Moved, Occurrence, Person, Program, Run, RunFacts, RunStatus, Situation, State, step,
 };
-use shared::rule::{self, eval};
-use shared::store::segments::person::past::Past;
-use shared::store::segments::{evaluate, person};
-use shared::store::users::read;
-use shared::store::users::user_ref::UserRef;
-use shared::store::{StoreError, automations, projects};
+use automation::{Definition, TriggerType};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use kernel::ids;
+use rules::eval;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use store::segments::person::past::Past;
+use store::segments::{evaluate, person};
+use store::users::read;
+use store::users::user_ref::UserRef;
+use store::{StoreError, automations, projects};
 use uuid::Uuid;
 
 use super::{path, runs, shape};
@@ -71,7 +71,7 @@ pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError
     let program = Program::compile(&automation.definition).map_err(ApiError::Internal)?;
     let now = cx.app.clock.now();
     let rules = program.person_rules();
-    let segments = evaluate::definitions(&db, cx.project, &rule::segments(rules)).await?;
+    let segments = evaluate::definitions(&db, cx.project, &rules::segments(rules)).await?;
     let (person, past): (Person, Past) = match &asked.user_id {
         Some(named) => {
             let user = read::find_readable(&db, cx.project, UserRef::new(named, id_type)).await?;

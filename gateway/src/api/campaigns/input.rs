@@ -4,11 +4,11 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+use domain::campaign::CampaignStatus;
+use domain::message::Channel;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
-use shared::campaign::CampaignStatus;
-use shared::send::Channel;
-use shared::store::campaigns::Campaign;
+use store::campaigns::Campaign;
 use uuid::Uuid;
 
 use crate::api::templates::CHANNELS;
@@ -32,7 +32,7 @@ pub fn new_campaign(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
         segment_id: required_id(&mut fields, "segmentId", "segment").unwrap_or_default(),
         exclude_segment_ids: Vec::new(),
         template_id: None,
-        settings: shared::campaign::Settings::default(),
+        settings: domain::campaign::Settings::default(),
         subscription_group_id: None,
         scheduled_at: None,
         status: CampaignStatus::Draft,
@@ -99,7 +99,7 @@ fn schedule(fields: &mut Fields<'_>, campaign: &mut Campaign, now: Timestamp) {
     if fields.is_null("scheduledAt") {
         campaign.scheduled_at = None;
     } else if let Some(element) = fields.element("scheduledAt") {
-        let found = element.value().as_str().and_then(time::parse).map(shared::clock::from_ms);
+        let found = element.value().as_str().and_then(time::parse).map(kernel::clock::from_ms);
         match found {
             None => element.problem("must be an RFC 3339 time with an offset, such as 2026-01-31T08:15:30Z"),
             // It may come as it was read, long past.

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use domain::campaign::{Goal, Metric, Score, Verdict};
 use jiff::Timestamp;
 use serde::Serialize;
-use shared::campaign::{Goal, Metric, Score, Verdict};
-use shared::store::campaigns::clicks::{self, LinkCount};
-use shared::store::campaigns::conversions::conversions;
-use shared::store::campaigns::sending::Rows;
-use shared::store::campaigns::{self, counts, winner};
-use shared::store::segments::evaluate::limit;
-use shared::store::{Connection, StoreError};
+use store::campaigns::clicks::{self, LinkCount};
+use store::campaigns::conversions::conversions;
+use store::campaigns::sending::Rows;
+use store::campaigns::{self, counts, winner};
+use store::segments::evaluate::limit;
+use store::{Connection, StoreError};
 use uuid::Uuid;
 
 use super::{path, shape};

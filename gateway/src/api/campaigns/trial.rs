@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use deadpool_postgres::Transaction;
+use domain::message::{Channel, DeliveryState};
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::ids;
-use shared::send::{Channel, DeliveryState, DirectMessage};
-use shared::store::StoreError;
-use shared::store::campaigns::{self, Campaign};
-use shared::store::messages::read;
-use shared::store::users::read as people;
-use shared::store::users::user_ref::{IdType, UserRef};
+use store::StoreError;
+use store::campaigns::{self, Campaign};
+use store::messages::read;
+use store::users::read as people;
+use store::users::user_ref::{IdType, UserRef};
 use tokio::time::Instant;
 use uuid::Uuid;
+use wire::send::DirectMessage;
 
 use super::{check_templates, note, path};
 use crate::api::channels::unusable_address;
@@ -241,8 +242,8 @@ fn asked(body: &Map<String, Value>, campaign: &Campaign) -> Result<Asked, ApiErr
 
 #[cfg(test)]
 mod tests {
+    use domain::campaign::{CampaignStatus, Settings, Variant};
     use jiff::Timestamp;
-    use shared::campaign::{CampaignStatus, Settings, Variant};
 
     use super::*;
 

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
+use domain::message::Channel;
+use http_client::OutboundPolicy;
+use rules::sending_rules::zone;
+use rules::time::Span;
+use rules::time::time_of_day;
 use serde_json::{Map, Value, json};
-use shared::outbound::OutboundPolicy;
-use shared::rule::time::Span;
-use shared::rule::time::time_of_day;
-use shared::send::Channel;
-use shared::sending_rules::zone;
-use shared::store::channels::ChannelSettings;
+use store::channels::ChannelSettings;
 
 use crate::error::ApiError;
 use crate::fields::{Element, Fields, Text};
@@ -236,7 +236,7 @@ fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Opti
     let refusal = match kind {
         Kind::Line(_) | Kind::Text(_) | Kind::Port | Kind::RateLimit => None,
         Kind::Email => {
-            (!shared::email::is_address(text)).then(|| "must be an email address such as news@example.com".to_owned())
+            (!domain::email::is_address(text)).then(|| "must be an email address such as news@example.com".to_owned())
         }
         Kind::Host => host_refusal(text, outbound),
         Kind::OneOf(names) => (!names.contains(&text)).then(|| format!("must be one of {}", names.join(", "))),

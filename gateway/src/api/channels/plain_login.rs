@@ -1,8 +1,8 @@
 //! Whether a channel's settings would send a password without TLS.
 
-use shared::outbound::OutboundPolicy;
-use shared::send::Channel;
-use shared::store::channels::ChannelSettings;
+use domain::message::Channel;
+use http_client::OutboundPolicy;
+use store::channels::ChannelSettings;
 
 use super::input::Change;
 use crate::error::ApiError;
@@ -46,8 +46,8 @@ impl PlainLogin {
 
 #[cfg(test)]
 mod tests {
+    use kernel::env::Env;
     use serde_json::{Value, json};
-    use shared::env::Env;
 
     use super::*;
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use domain::email::is_address;
+use domain::message::{Channel, DeliveryState};
+use domain::suppression::international;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::email::is_address;
-use shared::ids;
-use shared::send::{Channel, DeliveryState};
-use shared::store::StoreError;
-use shared::store::users::read as people;
-use shared::store::users::user_ref::UserRef;
-use shared::suppression::international;
+use store::StoreError;
+use store::users::read as people;
+use store::users::user_ref::UserRef;
 use tokio::time::Instant;
 use uuid::Uuid;
 

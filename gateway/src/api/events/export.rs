@@ -1,12 +1,12 @@
 //! All events, line by line.
 
+use kernel::ids::ProjectId;
 use serde_json::json;
-use shared::ids::ProjectId;
-use shared::store::events::export as events;
-use shared::store::events::list::EventFilter;
-use shared::store::events::read;
-use shared::store::users::read as people;
-use shared::store::{Connection, StoreError, erasures};
+use store::events::export as events;
+use store::events::list::EventFilter;
+use store::events::read;
+use store::users::read as people;
+use store::{Connection, StoreError, erasures};
 use uuid::Uuid;
 
 use super::EventView;

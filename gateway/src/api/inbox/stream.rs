@@ -8,17 +8,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use async_nats::Subscriber;
+use bus::Bus;
 use futures_util::StreamExt;
 use jiff::Timestamp;
+use kernel::ids::ProjectId;
+use kernel::shutdown::Shutdown;
 use serde_json::json;
-use shared::bus::Bus;
-use shared::ids::ProjectId;
-use shared::shutdown::Shutdown;
-use shared::store::filter::Start;
-use shared::store::inbox::{self, InboxFilter, InboxItem};
-use shared::store::users::read as people;
-use shared::store::users::user_ref::UserRef;
-use shared::store::{Store, StoreError};
+use store::filter::Start;
+use store::inbox::{self, InboxFilter, InboxItem};
+use store::users::read as people;
+use store::users::user_ref::UserRef;
+use store::{Store, StoreError};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
@@ -119,7 +119,7 @@ async fn subscribed(bus: &Bus, project: ProjectId, person: Uuid) -> Option<Subsc
 
 /// Where a stream begins that follows no other.
 async fn newest(
-    db: &shared::store::Connection,
+    db: &store::Connection,
     project: ProjectId,
     user: UserRef<'_>,
 ) -> Result<(Timestamp, Uuid), StoreError> {

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bus::Bus;
 use bytes::Bytes;
-use shared::bus::Bus;
-use shared::ids::{OwnerId, ProjectId};
-use shared::shutdown::Shutdown;
+use kernel::ids::{OwnerId, ProjectId};
+use kernel::shutdown::Shutdown;
 use uuid::Uuid;
 
 use crate::error::ApiError;

@@ -5,14 +5,14 @@
 //! creates is unverified and belongs to the inviting project alone.
 
 use jiff::Timestamp;
+use kernel::ids;
 use serde_json::json;
-use shared::ids;
-use shared::store::accounts::{self, Account, Credentials};
-use shared::store::audit::{self, Actor, Change};
-use shared::store::invites::{self, Invite, InviteStatus, LinkHolder};
-use shared::store::members::{self, Role};
-use shared::store::sessions as stored_sessions;
-use shared::store::{StoreError, Transaction, login_attempts};
+use store::accounts::{self, Account, Credentials};
+use store::audit::{self, Actor, Change};
+use store::invites::{self, Invite, InviteStatus, LinkHolder};
+use store::members::{self, Role};
+use store::sessions as stored_sessions;
+use store::{StoreError, Transaction, login_attempts};
 
 use crate::api::sessions::{self, BODY, CHOSEN};
 use crate::auth::{logins, session};

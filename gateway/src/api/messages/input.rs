@@ -1,7 +1,7 @@
 //! What may be sent directly.
 
+use domain::message::Channel;
 use serde_json::{Map, Value, json};
-use shared::send::Channel;
 use uuid::Uuid;
 
 use crate::api::templates::{SUBJECT, parses, url};

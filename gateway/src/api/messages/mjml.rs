@@ -1,7 +1,7 @@
 //! A direct mail in MJML, compiled as a template is when it is saved. HTML is sent as it is.
 
+use domain::message::Channel;
 use serde_json::{Map, Value};
-use shared::send::Channel;
 
 use super::input::{CONTENT_MAX, DirectInput};
 use crate::api::rendering;

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use domain::message::Channel;
+use kernel::ids::{self, ProjectId};
 use prost::Message as _;
 use serde::Serialize;
 use serde_json::json;
-use shared::event::{id_bytes, trace_bytes};
-use shared::ids::{self, ProjectId};
-use shared::send::{Channel, DirectMessage, SendChunk, VERSION};
-use shared::store::messages::read::{self, Message};
-use shared::store::users::user_ref::UserRef;
-use shared::store::{StoreError, client_ids, templates};
-use shared::trace::{Kind, Span};
+use store::messages::read::{self, Message};
+use store::users::user_ref::UserRef;
+use store::{StoreError, client_ids, templates};
 use tokio::time::{Instant, sleep};
+use trace::{Kind, Span};
 use uuid::Uuid;
+use wire::event::{id_bytes, trace_bytes};
+use wire::send::{DirectMessage, SendChunk, VERSION};
 
 pub use super::input::DirectInput;
 use super::{input, mjml};
@@ -93,7 +94,7 @@ async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<(Uuid, Option
     let fresh = ids::fresh(cx.received_ms);
     let Some(key) = key else { return Ok((fresh, None)) };
     let key = client_ids::resource_key(cx.project, "message", key);
-    let (db, now) = (cx.database().await?, shared::clock::from_ms(cx.received_ms));
+    let (db, now) = (cx.database().await?, kernel::clock::from_ms(cx.received_ms));
     let first = client_ids::first_of(&db, cx.project, key, fresh, now).await?;
     if first == fresh {
         return Ok((fresh, None));

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use shared::store::news::NewsItem;
+use store::news::NewsItem;
 use uuid::Uuid;
 
 use crate::error::ApiError;

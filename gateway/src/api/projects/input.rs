@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use kernel::ids::ProjectId;
 use serde_json::{Map, Value};
-use shared::ids::ProjectId;
-use shared::store::projects::Project;
+use store::projects::Project;
 
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};

@@ -1,11 +1,11 @@
 //! The devices of all people.
 
+use domain::push_token::Platform;
 use jiff::Timestamp;
 use serde::Serialize;
-use shared::push_token::Platform;
-use shared::store::push_tokens::{self, DeviceFilter, PushToken};
-use shared::store::users::read::{self as people, ShownPerson};
-use shared::store::users::user_ref::UserRef;
+use store::push_tokens::{self, DeviceFilter, PushToken};
+use store::users::read::{self as people, ShownPerson};
+use store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use crate::api::{paging, shape};

@@ -1,7 +1,7 @@
 //! What may be registered as a push token.
 
+use domain::push_token::{Platform, Subscription};
 use serde_json::{Map, Value};
-use shared::push_token::{Platform, Subscription};
 
 use crate::auth::identity::token;
 use crate::error::ApiError;

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use shared::store::segments::evaluate::{self, members};
-use shared::store::{StoreError, Transaction};
+use store::segments::evaluate::{self, members};
+use store::{StoreError, Transaction};
 use uuid::Uuid;
 
 use crate::context::Context;

@@ -1,12 +1,12 @@
 //! Why a person is in a segment, or is not.
 
+use rules::eval::{self, Facts};
 use serde::Serialize;
 use serde_json::Value;
-use shared::rule::eval::{self, Facts};
-use shared::store::StoreError;
-use shared::store::segments::{SegmentType, evaluate as people, person};
-use shared::store::users::read;
-use shared::store::users::user_ref::UserRef;
+use store::StoreError;
+use store::segments::{SegmentType, evaluate as people, person};
+use store::users::read;
+use store::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use super::evaluate::{AT_MOST, evaluation_permit, failed};

@@ -1,9 +1,9 @@
 //! What may be saved as a segment.
 
 use jiff::Timestamp;
+use rules::Rule;
 use serde_json::{Map, Value, json};
-use shared::rule::{self, Rule};
-use shared::store::segments::{Segment, SegmentType};
+use store::segments::{Segment, SegmentType};
 use uuid::Uuid;
 
 use crate::error::ApiError;
@@ -70,14 +70,14 @@ pub fn estimate(body: &Map<String, Value>) -> Result<(Vec<Rule>, i64), ApiError>
     fields.finish()?;
     let rules = rules.unwrap_or_else(|| json!([]));
     let parsed =
-        rule::parse(&rules, "rules").map_err(|_| ApiError::Internal("rules that parse only once".to_owned()))?;
+        rules::parse(&rules, "rules").map_err(|_| ApiError::Internal("rules that parse only once".to_owned()))?;
     Ok((parsed, sample))
 }
 
 /// The rules as they were written, if they were sent; what is wrong with them is reported.
 fn rules(fields: &mut Fields<'_>) -> Option<Value> {
     let rules = fields.element("rules")?.value();
-    match rule::parse(rules, "rules") {
+    match rules::parse(rules, "rules") {
         Ok(_) => Some(rules.clone()),
         Err(problems) => {
             for problem in problems {

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use rules::look::Look;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::rule::look::Look;
-use shared::store::StoreError;
-use shared::store::segments::{self, SegmentType, dirty, evaluate as people, follow, members};
+use store::StoreError;
+use store::segments::{self, SegmentType, dirty, evaluate as people, follow, members};
 use uuid::Uuid;
 
 use super::super::users::UserView;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use shared::store::projects;
-use shared::store::segments::{follow, starts};
+use store::projects;
+use store::segments::{follow, starts};
 use uuid::Uuid;
 
 use super::super::reports::{Period, RANGES};

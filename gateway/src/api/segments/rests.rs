@@ -1,9 +1,8 @@
 //! What a segment's rules rest on: the segments that they name.
 
 use deadpool_postgres::Transaction;
-use shared::rule;
-use shared::rule::sql::Membership;
-use shared::store::segments::{self, Segment, evaluate};
+use rules::sql::Membership;
+use store::segments::{self, Segment, evaluate};
 use uuid::Uuid;
 
 use crate::context::Context;
@@ -14,7 +13,7 @@ const MOST: usize = 20;
 
 /// Every segment that the rules name must be there, and none may rest on this one.
 pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, segment: &Segment) -> Result<(), ApiError> {
-    let named = rule::parse::named_segments(&segment.rules, "rules");
+    let named = rules::parse::named_segments(&segment.rules, "rules");
     if named.is_empty() {
         return Ok(());
     }
@@ -42,7 +41,7 @@ pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, segment: &Segment) ->
 
 /// Whether rules that are about people name segments that are there: for those that are not saved.
 pub async fn check_named(cx: &Context<'_>, tx: &Transaction<'_>, rules: &serde_json::Value) -> Result<(), ApiError> {
-    let named = rule::parse::named_segments(rules, "rules");
+    let named = rules::parse::named_segments(rules, "rules");
     if named.is_empty() {
         return Ok(());
     }
@@ -56,7 +55,7 @@ pub async fn check_named(cx: &Context<'_>, tx: &Transaction<'_>, rules: &serde_j
 
 fn names(membership: &Membership, segment: Uuid) -> bool {
     match membership {
-        Membership::Rules(rules) => rule::segments(rules).contains(&segment),
+        Membership::Rules(rules) => rules::segments(rules).contains(&segment),
         Membership::List => false,
     }
 }

@@ -1,9 +1,9 @@
 //! What may be put on the suppression list and taken off it.
 
+use domain::email::is_address;
+use domain::message::Channel;
+use domain::suppression::{Address, Reason, international};
 use serde_json::{Map, Value};
-use shared::email::is_address;
-use shared::send::Channel;
-use shared::suppression::{Address, Reason, international};
 use uuid::Uuid;
 
 use crate::api::templates::CHANNELS;

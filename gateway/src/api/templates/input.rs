@@ -1,11 +1,11 @@
 //! What may be saved as a template.
 
+use domain::message::Channel;
+use domain::push_url;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use shared::push_url;
-use shared::send::Channel;
-use shared::store::templates::StoredTemplate;
-use shared::template::Template;
+use store::templates::StoredTemplate;
+use template::Template;
 use uuid::Uuid;
 
 use crate::error::ApiError;

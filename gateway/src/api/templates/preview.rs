@@ -2,17 +2,18 @@
 
 mod mail;
 
+use domain::message::Channel;
+use domain::push_url;
+use domain::recipient::Recipient;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use shared::personalization::{self, Personalization};
-use shared::push_url;
-use shared::send::Channel;
-use shared::store::templates::{self, StoredTemplate};
-use shared::store::users::read;
-use shared::store::users::recipient::{self, Recipient};
-use shared::store::users::user_ref::UserRef;
-use shared::template::{Escape, Limits, RenderError, Rendered, Template, one_line};
+use store::templates::{self, StoredTemplate};
+use store::users::read;
+use store::users::recipient;
+use store::users::user_ref::UserRef;
+use template::personalization::{self, Personalization};
+use template::{Escape, Limits, RenderError, Rendered, Template, one_line};
 use uuid::Uuid;
 
 use super::path;

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use shared::event::{Body, Erase, Identify, IngestItem, id_bytes, trace_bytes};
-use shared::store::StoreError;
-use shared::store::users::read::{self, User};
-use shared::store::users::user_ref::UserRef;
+use store::StoreError;
+use store::users::read::{self, User};
+use store::users::user_ref::UserRef;
 use tokio::time::Instant;
+use wire::event::{Body, Erase, Identify, IngestItem, id_bytes, trace_bytes};
 
 use super::person;
 use crate::api::{audit_log, path};
@@ -109,7 +109,7 @@ pub(crate) fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, A
         if element.value().is_null() {
             patch.insert(name.to_owned(), Value::Null);
         } else if let Some(text) = element.text(&allowed) {
-            if name == "email" && !shared::email::is_address(text) {
+            if name == "email" && !domain::email::is_address(text) {
                 element.problem("must be an email address such as ann@example.com");
             }
             patch.insert(name.to_owned(), json!(text));

@@ -1,10 +1,10 @@
 //! All people, line by line.
 
+use kernel::ids::ProjectId;
 use serde_json::json;
-use shared::ids::ProjectId;
-use shared::store::users::export::{self as people, Place, TOP};
-use shared::store::users::list::UserFilter;
-use shared::store::{Connection, StoreError};
+use store::users::export::{self as people, Place, TOP};
+use store::users::list::UserFilter;
+use store::{Connection, StoreError};
 use uuid::Uuid;
 
 use super::{ACTIVE, UserView};

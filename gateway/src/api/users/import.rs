@@ -3,7 +3,7 @@
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde::Serialize;
-use shared::store::user_imports::{self as imports, LineProblem, UserImport};
+use store::user_imports::{self as imports, LineProblem, UserImport};
 use uuid::Uuid;
 
 use crate::api::{idempotency, paging, path, shape};

@@ -1,13 +1,13 @@
 //! What a person chose to get. A change goes the way of events, as those of the person's profile.
 
+use domain::subscription::{GROUPS_MAX, Source};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared::event::{Body, Choice, Subscribe, id_bytes};
-use shared::store::Connection;
-use shared::store::subscriptions::{self, Subscription};
-use shared::subscription::{GROUPS_MAX, Source};
+use store::Connection;
+use store::subscriptions::{self, Subscription};
 use uuid::Uuid;
+use wire::event::{Body, Choice, Subscribe, id_bytes};
 
 use super::change::{apply, find, note};
 use crate::api::{path, shape};

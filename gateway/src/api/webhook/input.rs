@@ -1,8 +1,8 @@
 //! What a webhook says.
 
 use bytes::Bytes;
+use domain::message::DeliveryState;
 use serde_json::{Map, Value};
-use shared::send::DeliveryState;
 use uuid::Uuid;
 
 use crate::error::{ApiError, Problem};

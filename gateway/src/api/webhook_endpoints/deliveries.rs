@@ -1,12 +1,12 @@
 //! The log of an endpoint: what it was told, and what came of it.
 
 use jiff::Timestamp;
+use kernel::clock::rfc3339;
+use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use shared::clock::rfc3339;
-use shared::ids;
-use shared::store::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
-use shared::store::{StoreError, webhook_endpoints};
+use store::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
+use store::{StoreError, webhook_endpoints};
 use uuid::Uuid;
 
 use super::WHAT;

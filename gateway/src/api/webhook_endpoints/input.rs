@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use domain::webhook::{ALL_TYPES, TYPES};
 use http::Uri;
+use http_client::{OutboundError, OutboundPolicy};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use shared::outbound::{OutboundError, OutboundPolicy};
-use shared::store::webhook_endpoints::Endpoint;
-use shared::webhook::{ALL_TYPES, TYPES};
+use store::webhook_endpoints::Endpoint;
 use uuid::Uuid;
 
 use crate::error::ApiError;
@@ -152,8 +152,8 @@ fn literal(host: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use kernel::env::Env;
     use serde_json::json;
-    use shared::env::Env;
 
     use super::*;
 

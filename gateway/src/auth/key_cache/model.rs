@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use kernel::ids::ProjectId;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::RngSeed;
-use shared::ids::ProjectId;
-use shared::store::api_keys::{KeySettings, KeyType};
+use store::api_keys::{KeySettings, KeyType};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 

@@ -1,8 +1,8 @@
 //! Rotation of the identity secret.
 
 use serde_json::{Value, json};
-use shared::store::members::Role;
-use shared::store::projects;
+use store::members::Role;
+use store::projects;
 use testkit::{TestDatabase, TestNats, eventually};
 
 use super::{hash, switched, token};

@@ -3,7 +3,7 @@
 
 use gateway::router::Access;
 use serde_json::json;
-use shared::store::members::Role;
+use store::members::Role;
 
 use super::{asked, fill, ids_of};
 use crate::document::{Operation, operations};

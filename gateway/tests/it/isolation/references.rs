@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use domain::message::Channel;
 use serde_json::{Value, json};
-use shared::send::Channel;
 use testkit::eventually_true;
 use uuid::Uuid;
 

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use domain::push_token::Platform;
 use jiff::{SignedDuration, Timestamp};
+use kernel::ids::{self, ProjectId, UserKey};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use rules::eval::{self, Actual, Facts, Stats};
+use rules::sql::{IdRange, people_between};
+use rules::{Aggregate, Behaviour, Deed, Rule, Source, segments};
 use serde_json::{Map, Value, json};
-use shared::ids::{self, ProjectId, UserKey};
-use shared::push_token::Platform;
-use shared::rule::eval::{self, Actual, Facts, Stats};
-use shared::rule::sql::{IdRange, people_between};
-use shared::rule::{Aggregate, Behaviour, Deed, Rule, Source, segments};
-use shared::store::Store;
-use shared::store::segments::{Segment, SegmentType, evaluate, insert};
+use store::Store;
+use store::segments::{Segment, SegmentType, evaluate, insert};
 use testkit::TestDatabase;
 use uuid::Uuid;
 
@@ -222,14 +222,14 @@ impl World {
             }
             for event in &person.events {
                 // An event's id is of its receipt, here within the partitions that there are.
-                let id = ids::fresh(shared::clock::Clock::system().now_ms());
+                let id = ids::fresh(kernel::clock::Clock::system().now_ms());
                 let sql = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                            VALUES ($1, $2, $3, $4, $5, $6, $6)";
                 let properties = Value::Object(event.properties.clone());
                 db.execute(sql, &[&self.project, &id, &event.name, one(), &properties, &event.at]).await.unwrap();
             }
             for message in &person.messages {
-                let id = ids::fresh(shared::clock::Clock::system().now_ms());
+                let id = ids::fresh(kernel::clock::Clock::system().now_ms());
                 let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, sent_at, delivered_at, \
                            opened_at, clicked_at, failed_at, updated_at) \
                            VALUES ($1, $2, $3, $4, 'direct', $5, $6, $7, $8, $9, $10, $11, $6)";
@@ -293,7 +293,7 @@ impl Facts for PersonFacts<'_> {
     fn is_member(&self, segment: Uuid) -> bool {
         match self.world.rules.iter().find(|(id, _)| *id == segment) {
             Some((_, rules)) => {
-                let parsed = shared::rule::parse(rules, "rules").unwrap();
+                let parsed = rules::parse(rules, "rules").unwrap();
                 assert!(!segments(&parsed).contains(&segment));
                 eval::holds(&parsed, self, self.world.now)
             }

@@ -121,7 +121,7 @@ fn number(value: &Value) -> f64 {
 }
 
 fn instant(value: &Value) -> Option<Timestamp> {
-    shared::rule::time::parse(value.as_str()?)
+    rules::time::parse(value.as_str()?)
 }
 
 /// When `30d` before now was.

@@ -109,8 +109,7 @@ fn key() -> BoxedStrategy<String> {
 fn ends(one: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     let sorted = |(a, b): (Value, Value)| {
         let rank = |v: &Value| {
-            v.as_f64()
-                .unwrap_or_else(|| shared::rule::time::parse(v.as_str().unwrap()).unwrap().as_microsecond() as f64)
+            v.as_f64().unwrap_or_else(|| rules::time::parse(v.as_str().unwrap()).unwrap().as_microsecond() as f64)
         };
         if rank(&a) <= rank(&b) { json!([a, b]) } else { json!([b, a]) }
     };

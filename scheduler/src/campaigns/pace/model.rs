@@ -1,8 +1,8 @@
 //! A campaign that is checked at random times, compared with a log of its releases.
 
+use kernel::clock::from_ms;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use shared::clock::from_ms;
 
 use super::*;
 

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use automation::TriggerType;
+use kernel::ids;
+use rules::look::Look;
 use serde_json::json;
-use shared::automation::TriggerType;
-use shared::ids;
-use shared::rule::look::Look;
-use shared::store::Transaction;
-use shared::store::segments::follow::{self, Turn};
+use store::Transaction;
+use store::segments::follow::{self, Turn};
 use uuid::Uuid;
 
 use super::world::World;

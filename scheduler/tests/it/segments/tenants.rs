@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use automation::TriggerType;
 use jiff::SignedDuration;
+use rules::look::Look;
 use serde_json::json;
-use shared::automation::TriggerType;
-use shared::rule::look::Look;
-use shared::store::segments::person::crowd::{self, Limits};
-use shared::store::segments::{dirty, evaluate, follow};
+use store::segments::person::crowd::{self, Limits};
+use store::segments::{dirty, evaluate, follow};
 use uuid::Uuid;
 
 use super::world::World;

@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
+use automation::{Definition, Reentry, TriggerType};
+use kernel::ids::{self, ProjectId, UserKey};
+use rules::look::Look;
 use serde_json::{Value, json};
-use shared::automation::{Definition, Reentry, TriggerType};
-use shared::event::{Body, IngestBatch};
-use shared::ids::{self, ProjectId, UserKey};
-use shared::rule::look::Look;
-use shared::store::automations::{self, Automation};
-use shared::store::segments::follow::{self, Follow};
-use shared::store::segments::{self, Segment, SegmentType, dirty};
+use store::automations::{self, Automation};
+use store::segments::follow::{self, Follow};
+use store::segments::{self, Segment, SegmentType, dirty};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
+use wire::event::{Body, IngestBatch};
 
 use crate::place::{Place, SOON};
 

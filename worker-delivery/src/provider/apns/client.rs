@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http_client::HttpClient;
+use kernel::clock::Clock;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::outbound::HttpClient;
 
 use super::config::ApnsConfig;
 use super::error::{outcome, says_expired};

@@ -1,7 +1,7 @@
 //! The fields `iosPush…`, as `PUT /channels` takes them.
 
-use shared::outbound::BaseUrl;
-use shared::store::channels::ChannelSettings;
+use http_client::BaseUrl;
+use store::channels::ChannelSettings;
 
 use crate::provider::jwt::SigningKey;
 
@@ -55,8 +55,8 @@ impl ApnsConfig {
 mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
+    use secrets::vapid::VapidKeys;
     use serde_json::json;
-    use shared::vapid::VapidKeys;
 
     use super::*;
 

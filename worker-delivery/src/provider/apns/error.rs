@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use apns_h2::ErrorReason as Reason;
+use http_client::Answer;
 use jiff::Timestamp;
 use serde::Deserialize;
-use shared::outbound::Answer;
 
 use crate::provider::http::{at_least, by_status, said};
 use crate::provider::{Outcome, TOO_LARGE};

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http_client::HttpClient;
+use kernel::clock::Clock;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::outbound::HttpClient;
 use tokio::time::Instant;
 
 use super::config::ApnsConfig;

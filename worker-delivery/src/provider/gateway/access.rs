@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http::header::CONTENT_TYPE;
+use http_client::{CallError, HttpClient};
+use kernel::clock::Clock;
 use serde::Deserialize;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::outbound::{CallError, HttpClient};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http_client::{Answer, HttpClient};
+use kernel::clock::Clock;
 use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::outbound::{Answer, HttpClient};
 
 use super::access::Access;
 use super::config::{GatewayConfig, GatewayKey, ServiceAccount};

@@ -1,8 +1,8 @@
 //! `pushGatewayServerKey`: a server key, or the JSON of a service account.
 
 use http::Uri;
+use http_client::BaseUrl;
 use serde::Deserialize;
-use shared::outbound::BaseUrl;
 
 use crate::provider::jwt::SigningKey;
 

@@ -1,8 +1,8 @@
 //! The settings of a mail service, as `PUT /channels` takes them.
 
+use http_client::BaseUrl;
 use lettre::message::Mailbox;
-use shared::outbound::BaseUrl;
-use shared::store::channels::ChannelSettings;
+use store::channels::ChannelSettings;
 
 use crate::address;
 

@@ -1,8 +1,8 @@
 //! What the service's answers mean.
 
+use http_client::Answer;
 use jiff::Timestamp;
 use serde::Deserialize;
-use shared::outbound::Answer;
 
 use crate::provider::Outcome;
 use crate::provider::http::{by_status, said};

@@ -1,12 +1,12 @@
 //! One call a device, under a key by which a repeat is recognised.
 
 use bytes::Bytes;
+use domain::push_token::Platform;
 use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http_client::HttpClient;
+use kernel::clock::Clock;
 use serde_json::{Value, json};
-use shared::clock::Clock;
-use shared::outbound::HttpClient;
-use shared::push_token::Platform;
 use uuid::Uuid;
 
 use super::config::PushProviderConfig;

@@ -1,7 +1,7 @@
 //! `pushProviderAppId` and `pushProviderRestKey`: the customer's own app, or the operator's that all share.
 
-use shared::outbound::BaseUrl;
-use shared::store::channels::ChannelSettings;
+use http_client::BaseUrl;
+use store::channels::ChannelSettings;
 
 /// An app at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]

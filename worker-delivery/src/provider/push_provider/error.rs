@@ -1,9 +1,9 @@
 //! What the provider's answers mean. A success may say that nobody was reached.
 
+use http_client::Answer;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use shared::outbound::Answer;
 
 use crate::provider::http::{by_status, said};
 use crate::provider::{Outcome, TOO_LARGE};

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Request;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use shared::clock::Clock;
-use shared::outbound::HttpClient;
+use http_client::HttpClient;
+use kernel::clock::Clock;
 
 use super::Sms;
 use super::config::SmsConfig;

@@ -1,7 +1,7 @@
 //! The fields `sms…`, as `PUT /channels` takes them.
 
-use shared::outbound::BaseUrl;
-use shared::store::channels::ChannelSettings;
+use http_client::BaseUrl;
+use store::channels::ChannelSettings;
 
 /// Where to hand SMS over, and as whom.
 #[derive(Clone)]

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use http_client::{HttpClient, OutboundPolicy};
 use lettre::Message;
 use lettre::message::MultiPart;
 use lettre::message::header::{HeaderName, HeaderValue};
-use shared::outbound::{HttpClient, OutboundPolicy};
 use tokio::time::Instant;
 
 use super::config::{Security, SmtpConfig};
@@ -17,7 +17,7 @@ use super::session::{Envelope, Session, Trust};
 use crate::provider::{Email, Outcome, one_click};
 
 /// Time limit of a send, from resolving the host to the last response.
-const SEND_TIMEOUT: Duration = shared::shutdown::CALL;
+const SEND_TIMEOUT: Duration = kernel::shutdown::CALL;
 /// Servers close connections that are idle for about a minute.
 const MAX_IDLE: Duration = Duration::from_secs(20);
 
@@ -196,7 +196,7 @@ fn provider_id(words: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use shared::env::Env;
+    use kernel::env::Env;
 
     use super::*;
 
@@ -229,7 +229,7 @@ mod tests {
             subject: subject.to_owned(),
             html: "<p>Grüße 👋</p>".to_owned(),
             text: "Grüße 👋".to_owned(),
-            date: shared::clock::from_ms(1_700_000_000_000),
+            date: kernel::clock::from_ms(1_700_000_000_000),
             unsubscribe: Some("https://example.com/unsubscribe/x".to_owned()),
         }
     }

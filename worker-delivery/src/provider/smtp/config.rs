@@ -2,9 +2,9 @@
 
 use lettre::Address;
 use lettre::message::Mailbox;
+use runtime::system_mail::{SystemMail, SystemSecurity};
 use serde_json::Value;
-use shared::store::channels::ChannelSettings;
-use shared::system_mail::{SystemMail, SystemSecurity};
+use store::channels::ChannelSettings;
 
 use crate::address;
 

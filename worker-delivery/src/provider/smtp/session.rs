@@ -5,6 +5,7 @@ mod stream;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http_client::HttpClient;
 use lettre::Address;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
@@ -13,7 +14,6 @@ use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
-use shared::outbound::HttpClient;
 
 use super::config::{Security, SmtpConfig};
 use super::error::{Failure, Progress, Step};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
 use bytes::Bytes;
+use domain::push_token::Subscription;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{Request, Uri};
+use http_client::HttpClient;
+use kernel::clock::Clock;
 use serde_json::json;
-use shared::clock::Clock;
-use shared::outbound::HttpClient;
-use shared::push_token::Subscription;
 use tokio::time::Instant;
 
 use super::config::WebPushConfig;

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use shared::vapid::VapidKeys;
+use secrets::vapid::VapidKeys;
 
 use crate::provider::jwt::SigningKey;
 

@@ -5,7 +5,7 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, agree};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
-use shared::push_token::Subscription;
+use domain::push_token::Subscription;
 
 /// Bytes of a record; the body is one.
 const RECORD: u32 = 4_096;

@@ -2,8 +2,8 @@
 //! not even a refusal of our keys makes the settings wrong.
 
 use http::StatusCode;
+use http_client::{Answer, CallError};
 use jiff::Timestamp;
-use shared::outbound::{Answer, CallError};
 
 use crate::provider::http::{by_status, said};
 use crate::provider::{Outcome, TOO_LARGE};

@@ -1,11 +1,11 @@
 //! Attempts of a message until its final status, with providers that answer at random.
 
+use domain::message::Channel;
+use kernel::clock::from_ms;
+use kernel::ids::ProjectId;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
-use shared::clock::from_ms;
-use shared::ids::ProjectId;
-use shared::send::Channel;
 use uuid::Uuid;
 
 use super::*;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use bus::wake::wake;
+use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;
-use shared::bus::wake::wake;
-use shared::send::{Channel, Lane, Queue};
-use shared::store::send_chunks::{self, NewChunk};
+use store::send_chunks::{self, NewChunk};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use worker_delivery::provider::stub::Stub;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use domain::push_token::Platform;
 use serde_json::json;
-use shared::push_token::Platform;
-use shared::store::channels::ChannelSettings;
+use store::channels::ChannelSettings;
 use testkit::{ApnsService, ProviderServer, Reply};
 use uuid::Uuid;
 use worker_delivery::provider::apns::{ApnsConfig, Client, Tokens};

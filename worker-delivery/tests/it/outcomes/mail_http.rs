@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kernel::clock::from_ms;
 use serde_json::json;
-use shared::clock::from_ms;
 use testkit::{MailService, ProviderServer, Reply};
 use uuid::Uuid;
 use worker_delivery::provider::mail_http::{Client, MailHttpConfig};

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use domain::push_token::Platform;
 use serde_json::json;
-use shared::push_token::Platform;
 use testkit::{ProviderServer, PushProviderService, Reply};
 use uuid::Uuid;
 use worker_delivery::provider::Outcome;

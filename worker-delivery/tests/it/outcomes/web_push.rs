@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use domain::push_token::Platform;
+use secrets::vapid::VapidKeys;
 use serde_json::json;
-use shared::push_token::Platform;
-use shared::vapid::VapidKeys;
 use testkit::{ProviderServer, Reply, WebPushService};
 use uuid::Uuid;
 use worker_delivery::provider::push::Push;

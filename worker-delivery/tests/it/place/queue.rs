@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bus::wake::wake;
+use domain::message::{Channel, Lane, Queue};
 use jiff::Timestamp;
-use shared::bus::wake::wake;
-use shared::ids::ProjectId;
-use shared::send::{Channel, Lane, Queue};
-use shared::store::messages::insert::{self, NewMessage};
-use shared::store::send_chunks::{self, NewChunk};
+use kernel::ids::ProjectId;
+use store::messages::insert::{self, NewMessage};
+use store::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 
 use super::Place;

@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
+use automation::{DateTrigger, GOAL_WITHIN_SECS, Goal, MAX_DELAY_SECS, Repeat};
+use rules::{Rule, RuleProblem};
 use serde_json::Value;
-use shared::automation::{DateTrigger, GOAL_WITHIN_SECS, Goal, MAX_DELAY_SECS, Repeat};
-use shared::rule::{self, Rule, RuleProblem};
 
 use uuid::Uuid;
 
@@ -18,12 +18,12 @@ type Parse = fn(&Value, &str) -> Result<Vec<Rule>, Vec<RuleProblem>>;
 
 /// Rules on the person, as they were written.
 pub(super) fn person_rules(element: Element<'_>) -> Option<Value> {
-    rules(&element, rule::parse)
+    rules(&element, rules::parse)
 }
 
 /// Rules on an event's properties, as they were written.
 pub(super) fn event_rules(element: Element<'_>) -> Option<Value> {
-    rules(&element, rule::parse_for_event)
+    rules(&element, rules::parse_for_event)
 }
 
 fn rules(element: &Element<'_>, parse: Parse) -> Option<Value> {
@@ -61,7 +61,7 @@ pub(super) fn seconds(element: &Element<'_>, allowed: RangeInclusive<f64>) -> Op
 
 fn span(text: &str) -> Option<f64> {
     let (sign, text) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
-    rule::time::Span::parse(text).map(|span| sign * span.seconds() as f64)
+    rules::time::Span::parse(text).map(|span| sign * span.seconds() as f64)
 }
 
 pub(super) fn required_seconds(
@@ -134,7 +134,7 @@ pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<Str
 /// A time of day.
 pub(super) fn time(fields: &mut Fields<'_>) -> Option<String> {
     let element = given(fields, "time")?;
-    let text = element.value().as_str().filter(|text| rule::time::time_of_day(text).is_some());
+    let text = element.value().as_str().filter(|text| rules::time::time_of_day(text).is_some());
     if text.is_none() {
         element.problem("must be a time of day such as `09:00`");
     }

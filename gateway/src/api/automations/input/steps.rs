@@ -1,9 +1,9 @@
 //! The steps of an automation: every kind, and what each may hold.
 
+use automation::journey::Values;
+use automation::{Action, Arm, MAX_DELAY_SECS, Share, Step, WebhookRequest};
 use http::Uri;
 use serde_json::{Map, Value, json};
-use shared::automation::{Action, Arm, MAX_DELAY_SECS, Share, Step, WebhookRequest};
-use shared::journey::Values;
 use uuid::Uuid;
 
 use super::parts::{event_rules, given, person_rules, property, required_seconds, seconds, time};

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use domain::campaign::{Goal, Metric, Recurrence, Settings, Variant, Winner};
 use jiff::Timestamp;
-use shared::campaign::{Goal, Metric, Recurrence, Settings, Variant, Winner};
-use shared::rule::time::Span;
+use rules::time::Span;
 
 use super::id;
 use crate::fields::{Element, Fields, Text};

@@ -1,5 +1,5 @@
+use kernel::env::Env;
 use serde_json::json;
-use shared::env::Env;
 
 use super::*;
 

@@ -1,0 +1,119 @@
+//! The person whose run it is, as steps ask about them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use domain::profile;
+use domain::push_token::Platform;
+use kernel::timezone;
+use rules::eval::{self, Actual, Counted, Facts, Stats};
+use rules::{Behaviour, Source};
+
+/// A person, and what they did as far as an automation's rules ask.
+#[derive(Clone, Debug)]
+pub struct Person {
+    pub id: Uuid,
+    pub external_id: Option<String>,
+    pub anonymous_id: Option<String>,
+    pub email: Option<String>,
+    pub name: Option<String>,
+    pub properties: Map<String, Value>,
+    pub created_at: Timestamp,
+    pub last_seen_at: Timestamp,
+    pub platforms: BTreeSet<Platform>,
+    pub counted: Vec<Counted>,
+    pub segments: HashSet<Uuid>,
+    /// When the verdict of a segment that the rules ask about can next change by itself.
+    pub segments_change_at: Option<Timestamp>,
+}
+
+/// The timezone of the property `timezone`, where there is such a one.
+pub fn timezone_of(properties: &Map<String, Value>) -> Option<TimeZone> {
+    timezone::named(properties.get("timezone")?.as_str()?)
+}
+
+impl Person {
+    /// Merges properties key by key, as an identify does.
+    pub fn patch(&mut self, patch: &Map<String, Value>) {
+        profile::merge(&mut self.properties, patch);
+        (self.email, self.name) = profile::email_and_name(&self.properties);
+    }
+
+    pub fn timezone(&self) -> Option<TimeZone> {
+        timezone_of(&self.properties)
+    }
+
+    /// As templates see them.
+    pub fn shown(&self) -> Value {
+        json!({
+            "id": self.id, "externalId": self.external_id, "anonymousId": self.anonymous_id, "email": self.email,
+            "name": self.name, "properties": self.properties,
+        })
+    }
+}
+
+/// A person within a run. Beside the person's own fields, rules may ask about the trigger (`event.properties.total`)
+/// and about what earlier steps left (`steps.crm.response.tier`).
+#[derive(Clone, Copy, Debug)]
+pub struct RunFacts<'a> {
+    pub person: &'a Person,
+    pub trigger: &'a Value,
+    pub steps: &'a Map<String, Value>,
+}
+
+impl Facts for Person {
+    fn value(&self, source: &Source) -> Actual<'_> {
+        fn text(text: Option<&String>) -> Actual<'_> {
+            text.map_or(Actual::Missing, |text| Actual::Text(text))
+        }
+        match source {
+            Source::Email => text(self.email.as_ref()),
+            Source::Name => text(self.name.as_ref()),
+            Source::ExternalId => text(self.external_id.as_ref()),
+            Source::CreatedAt => Actual::Time(self.created_at),
+            Source::LastSeenAt => Actual::Time(self.last_seen_at),
+            Source::Property(keys) => eval::property(&self.properties, keys),
+        }
+    }
+
+    fn is_member(&self, segment: Uuid) -> bool {
+        self.segments.contains(&segment)
+    }
+
+    fn platforms(&self) -> &BTreeSet<Platform> {
+        &self.platforms
+    }
+
+    fn stats(&self, behaviour: &Behaviour) -> Stats {
+        Counted::of(&self.counted, behaviour).map(|counted| counted.stats.clone()).unwrap_or_default()
+    }
+}
+
+impl Facts for RunFacts<'_> {
+    fn value(&self, source: &Source) -> Actual<'_> {
+        let Source::Property(keys) = source else { return self.person.value(source) };
+        match keys.split_first() {
+            Some((first, rest)) if first == "event" && !rest.is_empty() => {
+                self.trigger.as_object().map_or(Actual::Missing, |trigger| eval::property(trigger, rest))
+            }
+            Some((first, rest)) if first == "steps" && !rest.is_empty() => eval::property(self.steps, rest),
+            _ => self.person.value(source),
+        }
+    }
+
+    fn is_member(&self, segment: Uuid) -> bool {
+        self.person.is_member(segment)
+    }
+
+    fn platforms(&self) -> &BTreeSet<Platform> {
+        self.person.platforms()
+    }
+
+    fn stats(&self, behaviour: &Behaviour) -> Stats {
+        self.person.stats(behaviour)
+    }
+}

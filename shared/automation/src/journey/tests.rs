@@ -1,0 +1,133 @@
+//! What runs do, step by step, and against a reference that walks the tree itself.
+
+mod model;
+mod steps;
+mod watch;
+
+use std::collections::{BTreeSet, HashSet};
+
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+use crate::Definition;
+use kernel::clock::from_ms;
+
+/// A program of an automation with these parts.
+fn program(parts: Value) -> Program {
+    let mut whole = json!({ "triggerType": "EVENT", "triggerEvent": "e", "reentry": "always", "steps": [] });
+    whole.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
+    Program::compile(&Definition::decode(whole).unwrap()).unwrap()
+}
+
+fn steps(steps: Value) -> Program {
+    program(json!({ "steps": steps }))
+}
+
+fn mail(n: u128) -> Value {
+    json!({ "type": "SEND_EMAIL", "templateId": Uuid::from_u128(n) })
+}
+
+fn wait(delay: f64) -> Value {
+    json!({ "type": "WAIT", "delay": delay })
+}
+
+fn person(properties: Value) -> Person {
+    Person {
+        id: Uuid::from_u128(9),
+        external_id: Some("u".to_owned()),
+        anonymous_id: None,
+        email: None,
+        name: Some("Ana".to_owned()),
+        // As the name itself stands among the properties.
+        properties: json!({ "name": "Ana" })
+            .as_object()
+            .into_iter()
+            .chain(properties.as_object())
+            .flatten()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect(),
+        created_at: from_ms(0),
+        last_seen_at: from_ms(0),
+        platforms: BTreeSet::new(),
+        counted: Vec::new(),
+        segments: HashSet::new(),
+        segments_change_at: None,
+    }
+}
+
+/// A run under test, and what has come of it.
+struct Ride<'a> {
+    program: &'a Program,
+    trigger: Value,
+    id: Uuid,
+    depth: i16,
+    state: State,
+    person: Person,
+    active: bool,
+    effects: Vec<Effect>,
+    marks: Vec<Mark>,
+}
+
+impl<'a> Ride<'a> {
+    fn new(program: &'a Program) -> Self {
+        Self {
+            program,
+            trigger: json!({ "name": "e", "properties": { "total": 9 } }),
+            id: Uuid::from_u128(77),
+            depth: 0,
+            state: State::at_start(),
+            person: person(json!({})),
+            active: true,
+            effects: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// One that has met its trigger at 0.
+    fn started(program: &'a Program) -> Self {
+        let mut ride = Self::new(program);
+        ride.meet(Input::Start, 0);
+        ride
+    }
+
+    fn meet(&mut self, input: Input<'_>, at_ms: i64) -> &mut Self {
+        let mut situation = Situation {
+            now: from_ms(at_ms),
+            active: self.active,
+            timezone: TimeZone::UTC,
+            person: Some(self.person.clone()),
+        };
+        let run = Run { id: self.id, started_at: from_ms(0), depth: self.depth, trigger: &self.trigger };
+        let moved = step(self.program, run, &self.state, input, &mut situation).unwrap();
+        self.person = situation.person.unwrap();
+        self.state = moved.state;
+        self.effects.extend(moved.effects);
+        self.marks.extend(moved.marks);
+        self
+    }
+
+    fn event(&mut self, name: &str, properties: Value, at_ms: i64) -> &mut Self {
+        let properties = properties.as_object().cloned().unwrap();
+        let occurrence = Occurrence { id: Uuid::from_u128(5), name, properties: &properties, at: from_ms(at_ms) };
+        self.meet(Input::Event(occurrence), at_ms)
+    }
+
+    fn timer(&mut self, wait_seq: i32, at_ms: i64) -> &mut Self {
+        self.meet(Input::Timer { wait_seq }, at_ms)
+    }
+
+    /// The numbers of the mails' templates, and the places that sent them.
+    fn sent(&self) -> Vec<(u128, &str)> {
+        let mails = self.effects.iter().filter_map(|e| match e {
+            Effect::Send { template_id, position, .. } => Some((template_id.as_u128(), position.as_str())),
+            _ => None,
+        });
+        mails.collect()
+    }
+
+    fn marked(&self) -> Vec<(&str, Did, Option<&str>)> {
+        self.marks.iter().map(|m| (m.step.as_str(), m.did, m.arm.as_deref())).collect()
+    }
+}

@@ -1,0 +1,273 @@
+//! When a time of day, or a date among a person's properties, comes.
+
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp, ToSpan, Zoned};
+use serde_json::{Map, Value};
+
+use crate::{DateTrigger, Repeat};
+use kernel::clock::from_ms;
+use rules::eval::{self, Actual};
+use rules::time::{self, time_of_day};
+
+/// When it is that time of the day next, now included.
+pub(super) fn next_time(time: Time, zone: &TimeZone, now: Timestamp) -> Timestamp {
+    let today = now.to_zoned(zone.clone()).date();
+    let days = [Some(today), today.tomorrow().ok()];
+    let times = days.into_iter().flatten().filter_map(|day| at(day, time, zone));
+    times.into_iter().find(|t| *t >= now).unwrap_or(now)
+}
+
+fn at(day: Date, time: Time, zone: &TimeZone) -> Option<Timestamp> {
+    // Where clocks are put forward over the time, it is the same time after the gap.
+    Some(day.to_datetime(time).to_zoned(zone.clone()).ok()?.timestamp())
+}
+
+/// The property's date, moved by an offset in seconds, and on that day to a time of day. None where there is no date.
+pub(super) fn date_of(
+    properties: &Map<String, Value>,
+    property: &str,
+    offset: f64,
+    time: Option<Time>,
+    zone: &TimeZone,
+) -> Option<Timestamp> {
+    around(&Dated::of(properties, property)?.years_later(0, zone)?, offset, time, zone)
+}
+
+const DAY_SECS: f64 = 86_400.0;
+
+/// Moved by an offset, and to a time of day. Whole days of the offset are days of the calendar: a day before is the day
+/// before also where clocks are changed between.
+fn around(day: &Zoned, offset: f64, time: Option<Time>, zone: &TimeZone) -> Option<Timestamp> {
+    let days = (offset / DAY_SECS).trunc();
+    let rest = SignedDuration::try_from_secs_f64(offset - days * DAY_SECS).ok()?;
+    let moved = day.checked_add(Span::new().try_days(days as i64).ok()?).ok()?.checked_add(rest).ok()?;
+    match time {
+        None => Some(moved.timestamp()),
+        Some(time) => at(moved.date(), time, zone),
+    }
+}
+
+/// A property that is a date.
+#[derive(Clone, Copy, Debug)]
+struct Dated<'a> {
+    text: &'a str,
+    /// Of one without a time, which is a day wherever the person is.
+    day: Option<Date>,
+    at: Timestamp,
+}
+
+impl<'a> Dated<'a> {
+    fn of(properties: &'a Map<String, Value>, property: &str) -> Option<Self> {
+        let path = property.strip_prefix("properties.").unwrap_or(property);
+        let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
+        let Actual::Json(Value::String(text)) = eval::property(properties, &keys) else { return None };
+        let at = time::parse(text)?;
+        let day = if text.len() == 10 { Some(text.parse().ok()?) } else { None };
+        Some(Self { text, day, at })
+    }
+
+    /// So many years later, at the same time by the clocks there; a day begins at midnight. The 29th of February comes on
+    /// the 28th where there is none.
+    fn years_later(&self, years: i16, zone: &TimeZone) -> Option<Zoned> {
+        match self.day {
+            Some(day) => day.checked_add(years.years()).ok()?.to_datetime(Time::midnight()).to_zoned(zone.clone()).ok(),
+            None => self.at.to_zoned(zone.clone()).checked_add(years.years()).ok(),
+        }
+    }
+}
+
+/// A date that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coming<'a> {
+    /// When a run starts, to the millisecond.
+    pub at: Timestamp,
+    /// The day that it comes on, before it is moved by an offset.
+    pub on: Date,
+    /// As the property says it.
+    pub date: &'a str,
+}
+
+/// When a trigger's date comes for a person next, after a time; none where it does not. A yearly one comes first in the
+/// year that the property says.
+pub fn next_coming<'a>(
+    trigger: &DateTrigger,
+    properties: &'a Map<String, Value>,
+    zone: &TimeZone,
+    after: Timestamp,
+) -> Option<Coming<'a>> {
+    let time = trigger.time.as_deref().and_then(time_of_day);
+    let dated = Dated::of(properties, &trigger.property)?;
+    let coming = |years: i16| {
+        let day = dated.years_later(years, zone)?;
+        // The wire's times are of milliseconds: a fraction of one would come again.
+        let at = from_ms(around(&day, trigger.offset, time, zone)?.as_millisecond());
+        (at > after).then_some(Coming { at, on: day.date(), date: dated.text })
+    };
+    if trigger.repeat == Repeat::Once {
+        return coming(0);
+    }
+    let years = after.to_zoned(zone.clone()).year() - dated.years_later(0, zone)?.year();
+    // The offset may move a date into the year beside its own.
+    ((years - 2).max(0)..=years.max(0) + 2).find_map(coming)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn zone(name: &str) -> TimeZone {
+        TimeZone::get(name).unwrap()
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn properties(value: Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap()
+    }
+
+    #[test]
+    fn the_next_time_of_day_is_that_of_the_persons_timezone() {
+        let nine = time_of_day("09:00").unwrap();
+        for (name, now, next) in [
+            ("Europe/Oslo", "2026-01-10T07:59:00Z", "2026-01-10T08:00:00Z"),
+            ("Europe/Oslo", "2026-01-10T08:00:00Z", "2026-01-10T08:00:00Z"),
+            ("Europe/Oslo", "2026-01-10T08:00:01Z", "2026-01-11T08:00:00Z"),
+            ("Pacific/Auckland", "2026-01-10T19:00:00Z", "2026-01-10T20:00:00Z"),
+            ("UTC", "2026-12-31T10:00:00Z", "2027-01-01T09:00:00Z"),
+        ] {
+            assert_eq!(next_time(nine, &zone(name), at(now)), at(next), "{name} {now}");
+        }
+        // Clocks go from 02:00 to 03:00.
+        let half_past_two = time_of_day("02:30").unwrap();
+        assert_eq!(
+            next_time(half_past_two, &zone("Europe/Oslo"), at("2026-03-29T00:00:00Z")),
+            at("2026-03-29T01:30:00Z")
+        );
+    }
+
+    #[test]
+    fn a_date_moves_by_its_offset_and_to_its_time() {
+        let person = properties(json!({"renewal": "2026-05-10", "a": {"b": "2026-05-10T10:00:00+02:00"}, "n": 5}));
+        let oslo = zone("Europe/Oslo");
+        let of = |property, offset, time: Option<&str>| {
+            date_of(&person, property, offset, time.and_then(time_of_day), &oslo)
+        };
+        assert_eq!(of("renewal", 0.0, None), Some(at("2026-05-09T22:00:00Z")));
+        assert_eq!(of("properties.renewal", -86_400.0, Some("09:00")), Some(at("2026-05-09T07:00:00Z")));
+        assert_eq!(of("a.b", 3_600.0, None), Some(at("2026-05-10T09:00:00Z")));
+        assert_eq!((of("n", 0.0, None), of("missing", 0.0, None)), (None, None));
+    }
+
+    #[test]
+    fn whole_days_of_an_offset_are_days_of_the_calendar() {
+        let person = properties(json!({"spring": "2026-03-30", "autumn": "2026-10-25"}));
+        let oslo = zone("Europe/Oslo");
+        let of = |property, offset, time: Option<&str>| {
+            date_of(&person, property, offset, time.and_then(time_of_day), &oslo)
+        };
+        // The 29th of March has 23 hours, the 25th of October 25.
+        assert_eq!(of("spring", -86_400.0, Some("09:00")), Some(at("2026-03-29T07:00:00Z")));
+        assert_eq!(of("spring", -86_400.0, None), Some(at("2026-03-28T23:00:00Z")));
+        assert_eq!(of("autumn", 86_400.0, Some("09:00")), Some(at("2026-10-26T08:00:00Z")));
+        // The rest is time that passes: 22 hours before midnight.
+        assert_eq!(of("spring", -79_200.0, None), Some(at("2026-03-29T00:00:00Z")));
+        assert_eq!(of("spring", -165_600.0, None), Some(at("2026-03-28T01:00:00Z")));
+    }
+
+    fn trigger(repeat: Repeat, offset: f64, time: Option<&str>) -> DateTrigger {
+        DateTrigger { property: "date".to_owned(), offset, time: time.map(str::to_owned), repeat }
+    }
+
+    /// When it comes, and of which day it is the date.
+    fn next(date: &str, trigger: &DateTrigger, zone_name: &str, after: &str) -> Option<(Timestamp, String)> {
+        let person = properties(json!({ "date": date }));
+        let coming = next_coming(trigger, &person, &zone(zone_name), at(after))?;
+        assert_eq!(coming.date, date);
+        Some((coming.at, coming.on.to_string()))
+    }
+
+    #[test]
+    fn a_yearly_date_comes_every_year() {
+        let yearly = |offset| trigger(Repeat::Yearly, offset, Some("09:00"));
+        for (date, offset, after, comes, on) in [
+            ("1990-06-01", 0.0, "2026-01-01T00:00:00Z", "2026-06-01T07:00:00Z", "2026-06-01"),
+            ("1990-06-01", 0.0, "2026-06-01T06:59:59Z", "2026-06-01T07:00:00Z", "2026-06-01"),
+            ("1990-06-01", 0.0, "2026-06-01T07:00:00Z", "2027-06-01T07:00:00Z", "2027-06-01"),
+            ("1992-02-29", 0.0, "2026-01-01T00:00:00Z", "2026-02-28T08:00:00Z", "2026-02-28"),
+            ("1992-02-29", 0.0, "2027-12-01T00:00:00Z", "2028-02-29T08:00:00Z", "2028-02-29"),
+            ("1992-02-29", 86_400.0, "2026-01-01T00:00:00Z", "2026-03-01T08:00:00Z", "2026-02-28"),
+            ("1990-01-02", -259_200.0, "2026-12-01T00:00:00Z", "2026-12-30T08:00:00Z", "2027-01-02"),
+            ("1990-12-30", 259_200.0, "2026-01-01T00:00:00Z", "2026-01-02T08:00:00Z", "2025-12-30"),
+            ("1990-06-01", -31_536_000.0, "2026-05-01T00:00:00Z", "2026-06-01T07:00:00Z", "2027-06-01"),
+            ("1990-06-01", 31_536_000.0, "2026-05-01T00:00:00Z", "2026-06-01T07:00:00Z", "2025-06-01"),
+            // Not before its first time.
+            ("2030-06-01", 0.0, "2026-01-01T00:00:00Z", "2030-06-01T07:00:00Z", "2030-06-01"),
+            ("0001-06-01", 0.0, "2026-01-01T00:00:00Z", "2026-06-01T07:00:00Z", "2026-06-01"),
+        ] {
+            let found = next(date, &yearly(offset), "Europe/Oslo", after);
+            assert_eq!(found, Some((at(comes), on.to_owned())), "{date} {offset} {after}");
+        }
+        for none in ["tomorrow", "1990-06-31", "", "1990-6-1"] {
+            assert_eq!(next(none, &yearly(0.0), "Europe/Oslo", "2026-01-01T00:00:00Z"), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_date_comes_once_where_nothing_else_is_said() {
+        let once = trigger(Repeat::Once, 0.0, Some("09:00"));
+        let comes = Some((at("2026-06-01T07:00:00Z"), "2026-06-01".to_owned()));
+        assert_eq!(next("2026-06-01", &once, "Europe/Oslo", "2026-01-01T00:00:00Z"), comes);
+        assert_eq!(next("2026-06-01", &once, "Europe/Oslo", "2026-06-01T07:00:00Z"), None);
+        assert_eq!(next("9999-12-31", &trigger(Repeat::Once, 864_000.0, None), "UTC", "2026-01-01T00:00:00Z"), None);
+    }
+
+    #[test]
+    fn it_comes_by_the_clocks_where_the_person_is() {
+        let yearly = |time| trigger(Repeat::Yearly, 0.0, time);
+        for (date, time, zone, after, comes) in [
+            ("1990-06-01", None, "Pacific/Auckland", "2026-01-01T00:00:00Z", "2026-05-31T12:00:00Z"),
+            // Over 02:30 clocks are put forward: it is an hour later. Set back, it is the first of the two.
+            ("1990-03-29", Some("02:30"), "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-03-29T01:30:00Z"),
+            ("1990-10-25", Some("02:30"), "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-10-25T00:30:00Z"),
+            // A midnight that there is not: then the day's first moment; and the year after it is midnight again.
+            ("2017-10-15", None, "America/Sao_Paulo", "2017-01-01T00:00:00Z", "2017-10-15T03:00:00Z"),
+            ("2017-10-15", None, "America/Sao_Paulo", "2018-01-01T00:00:00Z", "2018-10-15T03:00:00Z"),
+            // A moment keeps its time by the clock, in summer as in winter.
+            ("2020-01-10T08:30:00+01:00", None, "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-01-10T07:30:00Z"),
+            ("2020-07-10T08:30:00+02:00", None, "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-07-10T06:30:00Z"),
+            // A fraction of a millisecond is left out.
+            ("2026-01-10T08:30:00.0009Z", None, "UTC", "2026-01-01T00:00:00Z", "2026-01-10T08:30:00Z"),
+        ] {
+            let found = next(date, &yearly(time), zone, after).map(|(at, _)| at);
+            assert_eq!(found, Some(at(comes)), "{date} {zone} {after}");
+        }
+    }
+
+    proptest! {
+        /// Going from each to the next misses none and meets none twice: one a year, each later than the one before.
+        #[test]
+        fn a_yearly_date_comes_once_a_year(
+            days in 0..36_500_i32,
+            offset in -400..=400_i32,
+            named in prop::sample::select(vec!["UTC", "Europe/Oslo", "America/New_York", "Pacific/Apia", "Asia/Kathmandu"]),
+            time in prop::sample::select(vec![None, Some("00:00"), Some("02:30"), Some("23:59")]),
+        ) {
+            let first = Date::constant(1950, 1, 1).checked_add(days.days()).unwrap();
+            let person = properties(json!({ "date": first.to_string() }));
+            let yearly = trigger(Repeat::Yearly, f64::from(offset.clamp(-365, 365)) * 86_400.0, time);
+            let mut after = at("1940-01-01T00:00:00Z");
+            for year in 0..90 {
+                let coming = next_coming(&yearly, &person, &zone(named), after).unwrap();
+                prop_assert_eq!(coming.on.year(), first.year() + year);
+                prop_assert!(coming.at > after);
+                after = coming.at;
+            }
+        }
+    }
+}

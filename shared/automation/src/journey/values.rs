@@ -1,0 +1,145 @@
+//! JSON whose texts may hold templates, as steps give it.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use template::{Escape, Limit, Limits, Scope, Template};
+
+/// A compiled value.
+#[derive(Debug)]
+pub enum Values {
+    Plain(Value),
+    /// Nothing but `{{ a.b }}`: the value itself, whatever its type.
+    Path(Vec<String>),
+    Text(Template),
+    List(Vec<Values>),
+    Object(Vec<(String, Values)>),
+}
+
+impl Values {
+    /// The error is that of the first template that does not parse.
+    pub fn compile(value: &Value) -> Result<Self, String> {
+        Ok(match value {
+            Value::String(text) if text.contains("{{") || text.contains("{%") => match path(text) {
+                Some(keys) => Self::Path(keys),
+                None => Self::Text(Template::parse(text).map_err(|e| e.to_string())?),
+            },
+            Value::Array(items) => Self::List(items.iter().map(Self::compile).collect::<Result<_, _>>()?),
+            Value::Object(object) => {
+                let compiled = object.iter().map(|(key, value)| Ok((key.clone(), Self::compile(value)?)));
+                Self::Object(compiled.collect::<Result<_, String>>()?)
+            }
+            other => Self::Plain(other.clone()),
+        })
+    }
+
+    /// With everything filled in from `data`, an object. What that costs is taken from the limits; the error says which of
+    /// them it ran into.
+    pub fn render(&self, data: &Value, now: Timestamp, limits: &mut Limits) -> Result<Value, Limit> {
+        Ok(match self {
+            Self::Plain(value) => value.clone(),
+            Self::Path(keys) => match lookup(data, keys) {
+                Some(value) => {
+                    limits.pay_for_copy(value)?;
+                    value.clone()
+                }
+                None => Value::Null,
+            },
+            Self::Text(template) => {
+                let mut scope = Scope::new(now);
+                for (name, value) in data.as_object().into_iter().flatten() {
+                    scope = scope.with(name, value);
+                }
+                if let Some(user) = data.get("user") {
+                    scope = scope.with_fallback(user);
+                }
+                Value::String(template.render_from(&scope, Escape::None, limits).map_err(|error| error.limit)?)
+            }
+            Self::List(items) => items.iter().map(|item| item.render(data, now, limits)).collect::<Result<_, _>>()?,
+            Self::Object(fields) => {
+                let rendered = fields.iter().map(|(key, value)| Ok((key.clone(), value.render(data, now, limits)?)));
+                Value::Object(rendered.collect::<Result<_, Limit>>()?)
+            }
+        })
+    }
+
+    /// As [`Values::render`], where the whole is an object.
+    pub fn render_object(
+        &self,
+        data: &Value,
+        now: Timestamp,
+        limits: &mut Limits,
+    ) -> Result<Map<String, Value>, Limit> {
+        Ok(match self.render(data, now, limits)? {
+            Value::Object(object) => object,
+            _ => Map::new(),
+        })
+    }
+}
+
+/// The keys of a text that is one variable of the data and nothing else.
+fn path(text: &str) -> Option<Vec<String>> {
+    let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?.trim();
+    let keys: Vec<String> = inner.split('.').map(str::to_owned).collect();
+    let is_key = |key: &String| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    (keys.len() > 1 && keys.iter().all(is_key)).then_some(keys)
+}
+
+fn lookup<'v>(data: &'v Value, keys: &[String]) -> Option<&'v Value> {
+    keys.iter().try_fold(data, |value, key| match value {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        value => value.get(key),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn render(values: &Values, data: &Value, limits: &mut Limits) -> Result<Value, Limit> {
+        values.render(data, Timestamp::UNIX_EPOCH, limits)
+    }
+
+    #[test]
+    fn texts_are_filled_in_and_lone_variables_keep_their_type() {
+        let given = json!({
+            "tier": "{{ steps.crm.response.tier }}", "hello": "Dear {{ user.name }} ({{ plan }})", "n": 5,
+            "list": ["{{ properties.total }}", "{{ steps.crm.response.tags.1 }}"], "gone": "{{ steps.none.response }}",
+        });
+        let data = json!({
+            "user": {"name": "Ana", "properties": {"plan": "pro"}}, "properties": {"total": 9.5},
+            "steps": {"crm": {"response": {"tier": 3, "tags": ["a", "b"]}}},
+        });
+        let values = Values::compile(&given).unwrap();
+        let expected = json!({"tier": 3, "hello": "Dear Ana (pro)", "n": 5, "list": [9.5, "b"], "gone": null});
+        assert_eq!(render(&values, &data, &mut Limits::default()), Ok(expected));
+    }
+
+    #[test]
+    fn all_texts_share_the_limits() {
+        let long = "x".repeat(1_000);
+        let data = json!({ "user": { "a": long, "list": [long, long] } });
+        let cost = |given: Value| {
+            let mut limits = Limits::default();
+            render(&Values::compile(&given).unwrap(), &data, &mut limits).unwrap();
+            Limits::default().work - limits.work
+        };
+        for text in ["{{ user.a }}", "{{ user.list }}", "- {{ user.a }}", "{% for i in (1..9) %}{{ i }}{% endfor %}"] {
+            let (one, many) = (cost(json!(text)), cost(json!({ "a": [text, text], "b": text })));
+            assert!(one > 32 && many == 3 * one, "{text}: {one}, {many}");
+            let mut limits = Limits { work: 2 * one, ..Limits::default() };
+            let both = Values::compile(&json!([text, text])).unwrap();
+            assert!(render(&both, &data, &mut limits).is_ok());
+            assert_eq!((limits.work, render(&both, &data, &mut limits)), (0, Err(Limit::Work)));
+        }
+        assert!(cost(json!("{{ user.list }}")) > 2_000, "a copy costs by its size");
+    }
+
+    #[test]
+    fn what_does_not_parse_is_refused() {
+        assert!(Values::compile(&json!({"a": ["{{ x | nofilter }}"]})).is_err());
+        assert!(Values::compile(&json!("{% if %}")).is_err());
+    }
+}

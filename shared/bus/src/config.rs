@@ -1,0 +1,93 @@
+//! Where NATS is, and the shape of the streams: read once.
+
+use anyhow::Context;
+use kernel::env::{Env, EnvError};
+
+/// Where NATS is, and the shape of the streams.
+#[derive(Clone, Debug)]
+pub struct BusConfig {
+    /// Comma-separated addresses.
+    pub url: String,
+    /// A file of certificates (PEM) of authorities that are trusted in the place of the system's.
+    pub ca_file: Option<String>,
+    pub stream_prefix: String,
+    /// Of the ingest stream; fixed when it is made.
+    pub partitions: u16,
+    pub replicas: usize,
+    /// Bytes that each stream may hold.
+    pub ingest_max_bytes: i64,
+    pub send_max_bytes: i64,
+    pub dead_max_bytes: i64,
+}
+
+impl BusConfig {
+    /// `NATS_URL`, `NATS_CA_FILE` (none), `STREAM_PREFIX`, `INGEST_PARTITIONS` (8), `STREAM_REPLICAS` (1), `INGEST_MAX_BYTES` (4 GiB),
+    /// `SEND_MAX_BYTES` (1 GiB), `DEAD_MAX_BYTES` (256 MiB).
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        let bytes = 1 << 20..=1 << 50;
+        let allowed = "a number of bytes, at least 1048576";
+        let stream_prefix = env.text("STREAM_PREFIX", "");
+        if !stream_prefix.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            let (name, problem) = ("STREAM_PREFIX".to_owned(), format!("{stream_prefix:?} has other characters"));
+            return Err(EnvError { name, problem, allowed: "letters, digits and _" });
+        }
+        let ca_file = env.get("NATS_CA_FILE").map(str::to_owned);
+        if let Some(Err(problem)) = ca_file.as_deref().map(tls::authorities) {
+            return Err(EnvError { name: "NATS_CA_FILE".to_owned(), problem, allowed: "a file of certificates (PEM)" });
+        }
+        let replicas = env.bounded("STREAM_REPLICAS", 1, 1..=5, "1, 3 or 5")?;
+        if ![1, 3, 5].contains(&replicas) {
+            let (name, problem) = ("STREAM_REPLICAS".to_owned(), format!("{replicas} is no odd number of servers"));
+            return Err(EnvError { name, problem, allowed: "1, 3 or 5" });
+        }
+        Ok(Self {
+            url: env.text("NATS_URL", "nats://127.0.0.1:4222"),
+            ca_file,
+            stream_prefix,
+            partitions: env.bounded("INGEST_PARTITIONS", 8, 1..=256, "1 to 256")?,
+            replicas,
+            ingest_max_bytes: env.bounded("INGEST_MAX_BYTES", 4 << 30, bytes.clone(), allowed)?,
+            send_max_bytes: env.bounded("SEND_MAX_BYTES", 1 << 30, bytes.clone(), allowed)?,
+            dead_max_bytes: env.bounded("DEAD_MAX_BYTES", 256 << 20, bytes, allowed)?,
+        })
+    }
+
+    pub fn servers(&self) -> anyhow::Result<Vec<async_nats::ServerAddr>> {
+        self.url
+            .split(',')
+            .map(|u| u.trim().parse().with_context(|| format!("NATS_URL: {u:?} is no address")))
+            .collect()
+    }
+
+    /// The addresses without credentials, for messages.
+    pub fn url_shown(&self) -> String {
+        self.url.split(',').map(|u| u.rsplit('@').next().unwrap_or(u)).collect::<Vec<_>>().join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_work_on_one_machine() {
+        let bus = BusConfig::from_env(&Env::default()).unwrap();
+        assert_eq!((bus.partitions, bus.servers().unwrap().len()), (8, 1));
+    }
+
+    #[test]
+    fn wrong_values_are_refused_by_name() {
+        for (name, value) in
+            [("INGEST_PARTITIONS", "0"), ("STREAM_PREFIX", "a.b"), ("INGEST_MAX_BYTES", "10"), ("STREAM_REPLICAS", "2")]
+        {
+            let error = BusConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err();
+            assert_eq!(error.name, name);
+        }
+    }
+
+    #[test]
+    fn shown_addresses_hold_no_password() {
+        let env = Env::from_pairs([("NATS_URL", "nats://u:secret@a:1,nats://b:2")]);
+        assert_eq!(BusConfig::from_env(&env).unwrap().url_shown(), "a:1,nats://b:2");
+    }
+}

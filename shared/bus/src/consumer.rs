@@ -1,0 +1,217 @@
+//! Reading a partition of the ingest stream from a position, without giving up.
+//!
+//! The position is the reader's, not the broker's: the consumer asks for no acknowledgement, and whenever a delivery is
+//! missing (a gap in the consumer's own count), late or refused, it is made anew behind the last message seen. So the
+//! broker need not keep the consumer's state on the disk, which cost it a quarter of its time, and a connection that was
+//! lost is followed by a new consumer: the broker may have forgotten the old one.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, ReplayPolicy, pull};
+use async_nats::jetstream::stream::ConsumerError;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use metrics::{Gauge, gauge};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::continuity;
+use super::{Bus, topology};
+use kernel::backoff::Backoff;
+use kernel::metric_name::Metric;
+use wire::position::Position;
+
+const EPOCH: &str = "rekindle-epoch";
+const HEARTBEAT: Duration = Duration::from_secs(5);
+const EXPIRES: Duration = Duration::from_secs(30);
+/// How often to look, where nothing comes, whether the connection is another one by now.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// One message of the partition.
+#[derive(Clone, Debug)]
+pub struct Delivered {
+    /// Its sequence in the stream.
+    pub seq: u64,
+    /// When the broker stored it, in Unix nanoseconds.
+    pub stored_ns: i64,
+    pub payload: Bytes,
+}
+
+/// Why a reader reads no further.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody with a newer lease reads the partition.
+    #[error("partition {0} has a newer reader")]
+    Deposed(u16),
+    /// The stream is another one, in which the position means nothing.
+    #[error("the ingest stream was made anew")]
+    Replaced,
+    /// The stream lost its end, with messages that were read of it, and has gone on or will go on under their sequences. What
+    /// is new to it lies behind this one.
+    #[error("the ingest stream lost what came behind {0}")]
+    Rewound(u64),
+}
+
+/// Reads one partition in order, from behind a sequence.
+pub struct PartitionReader {
+    bus: Bus,
+    partition: u16,
+    epoch: i64,
+    last: Position,
+    delivered: u64,
+    messages: Option<pull::Stream>,
+    /// How many connections the client had made when the consumer was.
+    connects: u64,
+    look: Interval,
+    lag: Gauge,
+}
+
+impl PartitionReader {
+    pub fn new(bus: Bus, partition: u16, epoch: i64, after: Position) -> Self {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let lag = gauge!(Metric::IngestLag, "partition" => partition.to_string());
+        let (delivered, messages, connects) = (0, None, 0);
+        Self { bus, partition, epoch, last: after, delivered, messages, connects, look, lag }
+    }
+
+    fn connects(&self) -> u64 {
+        self.bus.client.statistics().connects.load(Ordering::Relaxed)
+    }
+
+    /// The next message, awaited for as long as it takes. Cancel-safe.
+    pub async fn next(&mut self) -> Result<Delivered, Ended> {
+        let mut failures = 0;
+        loop {
+            let Some(messages) = &mut self.messages else {
+                match self.open().await {
+                    Ok(messages) => self.messages = Some(messages),
+                    Err(OpenError::Ended(why)) => return Err(why),
+                    Err(OpenError::Other(error)) => {
+                        failures += 1;
+                        if failures % 10 == 1 {
+                            tracing::warn!(partition = self.partition, %error, "cannot read the ingest stream; trying again");
+                        }
+                        tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())).await;
+                    }
+                }
+                continue;
+            };
+            let next = tokio::select! {
+                biased;
+                next = messages.next() => next,
+                _ = self.look.tick() => {
+                    // Whoever is given nothing has nothing waiting.
+                    self.lag.set(0.0);
+                    if self.connects != self.connects() {
+                        self.messages = None;
+                    }
+                    continue;
+                }
+            };
+            match next {
+                Some(Ok(message)) => {
+                    let Ok(info) = message.info() else { continue };
+                    let (seq, delivered) = (info.stream_sequence, info.consumer_sequence);
+                    if delivered != self.delivered + 1 {
+                        tracing::warn!(
+                            partition = self.partition,
+                            "a delivery is missing; reading again from {}",
+                            self.last.seq
+                        );
+                        self.messages = None;
+                        continue;
+                    }
+                    self.delivered = delivered;
+                    self.lag.set(info.pending as f64);
+                    if seq <= self.last.seq {
+                        continue;
+                    }
+                    let stored_ns = info.published.unix_timestamp_nanos() as i64;
+                    self.last = Position { seq, stored_ns, ..self.last };
+                    return Ok(Delivered { seq, stored_ns, payload: message.message.payload });
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(partition = self.partition, %error, "the pull broke; opening it anew");
+                    self.messages = None;
+                }
+                None => self.messages = None,
+            }
+        }
+    }
+
+    async fn open(&mut self) -> Result<pull::Stream, OpenError> {
+        self.connects = self.connects();
+        let names = &self.bus.names;
+        let (stream, name) = (names.ingest_stream(), names.ingest_consumer(self.partition));
+        let found = self.bus.jetstream.get_stream(&stream).await.map_err(other)?;
+        if topology::created_ms(found.cached_info()) != self.last.stream_created_ms {
+            return Err(OpenError::Ended(Ended::Replaced));
+        }
+        if let Some(after) = continuity::lost_behind(&found, self.last).await.map_err(OpenError::Other)? {
+            return Err(OpenError::Ended(Ended::Rewound(after)));
+        }
+        let existing = self.bus.jetstream.get_consumer_from_stream::<pull::Config, _, _>(&name, &stream).await;
+        if let Ok(consumer) = existing {
+            let epoch = consumer.cached_info().config.metadata.get(EPOCH).and_then(|e| e.parse::<i64>().ok());
+            if epoch.is_some_and(|e| e > self.epoch) {
+                return Err(OpenError::Ended(Ended::Deposed(self.partition)));
+            }
+        }
+        match self.bus.jetstream.delete_consumer_from_stream(&name, &stream).await {
+            Ok(_) => {}
+            Err(error) if is_not_found(&error) => {}
+            Err(error) => return Err(OpenError::Other(error.to_string())),
+        }
+        let config = pull::Config {
+            durable_name: Some(name),
+            filter_subject: names.ingest(self.partition),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.last.seq + 1 },
+            ack_policy: AckPolicy::None,
+            replay_policy: ReplayPolicy::Instant,
+            memory_storage: true,
+            metadata: HashMap::from([(EPOCH.to_owned(), self.epoch.to_string())]),
+            ..pull::Config::default()
+        };
+        let consumer: PullConsumer =
+            self.bus.jetstream.create_consumer_on_stream(config, &stream).await.map_err(other)?;
+        self.delivered = 0;
+        consumer
+            .stream()
+            .max_messages_per_batch(256)
+            // Messages hold up to half a mebibyte: what waits must not be bounded by their number alone.
+            .max_bytes_per_batch(1 << 20)
+            .heartbeat(HEARTBEAT)
+            .expires(EXPIRES)
+            .messages()
+            .await
+            .map_err(other)
+    }
+}
+
+impl Drop for PartitionReader {
+    /// Whoever reads on tells it from now on.
+    fn drop(&mut self) {
+        self.lag.set(0.0);
+    }
+}
+
+enum OpenError {
+    Ended(Ended),
+    Other(String),
+}
+
+fn other(error: impl std::fmt::Display) -> OpenError {
+    OpenError::Other(error.to_string())
+}
+
+fn is_not_found(error: &ConsumerError) -> bool {
+    use std::error::Error;
+    let code = error
+        .source()
+        .and_then(|s| s.downcast_ref::<async_nats::jetstream::Error>())
+        .map(async_nats::jetstream::Error::error_code);
+    code == Some(ErrorCode::CONSUMER_NOT_FOUND) || error.to_string().contains("10014")
+}

@@ -1,0 +1,161 @@
+//! Group commit: what arrives while a publish is under way goes out together as the next messages.
+//!
+//! All partitions take part in one wave: a message for each partition that something waits for, handed to the broker
+//! together and acknowledged together. What a message costs the broker is mostly being woken for it, so that eight that
+//! arrive at once cost little more than one. When nothing is under way a wave goes out at once, else in ever larger
+//! messages, two waves at a time. So many small requests cost the broker few messages, and an fsync for each message
+//! becomes affordable.
+//!
+//! A wave of many messages is not followed by the next for a millisecond or two: it says that many clients are at work,
+//! and without that pause a broker that answers fast would get, and the readers behind it, little more than one item in a
+//! message. A wave of one message is followed at once, so that a client by itself never waits.
+//!
+//! What waits is bounded in number and in bytes. What nobody waits for any more, because its client has been told to
+//! come back, is left out. A broker that fell silent gets one submission at a time until it answers again: the
+//! connection would keep it all, and publish it long after its clients were told to come back.
+
+mod wave;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_nats::Subject;
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::{PublishError, Publisher, subject::Names};
+pub use wave::{MESSAGE_BYTES, PART_BYTES, Part};
+use wave::{Outcome, Outcomes, Room, Submission, Wave};
+
+/// Waves that may be under way.
+const IN_FLIGHT: usize = 2;
+/// How long a wave keeps the next one back for each of its messages but the first.
+const PAUSE: Duration = Duration::from_micros(140);
+/// Submissions that may wait before more are refused.
+const WAITING: usize = 32_768;
+
+/// Takes in submissions for all partitions of the ingest stream.
+pub struct GroupCommit {
+    partitions: u16,
+    submissions: mpsc::Sender<Submission>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+impl GroupCommit {
+    /// Starts a task that ends once this is dropped and what was submitted is acknowledged.
+    pub fn start(publisher: &Publisher, names: &Names, partitions: u16, tasks: &TaskTracker) -> Self {
+        let subjects: Arc<[Subject]> = (0..partitions).map(|p| names.ingest(p).into()).collect();
+        let publisher = publisher.clone();
+        Self::of(partitions, tasks, PAUSE, move |messages: Vec<(u16, Bytes)>| {
+            let (publisher, subjects) = (publisher.clone(), subjects.clone());
+            async move {
+                kernel::failpoint::hit("gateway.before_publish");
+                let named = |(partition, message)| (subjects[usize::from(partition)].clone(), message);
+                let outcomes = publisher.publish_all(messages.into_iter().map(named).collect()).await;
+                kernel::failpoint::hit("gateway.after_publish");
+                outcomes
+            }
+        })
+    }
+
+    fn of<F>(
+        partitions: u16,
+        tasks: &TaskTracker,
+        pause: Duration,
+        publish: impl Fn(Vec<(u16, Bytes)>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Vec<Outcome>> + Send + 'static,
+    {
+        let (submissions, receiver) = mpsc::channel(WAITING);
+        tasks.spawn(run(partitions, pause, publish, receiver, tasks.clone()));
+        Self { partitions, submissions, waiting_bytes: Arc::default() }
+    }
+
+    pub fn partitions(&self) -> u16 {
+        self.partitions
+    }
+
+    /// Waits until the stream has the items; returns the sequence of the message that holds each part. At most one part
+    /// for a partition, of at most [`PART_BYTES`]. Whoever stops waiting withdraws what is not yet under way. After an
+    /// error some of the parts may be in the stream.
+    pub async fn commit(&self, parts: Vec<Part>) -> Result<Vec<(u16, u64)>, PublishError> {
+        if parts.iter().any(|(p, items)| *p >= self.partitions || items.bytes.len() > PART_BYTES) {
+            return Err(PublishError::TooLarge);
+        }
+        let bytes = parts.iter().map(|(_, items)| items.bytes.len()).sum();
+        let room = Room::take(bytes, &self.waiting_bytes).ok_or(PublishError::Busy)?;
+        let partitions: Vec<u16> = parts.iter().map(|(partition, _)| *partition).collect();
+        let (done, outcomes) = oneshot::channel();
+        self.submissions.try_send(Submission { parts, done, room }).map_err(|_| PublishError::Busy)?;
+        let outcomes = outcomes.await.map_err(|_| PublishError::Timeout)?;
+        partitions.into_iter().map(|partition| Ok((partition, outcomes.of(partition)?))).collect()
+    }
+}
+
+async fn run<F>(
+    partitions: u16,
+    pause: Duration,
+    publish: impl Fn(Vec<(u16, Bytes)>) -> F,
+    mut queue: mpsc::Receiver<Submission>,
+    tasks: TaskTracker,
+) where
+    F: Future<Output = Vec<Outcome>> + Send + 'static,
+{
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let silent = Arc::new(AtomicBool::new(false));
+    let mut held_over = None;
+    let mut not_before = Instant::now();
+    loop {
+        let first = match held_over.take() {
+            Some(submission) => submission,
+            None => match queue.recv().await {
+                Some(submission) => submission,
+                None => return,
+            },
+        };
+        // The permit comes first: what arrives while it is awaited joins this wave. So does what other tasks that are
+        // ready to run are about to submit.
+        let Ok(permit) = in_flight.clone().acquire_owned().await else { return };
+        if Instant::now() < not_before {
+            tokio::time::sleep_until(not_before).await;
+        }
+        tokio::task::yield_now().await;
+        let mut wave = Wave::new(partitions);
+        let mut next = Some(first);
+        let probing = silent.load(Ordering::Relaxed);
+        while wave.is_empty() || !probing {
+            let Some(submission) = next.take().or_else(|| queue.try_recv().ok()) else { break };
+            if submission.done.is_closed() {
+                continue;
+            }
+            if let Err(too_much) = wave.add(submission) {
+                held_over = Some(too_much);
+                break;
+            }
+        }
+        if wave.is_empty() {
+            continue;
+        }
+        let (messages, waiting) = wave.finish();
+        not_before = Instant::now() + pause * (messages.len() as u32).saturating_sub(1);
+        let in_order: Vec<u16> = messages.iter().map(|(partition, _)| *partition).collect();
+        let publishing = publish(messages.into_iter().map(|(partition, m)| (partition, Bytes::from(m))).collect());
+        let silent = silent.clone();
+        tasks.spawn(async move {
+            let outcomes = publishing.await;
+            silent.store(outcomes.contains(&Err(PublishError::Timeout)), Ordering::Relaxed);
+            drop(permit);
+            let outcomes = Arc::new(Outcomes(in_order.into_iter().zip(outcomes).collect()));
+            for done in waiting {
+                let _ = done.send(outcomes.clone());
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

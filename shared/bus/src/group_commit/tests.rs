@@ -1,0 +1,258 @@
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use super::wave::WAITING_BYTES;
+use super::*;
+use wire::event::{EncodedItems, IngestBatch, IngestItem};
+
+const PARTITIONS: u16 = 3;
+
+/// What a wave went out with: the times of the items of each partition.
+type Seen = Vec<(u16, Vec<i64>)>;
+
+type Queue = (Arc<GroupCommit>, mpsc::UnboundedSender<Vec<Outcome>>, mpsc::UnboundedReceiver<Seen>);
+
+/// A queue whose waves have the outcomes that are sent, in their order; and those waves.
+fn queue_of_all() -> Queue {
+    queue_with(PAUSE)
+}
+
+fn queue_with(pause: Duration) -> Queue {
+    let ((acks, outcomes), (sent, messages)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let outcomes = Arc::new(Mutex::new(outcomes));
+    let queue = GroupCommit::of(PARTITIONS, &TaskTracker::new(), pause, move |messages| {
+        let times =
+            |message| IngestBatch::decode_checked(message).unwrap().items.iter().map(|i| i.received_ms).collect();
+        sent.send(messages.into_iter().map(|(partition, message)| (partition, times(message))).collect()).unwrap();
+        let outcomes = outcomes.clone();
+        async move { outcomes.lock().await.recv().await.unwrap() }
+    });
+    (Arc::new(queue), acks, messages)
+}
+
+/// The same where only the first partition is of interest.
+fn queue() -> (Arc<GroupCommit>, mpsc::UnboundedSender<Outcome>, mpsc::UnboundedReceiver<Vec<i64>>) {
+    let (queue, acks, mut waves) = queue_of_all();
+    let ((one, mut ones), (sent, messages)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    tokio::spawn(async move {
+        while let Some(outcome) = ones.recv().await {
+            let _ = acks.send(vec![outcome]);
+        }
+    });
+    tokio::spawn(async move {
+        while let Some(wave) = waves.recv().await {
+            let [(0, times)] = &wave[..] else { panic!("{wave:?}") };
+            let _ = sent.send(times.clone());
+        }
+    });
+    (queue, one, messages)
+}
+
+fn acknowledge(acks: &mpsc::UnboundedSender<Outcome>, messages: usize) {
+    (0..messages).for_each(|_| acks.send(Ok(1)).unwrap());
+}
+
+fn items(n: i64, bytes: usize) -> EncodedItems {
+    let mut items = EncodedItems::default();
+    items.push(&IngestItem { received_ms: n, user_id: Some("u".repeat(bytes)), ..IngestItem::default() });
+    items
+}
+
+async fn commit(queue: &GroupCommit, n: i64, bytes: usize) -> Outcome {
+    queue.commit(vec![(0, items(n, bytes))]).await.map(|positions| positions[0].1)
+}
+
+/// Returns when it is in the queue or further.
+async fn submit(queue: &Arc<GroupCommit>, n: i64, bytes: usize) -> JoinHandle<Outcome> {
+    let queue = queue.clone();
+    let submission = tokio::spawn(async move { commit(&queue, n, bytes).await });
+    give_way().await;
+    submission
+}
+
+/// On the test's one thread, the other tasks have done what they can after this.
+async fn give_way() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn what_arrives_meanwhile_goes_out_together() {
+    let (queue, acks, mut messages) = queue();
+    let mut outcomes = Vec::new();
+    for n in 0..6 {
+        outcomes.push(submit(&queue, n, 10).await);
+    }
+    acknowledge(&acks, 3);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(messages.recv().await.unwrap());
+    }
+    assert_eq!(seen, [vec![0], vec![1], vec![2, 3, 4, 5]]);
+    for outcome in outcomes {
+        assert_eq!(outcome.await.unwrap(), Ok(1));
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_left_out() {
+    let (queue, acks, mut messages) = queue();
+    let mut outcomes = Vec::new();
+    for n in 0..6 {
+        outcomes.push(submit(&queue, n, 10).await);
+    }
+    // The third is in the hand of the task that waits for a message's turn, the fourth is in the queue.
+    for gone in [2, 3] {
+        outcomes[gone].abort();
+    }
+    give_way().await;
+    acknowledge(&acks, 2);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(messages.recv().await.unwrap());
+    }
+    assert_eq!(seen, [vec![0], vec![1], vec![4, 5]]);
+}
+
+#[tokio::test]
+async fn where_all_are_gone_nothing_goes_out() {
+    let (queue, acks, mut messages) = queue();
+    let held = [submit(&queue, 0, 10).await, submit(&queue, 1, 10).await];
+    let gone = [submit(&queue, 2, 10).await, submit(&queue, 3, 10).await];
+    gone.iter().for_each(JoinHandle::abort);
+    give_way().await;
+    acknowledge(&acks, 3);
+    for held in held {
+        assert_eq!(held.await.unwrap(), Ok(1));
+    }
+    assert_eq!(submit(&queue, 4, 10).await.await.unwrap(), Ok(1));
+    let mut seen = Vec::new();
+    while let Ok(message) = messages.try_recv() {
+        seen.extend(message);
+    }
+    assert_eq!(seen, [0, 1, 4]);
+}
+
+#[tokio::test]
+async fn a_silent_broker_gets_one_at_a_time_until_it_answers() {
+    let (queue, acks, mut messages) = queue();
+    for n in 0..8 {
+        submit(&queue, n, 10).await;
+    }
+    let mut seen = Vec::new();
+    for outcome in [Err(PublishError::Timeout), Err(PublishError::Timeout), Ok(1), Ok(1)] {
+        acks.send(outcome).unwrap();
+        give_way().await;
+    }
+    while let Ok(message) = messages.try_recv() {
+        seen.push(message);
+    }
+    assert_eq!(seen, [vec![0], vec![1], vec![2], vec![3], vec![4, 5, 6, 7]]);
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_in_bytes_until_it_went_out() {
+    let (queue, acks, _messages) = queue();
+    let bytes = MESSAGE_BYTES - 100;
+    let most = WAITING_BYTES / bytes;
+    // Two are under way, one is in hand, the others are in the queue.
+    let mut outcomes = Vec::new();
+    for n in 0..most as i64 + 2 {
+        outcomes.push(submit(&queue, n, bytes).await);
+    }
+    assert_eq!(commit(&queue, 99, bytes).await, Err(PublishError::Busy));
+    acknowledge(&acks, most + 3);
+    for outcome in outcomes {
+        assert_eq!(outcome.await.unwrap(), Ok(1));
+    }
+    assert_eq!(commit(&queue, 99, bytes).await, Ok(1));
+}
+
+#[tokio::test]
+async fn a_wave_has_a_message_for_each_partition_and_each_hears_of_its_own() {
+    let (queue, acks, mut waves) = queue_of_all();
+    let submit = |parts: Vec<(u16, i64)>| {
+        let queue = queue.clone();
+        let parts = parts.into_iter().map(|(partition, n)| (partition, items(n, 10))).collect();
+        tokio::spawn(async move { queue.commit(parts).await })
+    };
+    let mut outcomes = Vec::new();
+    for parts in [vec![(0, 1)], vec![(0, 2)], vec![(2, 3)], vec![(1, 4), (2, 5)], vec![(1, 6)]] {
+        outcomes.push(submit(parts));
+        give_way().await;
+    }
+    for _ in 0..2 {
+        acks.send(vec![Ok(1)]).unwrap();
+    }
+    acks.send(vec![Ok(2), Err(PublishError::Full)]).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(waves.recv().await.unwrap());
+    }
+    assert_eq!(seen, [vec![(0, vec![1])], vec![(0, vec![2])], vec![(2, vec![3, 5]), (1, vec![4, 6])]]);
+    let mut heard = Vec::new();
+    for outcome in outcomes {
+        heard.push(outcome.await.unwrap());
+    }
+    let full = || Err(PublishError::Full);
+    assert_eq!(heard, [Ok(vec![(0, 1)]), Ok(vec![(0, 1)]), Ok(vec![(2, 2)]), full(), full()]);
+}
+
+#[tokio::test]
+async fn a_message_stays_below_its_size() {
+    let (queue, acks, mut messages) = queue();
+    let bytes = PART_BYTES / 3;
+    let mut outcomes = Vec::new();
+    for n in 0..8 {
+        outcomes.push(submit(&queue, n, bytes).await);
+    }
+    acknowledge(&acks, 8);
+    for outcome in outcomes {
+        assert_eq!(outcome.await.unwrap(), Ok(1));
+    }
+    let mut seen = Vec::new();
+    while let Ok(message) = messages.try_recv() {
+        seen.push(message);
+    }
+    // With their names and lengths, three thirds are more than a whole.
+    assert_eq!(seen, [vec![0], vec![1], vec![2, 3], vec![4, 5], vec![6, 7]]);
+    assert_eq!(queue.commit(vec![(0, items(1, PART_BYTES))]).await, Err(PublishError::TooLarge));
+    assert_eq!(queue.commit(vec![(PARTITIONS, items(1, 1))]).await, Err(PublishError::TooLarge));
+}
+
+#[tokio::test]
+async fn a_wave_of_many_messages_is_not_followed_at_once() {
+    let pause = Duration::from_millis(200);
+    let (queue, acks, mut waves) = queue_with(pause);
+    (0..9).for_each(|_| acks.send(vec![Ok(1); 3]).unwrap());
+    let all = |n: i64| (0..PARTITIONS).map(|partition| (partition, items(n, 10))).collect();
+    let submit = |parts: Vec<Part>| {
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.commit(parts).await })
+    };
+    let since = Instant::now();
+    for n in 1..4 {
+        submit(all(n));
+        give_way().await;
+    }
+    let of_each = |times: &[i64]| (0..PARTITIONS).map(|partition| (partition, times.to_vec())).collect::<Seen>();
+    assert_eq!(waves.recv().await.unwrap(), of_each(&[1]));
+    assert!(since.elapsed() < pause);
+    assert_eq!(waves.recv().await.unwrap(), of_each(&[2, 3]));
+    assert!(since.elapsed() >= pause * 2);
+}
+
+#[tokio::test]
+async fn a_wave_of_one_message_is_followed_at_once() {
+    let pause = Duration::from_mins(1);
+    let (queue, acks, mut waves) = queue_with(pause);
+    let since = Instant::now();
+    for n in 1..5 {
+        acks.send(vec![Ok(1)]).unwrap();
+        let queue = queue.clone();
+        tokio::spawn(async move { queue.commit(vec![(0, items(n, 10))]).await });
+        assert_eq!(waves.recv().await.unwrap(), [(0, vec![n])]);
+    }
+    assert!(since.elapsed() < pause);
+}

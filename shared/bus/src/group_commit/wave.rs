@@ -1,0 +1,117 @@
+//! What goes out together: submissions, gathered into a message for each partition.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::oneshot;
+
+use crate::PublishError;
+use wire::event::{EncodedItems, begin_message};
+
+/// A message stays below this, in bytes.
+pub const MESSAGE_BYTES: usize = 512 * 1024;
+/// What a message's head may take of it.
+const HEAD_BYTES: usize = 16;
+/// A submission's part for one partition has at most so many.
+pub const PART_BYTES: usize = MESSAGE_BYTES - HEAD_BYTES;
+/// Bytes that may wait before more are refused.
+pub const WAITING_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of one wave: what the connection holds at a time.
+const WAVE_BYTES: usize = 2 * 1024 * 1024;
+
+/// The items of a submission for one partition.
+pub type Part = (u16, EncodedItems);
+/// A partition's message.
+pub type Message = (u16, Vec<u8>);
+pub type Outcome = Result<u64, PublishError>;
+/// Who waits for a submission.
+pub type Waiting = oneshot::Sender<Arc<Outcomes>>;
+
+pub struct Submission {
+    pub parts: Vec<Part>,
+    pub done: Waiting,
+    /// Given back when it is in a message or left out.
+    pub room: Room,
+}
+
+/// Bytes of [`WAITING_BYTES`], given back when this is dropped.
+pub struct Room {
+    bytes: usize,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Room {
+    pub fn take(bytes: usize, taken: &Arc<AtomicUsize>) -> Option<Self> {
+        let room = Self { bytes, taken: taken.clone() };
+        (taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= WAITING_BYTES).then_some(room)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What came of a wave's messages, in the order of the partitions' first parts.
+pub struct Outcomes(pub Vec<(u16, Outcome)>);
+
+impl Outcomes {
+    pub fn of(&self, partition: u16) -> Outcome {
+        let found = self.0.iter().find(|(p, _)| *p == partition);
+        found.map_or(Err(PublishError::Timeout), |(_, outcome)| outcome.clone())
+    }
+}
+
+/// Submissions that go out together.
+pub struct Wave {
+    submissions: Vec<Submission>,
+    /// Of each partition's message.
+    sizes: Vec<usize>,
+    bytes: usize,
+}
+
+impl Wave {
+    pub fn new(partitions: u16) -> Self {
+        Self { submissions: Vec::new(), sizes: vec![HEAD_BYTES; usize::from(partitions)], bytes: 0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.submissions.is_empty()
+    }
+
+    /// Takes a submission, or gives it back when a message or the wave would become too large; the first is always taken.
+    pub fn add(&mut self, submission: Submission) -> Result<(), Submission> {
+        let fits = |(partition, items): &Part| self.sizes[usize::from(*partition)] + items.bytes.len() <= MESSAGE_BYTES;
+        let has_room = self.bytes + submission.room.bytes <= WAVE_BYTES && submission.parts.iter().all(fits);
+        if !has_room && !self.submissions.is_empty() {
+            return Err(submission);
+        }
+        self.bytes += submission.room.bytes;
+        for (partition, items) in &submission.parts {
+            self.sizes[usize::from(*partition)] += items.bytes.len();
+        }
+        self.submissions.push(submission);
+        Ok(())
+    }
+
+    /// A message for each partition that there is something for, and those who wait.
+    pub fn finish(self) -> (Vec<Message>, Vec<Waiting>) {
+        let mut messages: Vec<Message> = Vec::new();
+        let mut waiting = Vec::with_capacity(self.submissions.len());
+        for Submission { parts, done, room } in self.submissions {
+            for (partition, items) in parts {
+                let at = messages.iter().position(|(p, _)| *p == partition).unwrap_or_else(|| {
+                    let mut message = Vec::with_capacity(self.sizes[usize::from(partition)]);
+                    begin_message(&mut message);
+                    messages.push((partition, message));
+                    messages.len() - 1
+                });
+                messages[at].1.extend_from_slice(&items.bytes);
+            }
+            waiting.push(done);
+            drop(room);
+        }
+        (messages, waiting)
+    }
+}

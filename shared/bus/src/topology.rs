@@ -1,0 +1,104 @@
+//! The streams: made where they are missing, and refused where they are of another shape.
+
+use std::collections::HashMap;
+
+use anyhow::Context;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType, Stream};
+
+use super::{Bus, Names};
+use crate::config::BusConfig;
+use kernel::env::EnvError;
+
+const PARTITIONS: &str = "rekindle-partitions";
+
+/// What the programs need to know of the ingest stream.
+#[derive(Clone, Debug)]
+pub struct IngestStream {
+    pub partitions: u16,
+    /// When the stream was made, in Unix milliseconds: positions of another stream mean nothing in this one.
+    pub created_ms: i64,
+}
+
+/// Why the streams cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// The broker and the configuration do not fit together, and will not by waiting.
+    #[error(transparent)]
+    Shape(#[from] EnvError),
+    /// The broker does not answer, or not yet as it will.
+    #[error("{0:#}")]
+    Away(#[from] anyhow::Error),
+}
+
+/// The streams as this configuration has them: of what comes in, of what goes out, and of dead letters.
+pub fn wanted(names: &Names, config: &BusConfig) -> [Config; 3] {
+    let base = |name: String, subject: String, max_bytes: i64| Config {
+        name,
+        subjects: vec![subject],
+        max_bytes,
+        // Full means that nothing more is accepted; what was accepted stays.
+        discard: DiscardPolicy::New,
+        storage: StorageType::File,
+        num_replicas: config.replicas,
+        ..Config::default()
+    };
+    let metadata = HashMap::from([(PARTITIONS.to_owned(), config.partitions.to_string())]);
+    let ingest = base(names.ingest_stream(), names.ingest_all(), config.ingest_max_bytes);
+    let send = base(names.send_stream(), names.send_all(), config.send_max_bytes);
+    let dead = base(names.dead_stream(), names.dead_all(), config.dead_max_bytes);
+    [
+        Config { metadata, ..ingest },
+        Config { retention: RetentionPolicy::WorkQueue, ..send },
+        // A full dead-letter stream drops its oldest: what cannot be applied must never hold up what can.
+        Config { discard: DiscardPolicy::Old, ..dead },
+    ]
+}
+
+/// The number of partitions that an ingest stream was made with; none of a stream that the programs did not make.
+pub fn partitions_of(stream: &Config) -> Option<u16> {
+    stream.metadata.get(PARTITIONS).and_then(|number| number.parse().ok())
+}
+
+/// When a stream was made, in Unix milliseconds.
+pub fn created_ms(stream: &Info) -> i64 {
+    (stream.created.unix_timestamp_nanos() / 1_000_000) as i64
+}
+
+/// Makes the streams that are missing, and checks the ingest stream's number of partitions and the server's limits.
+pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
+    let server = bus.client.server_info();
+    if server.max_payload < 1_000_000 {
+        return Err(TopologyError::Shape(EnvError {
+            name: "NATS_URL".to_owned(),
+            problem: format!("this server takes no messages over {} bytes", server.max_payload),
+            allowed: "a server with a max_payload of at least 1 MB",
+        }));
+    }
+    let [ingest, send, dead] = wanted(&bus.names, &bus.config);
+    let mut ingest = get_or_create(bus, ingest).await?;
+    get_or_create(bus, send).await?;
+    get_or_create(bus, dead).await?;
+
+    let (names, config) = (&bus.names, &bus.config);
+    let info = ingest.info().await.context("reading the ingest stream's state")?;
+    match partitions_of(&info.config) {
+        Some(partitions) if partitions == config.partitions => {
+            Ok(IngestStream { partitions, created_ms: created_ms(info) })
+        }
+        found => Err(TopologyError::Shape(EnvError {
+            name: "INGEST_PARTITIONS".to_owned(),
+            problem: format!(
+                "{} is not the number of the stream {}, which has {}",
+                config.partitions,
+                names.ingest_stream(),
+                found.map_or("none that can be read".to_owned(), |p| p.to_string())
+            ),
+            allowed: "the number that the stream was made with",
+        })),
+    }
+}
+
+async fn get_or_create(bus: &Bus, config: Config) -> anyhow::Result<Stream> {
+    let name = config.name.clone();
+    bus.jetstream.get_or_create_stream(config).await.with_context(|| format!("making the stream {name}"))
+}

@@ -1,0 +1,105 @@
+//! When a campaign is sent again and again.
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+use kernel::timezone;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recurrence {
+    /// Minute, hour, day of the month, month, day of the week.
+    pub cron: String,
+    /// An IANA name; the expression is of its wall clock.
+    pub timezone: String,
+}
+
+impl Recurrence {
+    /// What is wrong with it: the field, and what is allowed there.
+    pub fn problem(&self, now: Timestamp) -> Option<(&'static str, String)> {
+        let Some(timezone) = timezone::named(&self.timezone) else {
+            return Some(("timezone", "must be an IANA time zone such as Europe/Oslo".to_owned()));
+        };
+        let allowed = "must be a cron expression of five fields: minute, hour, day of month, month, day of week";
+        match parsed(&self.cron) {
+            Err(why) => Some(("cron", format!("{allowed} ({why})"))),
+            Ok(cron) if next(&cron, &timezone, now).is_none() => Some(("cron", "never falls due".to_owned())),
+            Ok(_) => None,
+        }
+    }
+
+    /// The first time behind another at which it falls due. A time that a clock's change leaves out moves behind it,
+    /// and one that it repeats counts once.
+    pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
+        next(&parsed(&self.cron).ok()?, &timezone::named(&self.timezone)?, time)
+    }
+}
+
+fn parsed(cron: &str) -> Result<Cron, String> {
+    let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+    parser.parse(cron).map_err(|e| e.to_string())
+}
+
+fn next(cron: &Cron, timezone: &TimeZone, time: Timestamp) -> Option<Timestamp> {
+    let found = cron.find_next_occurrence(&time.to_zoned(timezone.clone()), false).ok()?;
+    Some(found.timestamp())
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn of(cron: &str, timezone: &str) -> Recurrence {
+        Recurrence { cron: cron.to_owned(), timezone: timezone.to_owned() }
+    }
+
+    #[test]
+    fn it_goes_by_the_wall_clock() {
+        let daily = of("0 9 * * *", "Europe/Oslo");
+        assert_eq!(daily.next_after(at("2026-01-10T08:00:00Z")), Some(at("2026-01-11T08:00:00Z")));
+        // Summer time began on 29 March, and ends on 25 October.
+        assert_eq!(daily.next_after(at("2026-03-28T08:00:00Z")), Some(at("2026-03-29T07:00:00Z")));
+        assert_eq!(daily.next_after(at("2026-10-24T07:00:00Z")), Some(at("2026-10-25T08:00:00Z")));
+        let monday = of("30 7 * * MON", "UTC");
+        assert_eq!(monday.next_after(at("2026-06-15T07:29:59Z")), Some(at("2026-06-15T07:30:00Z")));
+    }
+
+    #[test]
+    fn an_hour_left_out_or_repeated_fires_once() {
+        let night = of("30 2 * * *", "Europe/Oslo");
+        let mut times = vec![at("2026-03-28T00:00:00Z")];
+        for _ in 0..3 {
+            times.push(night.next_after(times[times.len() - 1]).unwrap());
+        }
+        assert_eq!(times[1], at("2026-03-28T01:30:00Z"));
+        assert!(times[2] >= at("2026-03-29T01:00:00Z") && times[2] <= at("2026-03-29T01:30:00Z"), "{}", times[2]);
+        assert_eq!(times[3], at("2026-03-30T00:30:00Z"));
+        let autumn = night.next_after(at("2026-10-24T12:00:00Z")).unwrap();
+        assert_eq!(autumn, at("2026-10-25T00:30:00Z"));
+        assert_eq!(night.next_after(autumn), Some(at("2026-10-26T01:30:00Z")));
+    }
+
+    #[test]
+    fn what_can_never_be_is_refused() {
+        let problem = |cron, timezone| of(cron, timezone).problem(at("2026-01-01T00:00:00Z")).map(|(field, _)| field);
+        assert_eq!(problem("0 9 * * 1-5", "America/New_York"), None);
+        assert_eq!(problem("0 9 29 2 *", "UTC"), None);
+        for cron in
+            ["", "0 9", "0 9 * *", "0 9 * * * *", "60 9 * * *", "0 24 * * *", "x 9 * * *", "0 0 31 2 *", "0 0 30 2 *"]
+        {
+            assert_eq!(problem(cron, "UTC"), Some("cron"), "{cron}");
+        }
+        for timezone in ["", "Mars/Olympus", "CEST+2", "+02:00"] {
+            assert_eq!(problem("0 9 * * *", timezone), Some("timezone"), "{timezone}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The terms of the field: channels and states of a message, addresses, push tokens, subscriptions, campaigns. Pure.
+
+pub mod campaign;
+pub mod email;
+pub mod link;
+pub mod message;
+pub mod profile;
+pub mod push_token;
+pub mod push_url;
+pub mod recipient;
+pub mod subscription;
+pub mod suppression;
+pub mod webhook;

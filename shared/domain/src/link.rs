@@ -1,0 +1,302 @@
+//! Links in messages that only this installation can make, and whose holder needs no key: what they are about stands in
+//! them, signed. Pure.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
+
+use crate::message::Channel;
+use kernel::ids::ProjectId;
+use secrets::{MasterKeys, TAG};
+
+/// What a link is for; one for one thing is none for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Unsubscribe,
+    /// The page where people choose what they get.
+    Preferences,
+    /// The picture that tells that a mail was opened.
+    Open,
+    /// On to a page elsewhere.
+    Click,
+}
+
+impl Purpose {
+    pub const ALL: [Self; 4] = [Self::Unsubscribe, Self::Preferences, Self::Open, Self::Click];
+
+    fn place(self) -> &'static str {
+        match self {
+            Self::Unsubscribe => "link:unsubscribe",
+            Self::Preferences => "link:preferences",
+            Self::Open => "link:open",
+            Self::Click => "link:click",
+        }
+    }
+
+    /// Where its links lead, below the installation's address.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Unsubscribe => "/unsubscribe/",
+            Self::Preferences => "/preferences/",
+            Self::Open => "/o/",
+            Self::Click => "/c/",
+        }
+    }
+}
+
+/// A message and whom it was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    pub project: ProjectId,
+    pub message: Uuid,
+    pub user: Uuid,
+    /// Which its link unsubscribes from; none where it unsubscribes from everything.
+    pub group: Option<Uuid>,
+    /// The message's channel, which the link must know when the message's row is gone. None in links made by earlier versions.
+    pub channel: Option<Channel>,
+}
+
+impl About {
+    fn text(&self) -> &'static str {
+        self.channel.map_or("", Channel::as_str)
+    }
+
+    fn of([project, message, user]: [Uuid; 3], group: Option<Uuid>, text: &str) -> Option<Self> {
+        let channel = if text.is_empty() { None } else { Some(Channel::parse(text)?) };
+        Some(Self { project: ProjectId(project), message, user, group, channel })
+    }
+}
+
+/// A message, in links that are handed on with it: they say nothing of whom it was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub project: ProjectId,
+    pub message: Uuid,
+}
+
+/// Bytes of an id.
+const ID: usize = 16;
+
+/// The link, the same for the same message. `base` is the installation's address without a slash at its end.
+pub fn unsubscribe(keys: &MasterKeys, base: &str, about: About) -> String {
+    let ids = [about.project.0, about.message, about.user];
+    let ids: Vec<Uuid> = ids.into_iter().chain(about.group).collect();
+    made(keys, base, Purpose::Unsubscribe, about.project, &ids, about.text())
+}
+
+/// The link to the page where the person chooses what they get; whichever group the message is of.
+pub fn preferences(keys: &MasterKeys, base: &str, about: About) -> String {
+    let ids = [about.project.0, about.message, about.user];
+    made(keys, base, Purpose::Preferences, about.project, &ids, about.text())
+}
+
+/// The address of the picture in a mail.
+pub fn open(keys: &MasterKeys, base: &str, sent: Sent) -> String {
+    made(keys, base, Purpose::Open, sent.project, &[sent.project.0, sent.message], "")
+}
+
+/// A link on to a page elsewhere. Its address is signed with the rest, so that nobody can make one that leads to where
+/// they like.
+pub fn click(keys: &MasterKeys, base: &str, sent: Sent, page: &str) -> String {
+    made(keys, base, Purpose::Click, sent.project, &[sent.project.0, sent.message], page)
+}
+
+/// What the last part of a link is about; `None` of one that was not made here for this.
+pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
+    if let Some(([project, message, user, group], text)) = read(keys, Purpose::Unsubscribe, token) {
+        return About::of([project, message, user], Some(group), &text);
+    }
+    let (ids, text) = read(keys, Purpose::Unsubscribe, token)?;
+    About::of(ids, None, &text)
+}
+
+/// As [`read_unsubscribe`]; without a group.
+pub fn read_preferences(keys: &MasterKeys, token: &str) -> Option<About> {
+    let (ids, text) = read(keys, Purpose::Preferences, token)?;
+    About::of(ids, None, &text)
+}
+
+/// As [`read_unsubscribe`].
+pub fn read_open(keys: &MasterKeys, token: &str) -> Option<Sent> {
+    let ([project, message], text) = read(keys, Purpose::Open, token)?;
+    text.is_empty().then_some(Sent { project: ProjectId(project), message })
+}
+
+/// As [`read_unsubscribe`]; with the page's address.
+pub fn read_click(keys: &MasterKeys, token: &str) -> Option<(Sent, String)> {
+    let ([project, message], page) = read(keys, Purpose::Click, token)?;
+    (!page.is_empty()).then_some((Sent { project: ProjectId(project), message }, page))
+}
+
+/// A token is the base64 of ids, signature and text; ids and text are what is signed.
+fn made(keys: &MasterKeys, base: &str, purpose: Purpose, project: ProjectId, ids: &[Uuid], text: &str) -> String {
+    let ids: Vec<u8> = ids.iter().flat_map(Uuid::as_bytes).copied().collect();
+    let tag = keys.sign(project, purpose.place(), &[&ids, text.as_bytes()].concat());
+    let token = URL_SAFE_NO_PAD.encode([&ids, &tag[..], text.as_bytes()].concat());
+    format!("{base}{}{token}", purpose.path())
+}
+
+/// The ids, of which the first is the project's, and the text.
+fn read<const N: usize>(keys: &MasterKeys, purpose: Purpose, token: &str) -> Option<([Uuid; N], String)> {
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+    let (about, rest) = bytes.split_at_checked(N * ID)?;
+    let (tag, text) = rest.split_at_checked(TAG)?;
+    let mut ids = [Uuid::nil(); N];
+    for (id, bytes) in ids.iter_mut().zip(about.chunks_exact(ID)) {
+        *id = Uuid::from_slice(bytes).ok()?;
+    }
+    let signed = keys.has_signed(ProjectId(*ids.first()?), purpose.place(), &[about, text].concat(), tag);
+    signed.then(|| String::from_utf8(text.to_vec()).ok())?.map(|text| (ids, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const NEW: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const BASE: &str = "https://example.com";
+    const SENT: Sent = Sent { project: ProjectId(Uuid::from_u128(1)), message: Uuid::from_u128(2) };
+    const PAGE: &str = "https://shop.example/a?b=c&d=e#f";
+
+    fn about(n: u128) -> About {
+        let (message, user) = (Uuid::from_u128(2), Uuid::from_u128(3));
+        About { project: ProjectId(Uuid::from_u128(n)), message, user, group: None, channel: None }
+    }
+
+    fn token(keys: &MasterKeys, about: About) -> String {
+        let url = unsubscribe(keys, BASE, about);
+        url.strip_prefix("https://example.com/unsubscribe/").unwrap().to_owned()
+    }
+
+    /// The same text with each of its characters exchanged in turn. The last one may hold bits that say nothing; then
+    /// the text is no such one at all.
+    fn forged(made: &str) -> impl Iterator<Item = String> {
+        (0..made.len()).map(|at| {
+            let mut forged = made.as_bytes().to_vec();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            String::from_utf8(forged).unwrap()
+        })
+    }
+
+    #[test]
+    fn only_what_was_made_here_is_read() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let made = token(&keys, about(1));
+        assert_eq!(read_unsubscribe(&keys, &made), Some(about(1)));
+        assert_eq!(made, token(&keys, about(1)), "a mail says the same at every attempt");
+        for forged in forged(&made) {
+            assert_eq!(read_unsubscribe(&keys, &forged), None, "{forged}");
+        }
+        for wrong in ["", "x", "!", &made[1..], &format!("{made}AAAA")] {
+            assert_eq!(read_unsubscribe(&keys, wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_signed_with_the_rest() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let of_group = About { group: Some(Uuid::from_u128(4)), ..about(1) };
+        let made = token(&keys, of_group);
+        assert_eq!(read_unsubscribe(&keys, &made), Some(of_group));
+        for forged in forged(&made) {
+            assert_eq!(read_unsubscribe(&keys, &forged), None, "{forged}");
+        }
+        // Neither taken away nor put behind a link that has none.
+        let (with, without) = (bytes(&made), bytes(&token(&keys, about(1))));
+        let group = &with[3 * ID..4 * ID];
+        let cut = [&with[..3 * ID], &with[4 * ID..]].concat();
+        let moved = [&with[..3 * ID], &with[4 * ID..], group].concat();
+        let put = [&without[..3 * ID], group, &without[3 * ID..]].concat();
+        for forged in [cut, moved, put, [&without[..], group].concat()] {
+            assert_eq!(read_unsubscribe(&keys, &URL_SAFE_NO_PAD.encode(forged)), None);
+        }
+    }
+
+    #[test]
+    fn a_link_holds_its_messages_channel_and_links_without_one_stay_valid() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let last = |url: String| url.rsplit('/').next().unwrap().to_owned();
+        for channel in Channel::ALL.map(Some).into_iter().chain([None]) {
+            for group in [None, Some(Uuid::from_u128(4))] {
+                let about = About { group, channel, ..about(1) };
+                let made = last(unsubscribe(&keys, BASE, about));
+                assert_eq!(read_unsubscribe(&keys, &made), Some(about));
+                assert!(forged(&made).all(|forged| read_unsubscribe(&keys, &forged).is_none()), "{made}");
+                let made = last(preferences(&keys, BASE, about));
+                assert_eq!(read_preferences(&keys, &made), Some(About { group: None, ..about }));
+                assert!(forged(&made).all(|forged| read_preferences(&keys, &forged).is_none()), "{made}");
+            }
+        }
+        // The channel is neither removed, added, nor exchanged, and no group becomes a part of it.
+        let of = |about| bytes(&token(&keys, about));
+        let (with, without) = (of(About { channel: Some(Channel::Sms), ..about(1) }), of(about(1)));
+        let end = without.len();
+        let of_group = of(About { group: Some(Uuid::from_u128(4)), channel: Some(Channel::Sms), ..about(1) });
+        let (ids, rest) = of_group.split_at(3 * ID);
+        let (group, rest) = rest.split_at(ID);
+        let moved = [ids, &rest[..TAG], group, &rest[TAG..]].concat();
+        let exchanged = [&with[..end], b"EMAIL"].concat();
+        for forged in [with[..end].to_vec(), [&without[..], b"SMS"].concat(), exchanged, moved] {
+            assert_eq!(read_unsubscribe(&keys, &URL_SAFE_NO_PAD.encode(forged)), None);
+        }
+    }
+
+    fn bytes(token: &str) -> Vec<u8> {
+        URL_SAFE_NO_PAD.decode(token).unwrap()
+    }
+
+    #[test]
+    fn a_click_leads_only_to_where_it_was_made_for() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let url = click(&keys, BASE, SENT, PAGE);
+        let made = url.strip_prefix("https://example.com/c/").unwrap();
+        assert_eq!(read_click(&keys, made), Some((SENT, PAGE.to_owned())));
+        for forged in forged(made) {
+            assert_eq!(read_click(&keys, &forged), None, "{forged}");
+        }
+        // Another page behind the same signature, none at all, and that page for another project.
+        let bytes = URL_SAFE_NO_PAD.decode(made).unwrap();
+        let (signed, page) = bytes.split_at(2 * ID + TAG);
+        let mut other = bytes.clone();
+        other[..ID].copy_from_slice(Uuid::from_u128(9).as_bytes());
+        for forged in
+            [[signed, b"https://evil.example/"].concat(), [signed, page, b"x"].concat(), signed.to_vec(), other]
+        {
+            assert_eq!(read_click(&keys, &URL_SAFE_NO_PAD.encode(forged)), None);
+        }
+    }
+
+    #[test]
+    fn a_link_for_one_thing_is_none_for_another() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        let last = |url: String| url.rsplit('/').next().unwrap().to_owned();
+        let (unsubscribed, opened) = (last(unsubscribe(&keys, "", about(1))), last(open(&keys, "", SENT)));
+        let (clicked, chosen) = (last(click(&keys, "", SENT, PAGE)), last(preferences(&keys, "", about(1))));
+        assert_eq!(read_preferences(&keys, &chosen), Some(about(1)));
+        assert_eq!((read_preferences(&keys, &unsubscribed), read_unsubscribe(&keys, &chosen)), (None, None));
+        assert_eq!(read_open(&keys, &opened), Some(SENT));
+        assert_eq!((read_open(&keys, &unsubscribed), read_open(&keys, &clicked)), (None, None));
+        assert_eq!((read_click(&keys, &unsubscribed), read_click(&keys, &opened)), (None, None));
+        assert_eq!((read_unsubscribe(&keys, &opened), read_unsubscribe(&keys, &clicked)), (None, None));
+    }
+
+    #[test]
+    fn a_tracked_link_says_nothing_of_its_person() {
+        let keys = MasterKeys::parse(OLD).unwrap();
+        for url in [open(&keys, "", SENT), click(&keys, "", SENT, PAGE)] {
+            let bytes = URL_SAFE_NO_PAD.decode(url.rsplit('/').next().unwrap()).unwrap();
+            let rest = &bytes[2 * ID + TAG..];
+            assert_eq!(&bytes[..2 * ID], [Uuid::from_u128(1).into_bytes(), Uuid::from_u128(2).into_bytes()].concat());
+            assert!(rest.is_empty() || rest == PAGE.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_link_outlives_the_rotation_of_keys() {
+        let made = token(&MasterKeys::parse(OLD).unwrap(), about(1));
+        let both = MasterKeys::parse(&format!("{NEW},{OLD}")).unwrap();
+        assert!(read_unsubscribe(&both, &made).is_some());
+        assert_eq!(read_unsubscribe(&MasterKeys::parse(NEW).unwrap(), &made), None);
+    }
+}

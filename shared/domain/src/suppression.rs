@@ -1,0 +1,187 @@
+//! Addresses that nothing is sent to: why, and what each reason keeps out. Pure.
+
+use uuid::Uuid;
+
+use crate::email;
+use crate::message::{Channel, Lane};
+use kernel::ids::ProjectId;
+
+/// Soft bounces in a row that count like a hard one.
+pub const SOFT_BOUNCES: i32 = 5;
+
+/// The channels whose messages go to an address of the user.
+pub const WITH_ADDRESSES: [Channel; 2] = [Channel::Email, Channel::Sms];
+
+/// Why an address gets nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Nothing arrives there.
+    Bounced,
+    /// The project put it on the list.
+    Manual,
+    /// Its owner called a message spam.
+    Complained,
+    /// Its owner wants no more.
+    Unsubscribed,
+}
+
+impl Reason {
+    pub const ALL: [Self; 4] = [Self::Bounced, Self::Manual, Self::Complained, Self::Unsubscribed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bounced => "bounced",
+            Self::Manual => "manual",
+            Self::Complained => "complained",
+            Self::Unsubscribed => "unsubscribed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|r| r.as_str() == text)
+    }
+
+    /// Whether it keeps a lane's messages out. Who wants no more news still needs the mail that resets a password; where
+    /// nothing arrives, or the project said so, nothing is sent at all.
+    pub fn keeps_out(self, lane: Lane) -> bool {
+        match self {
+            Self::Bounced | Self::Manual => true,
+            Self::Complained | Self::Unsubscribed => lane != Lane::Direct,
+        }
+    }
+
+    /// As the ledger says it.
+    pub fn status_reason(self) -> &'static str {
+        match self {
+            Self::Bounced => "bounced_before",
+            Self::Manual => "suppressed",
+            Self::Complained => "complained_before",
+            Self::Unsubscribed => "unsubscribed",
+        }
+    }
+}
+
+/// An address of a channel, normalised, so that it is found however it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    pub channel: Channel,
+    pub text: String,
+}
+
+impl Address {
+    pub fn email(text: &str) -> Self {
+        Self { channel: Channel::Email, text: email::normalized(text) }
+    }
+
+    /// Returns the texts under which the list may hold this address: as it is, normalised, and with the domain in
+    /// Punycode. Earlier versions stored domains as they were spelled, in lower case.
+    pub fn spellings(&self) -> Vec<String> {
+        let mut spellings = vec![self.text.clone()];
+        if self.channel == Channel::Email {
+            let normal = email::normalized(&self.text);
+            spellings.extend(email::with_ascii_domain(&normal));
+            spellings.push(normal);
+            spellings.sort_unstable();
+            spellings.dedup();
+        }
+        spellings
+    }
+
+    /// Of a number in international form.
+    pub fn number(text: &str) -> Self {
+        Self { channel: Channel::Sms, text: text.to_owned() }
+    }
+
+    /// A person, whatever their address is.
+    pub fn person(channel: Channel, user: Uuid) -> Self {
+        Self { channel, text: user.to_string() }
+    }
+
+    /// The id under which sends to it are counted.
+    pub fn key(&self, project: ProjectId) -> Uuid {
+        Uuid::new_v5(&project.0, format!("address:{}:{}", self.channel.as_str(), self.text).as_bytes())
+    }
+
+    /// The id of its place on the list.
+    pub fn id(&self, project: ProjectId, reason: Reason) -> Uuid {
+        let name = format!("suppression:{}:{}:{}", self.channel.as_str(), reason.as_str(), self.text);
+        Uuid::new_v5(&project.0, name.as_bytes())
+    }
+}
+
+/// The number in international form: `+`, the country code and the rest. What people put between digits is left out; a
+/// number without a country code is none, for nobody knows in which country it was meant.
+pub fn international(text: &str) -> Option<String> {
+    /// Digits, country code included (E.164).
+    const DIGITS: std::ops::RangeInclusive<usize> = 8..=15;
+    let text = text.trim();
+    let rest = text.strip_prefix('+').or_else(|| text.strip_prefix("00"))?;
+    let between = |c: char| c.is_whitespace() || "-.()/\u{2010}\u{2011}\u{2013}".contains(c);
+    let digits: String = rest.chars().filter(|c| !between(*c)).collect();
+    let is_number = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    (is_number && DIGITS.contains(&digits.len())).then(|| format!("+{digits}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_reset_reaches_who_wants_no_news() {
+        for (reason, direct) in [
+            (Reason::Bounced, true),
+            (Reason::Manual, true),
+            (Reason::Complained, false),
+            (Reason::Unsubscribed, false),
+        ] {
+            assert_eq!(reason.keeps_out(Lane::Direct), direct);
+            assert!(reason.keeps_out(Lane::Automation) && reason.keeps_out(Lane::Campaign));
+            assert_eq!(Reason::parse(reason.as_str()), Some(reason));
+        }
+    }
+
+    #[test]
+    fn an_address_is_one_however_it_is_written() {
+        assert_eq!(Address::email(" Ann@Example.COM "), Address::email("ann@example.com"));
+        assert_eq!(Address::email("ann@xn--bcher-kva.example"), Address::email("Ann@Bücher.example"));
+        let project = ProjectId(Uuid::from_u128(1));
+        let id = |address: &Address, reason| address.id(project, reason);
+        let ann = Address::email("ann@example.com");
+        assert_eq!(id(&ann, Reason::Bounced), id(&Address::email("ANN@example.com"), Reason::Bounced));
+        assert_ne!(id(&ann, Reason::Bounced), id(&ann, Reason::Manual));
+    }
+
+    #[test]
+    fn entries_are_looked_up_under_every_spelling_of_their_domain() {
+        let both = ["ann@bücher.example", "ann@xn--bcher-kva.example"];
+        assert_eq!(Address::email(both[1]).spellings(), both);
+        let stored_before = Address { channel: Channel::Email, text: both[1].to_owned() };
+        assert_eq!(stored_before.spellings(), both);
+        assert_eq!(Address::email("ann@example.com").spellings(), ["ann@example.com"]);
+        let user = Uuid::from_u128(7);
+        assert_eq!(Address::person(Channel::Email, user).spellings(), [user.to_string()]);
+        assert_eq!(Address::number("+15005550006").spellings(), ["+15005550006"]);
+    }
+
+    #[test]
+    fn numbers_are_international_or_none() {
+        for (text, number) in [
+            ("+4915112345678", Some("+4915112345678")),
+            (" +49 (151) 123-456.78 ", Some("+4915112345678")),
+            ("0049 151 12345678", Some("+4915112345678")),
+            ("+1 500 555 0006", Some("+15005550006")),
+            ("0151 12345678", None),
+            ("15005550006", None),
+            ("+0151 12345678", None),
+            ("+49 call me", None),
+            ("+1234567", None),
+            ("+1234567890123456", None),
+            ("+49151１２３45678", None),
+            ("+", None),
+            ("", None),
+            ("+15005550006\nBcc: +15005550007", None),
+        ] {
+            assert_eq!(international(text).as_deref(), number, "{text:?}");
+        }
+    }
+}

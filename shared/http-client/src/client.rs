@@ -1,0 +1,259 @@
+//! Calls over HTTP to other people's services: shared connections, vetted and pinned addresses, no redirects, bounded
+//! answers, and failures that say whether anything was sent.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use jiff::Timestamp;
+use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::time::{Instant, timeout_at};
+
+use super::OutboundPolicy;
+use super::connect::{Vetted, roots};
+use super::failure::{CallError, failure};
+use kernel::env::{Env, EnvError};
+
+/// For a whole call, from finding the host to the end of the answer.
+const CALL: Duration = kernel::shutdown::CALL;
+/// Bytes of an answer that are read; what is longer is cut off.
+const ANSWER_MAX: usize = 64 * 1024;
+/// Many servers close what is idle for a minute: a call on a connection that is just being closed is in doubt.
+const IDLE: Duration = Duration::from_secs(20);
+/// Connections that only speak HTTP/2 are pinged, and kept for as long as vendors want them kept.
+const IDLE_H2: Duration = Duration::from_mins(30);
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(10);
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    /// At most 64 KiB of it.
+    pub body: Bytes,
+    /// False when the body was longer or broke off.
+    pub whole: bool,
+}
+
+impl Answer {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json<'a, T: serde::Deserialize<'a>>(&'a self) -> Option<T> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// `Retry-After`, in seconds or as a date.
+    pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
+        let text = self.header("retry-after")?.trim();
+        if let Ok(seconds) = text.parse::<u64>() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+        let millis = at.as_millisecond() - now.as_millisecond();
+        Some(Duration::from_millis(millis.max(0).unsigned_abs()))
+    }
+}
+
+type Connections = legacy::Client<HttpsConnector<Vetted>, Outgoing>;
+
+/// Shared by all calls of a process; cheap to clone.
+#[derive(Clone)]
+pub struct HttpClient {
+    policy: OutboundPolicy,
+    tls: ClientConfig,
+    authorities: Arc<[CertificateDer<'static>]>,
+    /// HTTP/1.1, or HTTP/2 where TLS agrees on it.
+    any: Connections,
+    /// HTTP/2 always, without TLS too.
+    h2: Connections,
+}
+
+impl HttpClient {
+    /// `OUTBOUND_ALLOW`, and `OUTBOUND_CA_FILE`: certificates (PEM) of authorities that are trusted beside the public ones.
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        Self::under(OutboundPolicy::from_env(env)?, env)
+    }
+
+    /// `OUTBOUND_CA_FILE`; for addresses that the operator alone names, which may lie anywhere.
+    pub fn to_anywhere(env: &Env) -> Result<Self, EnvError> {
+        Self::under(OutboundPolicy::anywhere(), env)
+    }
+
+    pub(super) fn under(policy: OutboundPolicy, env: &Env) -> Result<Self, EnvError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let versions = versions.map_err(|e| EnvError {
+            name: "OUTBOUND_CA_FILE".to_owned(),
+            problem: e.to_string(),
+            allowed: "a TLS set-up that works",
+        })?;
+        let (roots, authorities) = roots(env)?;
+        let tls = versions.with_root_certificates(roots).with_no_client_auth();
+        Ok(Self::new(policy, tls, authorities.into()))
+    }
+
+    fn new(policy: OutboundPolicy, tls: ClientConfig, authorities: Arc<[CertificateDer<'static>]>) -> Self {
+        let https = || hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+        let mut any = legacy::Client::builder(TokioExecutor::new());
+        any.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+        let mut h2 = legacy::Client::builder(TokioExecutor::new());
+        h2.pool_timer(TokioTimer::new()).timer(TokioTimer::new()).pool_idle_timeout(IDLE_H2);
+        h2.http2_only(true).http2_keep_alive_interval(PING).http2_keep_alive_timeout(PONG);
+        h2.http2_keep_alive_while_idle(true);
+        Self {
+            any: any.build(https().enable_all_versions().wrap_connector(Vetted(policy.clone()))),
+            h2: h2.build(https().enable_http2().wrap_connector(Vetted(policy.clone()))),
+            policy,
+            tls,
+            authorities,
+        }
+    }
+
+    /// One that shares its settings with this one, and no connection.
+    #[must_use]
+    pub fn with_own_connections(&self) -> Self {
+        Self::new(self.policy.clone(), self.tls.clone(), self.authorities.clone())
+    }
+
+    pub fn policy(&self) -> &OutboundPolicy {
+        &self.policy
+    }
+
+    /// How TLS is spoken and who is trusted, with no protocol named: for connections that are not made here.
+    pub fn tls(&self) -> &ClientConfig {
+        &self.tls
+    }
+
+    /// Whom `OUTBOUND_CA_FILE` has trusted beside the public authorities: for connections that are not made here.
+    pub fn authorities(&self) -> &[CertificateDer<'static>] {
+        &self.authorities
+    }
+
+    /// As [`Self::call`], for an address that a project names: `http://` only where the operator exempts the address.
+    pub async fn call_for_project(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
+        let uri = request.uri();
+        if uri.scheme_str() == Some("http") {
+            let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
+            let allowed = self.policy().allows_plain(host, port).await;
+            if !allowed.map_err(|error| CallError::Unreachable(error.to_string()))? {
+                let why = "http:// is for addresses that OUTBOUND_ALLOW exempts";
+                return Err(CallError::Refused(why.to_owned()));
+            }
+        }
+        self.call(request).await
+    }
+
+    /// One call, never longer than 20 s. A redirect is an answer like any other.
+    pub async fn call(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
+        call(&self.any, request).await
+    }
+
+    /// As [`HttpClient::call`], over HTTP/2 in any case.
+    pub async fn call_h2(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
+        call(&self.h2, request).await
+    }
+}
+
+async fn call(connections: &Connections, request: Request<Bytes>) -> Result<Answer, CallError> {
+    let end = Instant::now() + CALL;
+    let begun = Arc::new(AtomicBool::new(request.body().is_empty()));
+    let request = request.map(|bytes| Outgoing { bytes: Some(bytes).filter(|b| !b.is_empty()), begun: begun.clone() });
+    let response = match timeout_at(end, connections.request(request)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Err(failure(&error, begun.load(Ordering::Relaxed))),
+        Err(_) if begun.load(Ordering::Relaxed) => return Err(CallError::Unanswered("no answer in time".to_owned())),
+        Err(_) => return Err(CallError::Unreachable("no connection in time".to_owned())),
+    };
+    Ok(read(response, end).await)
+}
+
+/// Reads what there is to read of an answer; its status counts, whatever happens to the rest.
+async fn read(response: Response<Incoming>, end: Instant) -> Answer {
+    let (parts, mut body) = response.into_parts();
+    let (mut bytes, mut whole) = (BytesMut::new(), false);
+    while let Ok(frame) = timeout_at(end, body.frame()).await {
+        match frame {
+            None => {
+                whole = true;
+                break;
+            }
+            Some(Ok(frame)) => {
+                let Some(data) = frame.data_ref() else { continue };
+                let room = ANSWER_MAX - bytes.len();
+                bytes.extend_from_slice(&data[..data.len().min(room)]);
+                if data.len() > room {
+                    break;
+                }
+            }
+            Some(Err(_)) => break,
+        }
+    }
+    Answer { status: parts.status, headers: parts.headers, body: bytes.freeze(), whole }
+}
+
+/// A request's body, which notes when it is taken: from then on the request may have arrived.
+struct Outgoing {
+    bytes: Option<Bytes>,
+    begun: Arc<AtomicBool>,
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.begun.store(true, Ordering::Relaxed);
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |b| b.len() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::clock::from_ms;
+
+    #[test]
+    fn a_wish_to_wait_is_seconds_or_a_date() {
+        let answer = |value: &str| {
+            let headers = HeaderMap::from_iter([(http::header::RETRY_AFTER, value.parse().unwrap())]);
+            Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: Bytes::new(), whole: true }
+        };
+        let now = from_ms(784_111_777_000);
+        for (value, seconds) in [
+            ("120", Some(120)),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("soon", None),
+            ("-1", None),
+        ] {
+            assert_eq!(answer(value).retry_after(now).map(|d| d.as_secs()), seconds, "{value}");
+        }
+    }
+}

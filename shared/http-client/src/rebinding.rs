@@ -1,0 +1,64 @@
+//! A name that points outside when it is vetted, and inside when it is looked up again (DNS rebinding).
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::lookup::{Found, Lookup};
+use super::{CallError, HttpClient, OutboundPolicy};
+use kernel::env::Env;
+
+/// Stands for an address outside: the only one that is exempted.
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+const INSIDE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// How often somebody has looked.
+static LOOKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Outside at every other look, inside at those between.
+fn turning(host: &str, _: u16) -> Found {
+    assert_eq!(host, "turning.example");
+    let is_first = LOOKED.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+    Box::pin(async move { Ok(vec![if is_first { OUTSIDE } else { INSIDE }.into()]) })
+}
+
+#[tokio::test]
+async fn a_name_that_turns_inside_is_called_where_it_was_vetted_or_not_at_all() {
+    // A port that is free at both.
+    let (outside, canary, port) = loop {
+        let outside = TcpListener::bind((OUTSIDE, 0)).await.unwrap();
+        let port = outside.local_addr().unwrap().port();
+        if let Ok(canary) = TcpListener::bind((INSIDE, port)).await {
+            break (outside, canary, port);
+        }
+    };
+    let serving = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = outside.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4_096]).await.unwrap();
+            let answer = b"HTTP/1.1 200 Here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+        }
+    });
+    let env = Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.2/32")]);
+    let policy = OutboundPolicy { lookup: Lookup(turning), ..OutboundPolicy::from_env(&env).unwrap() };
+    let client = HttpClient::under(policy, &env).unwrap();
+    for turn in 0..100 {
+        let request = Request::post(format!("http://turning.example:{port}/")).body(Bytes::from_static(b"x")).unwrap();
+        let answer = client.call(request).await;
+        // One look for each connection: the address that was vetted is the one that is called.
+        assert_eq!(LOOKED.load(Ordering::SeqCst), turn + 1);
+        match (turn % 2, answer) {
+            (0, Ok(answer)) => assert_eq!(answer.status, 200),
+            (1, Err(CallError::Refused(why))) => assert!(why.contains("turning.example is at 127.0.0.1"), "{why}"),
+            (_, other) => panic!("{turn}: {other:?}"),
+        }
+    }
+    serving.abort();
+    let nobody = tokio::time::timeout(std::time::Duration::from_millis(1), canary.accept()).await;
+    assert!(nobody.is_err(), "somebody has called inside");
+}

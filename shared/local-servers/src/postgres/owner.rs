@@ -1,0 +1,74 @@
+//! The user that PostgreSQL runs as: it refuses to run as root.
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::LocalError;
+
+/// None: the user that runs this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner(Option<(u32, u32)>);
+
+impl Owner {
+    /// As root the user `postgres`, or else `nobody`; otherwise whoever runs this program.
+    pub(super) fn choose() -> Result<Self, LocalError> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Self(None));
+        }
+        let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let ids = ["postgres", "_postgres", "nobody"].iter().find_map(|name| ids_of(&users, name));
+        let none =
+            || LocalError::Refused("PostgreSQL does not run as root, and there is no user postgres or nobody".into());
+        ids.ok_or_else(none).map(|ids| Self(Some(ids)))
+    }
+
+    /// Makes a command run as this user, without root's groups.
+    pub(super) fn lower(&self, command: &mut Command) {
+        if let Some((uid, gid)) = self.0 {
+            command.uid(uid).gid(gid);
+        }
+    }
+
+    pub(super) fn give(&self, path: &Path) -> Result<(), LocalError> {
+        let Some((uid, gid)) = self.0 else { return Ok(()) };
+        std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(LocalError::io("give away", path))
+    }
+
+    /// Whether this user can get into a directory, through all its parents.
+    pub(super) fn can_enter(&self, dir: &Path) -> bool {
+        let mut command = Command::new("sh");
+        // Started from the root directory, as the present one may itself be closed to that user.
+        command.args(["-c", "cd -- \"$0\""]).arg(dir).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.lower(&mut command);
+        self.0.is_none() || command.status().is_ok_and(|status| status.success())
+    }
+
+    /// Whether a directory is one that this program made as root, and no other user put in its way.
+    pub(super) fn is_ours(dir: &Path) -> bool {
+        let found = std::fs::symlink_metadata(dir);
+        found.is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
+    }
+}
+
+/// User and group out of `/etc/passwd`; root itself does not count.
+fn ids_of(users: &str, name: &str) -> Option<(u32, u32)> {
+    let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+    let mut fields = line.split(':').skip(2);
+    let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    (uid != 0).then_some((uid, gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_read_by_their_whole_name() {
+        let users = "root:x:0:0::/root:/bin/sh\npostgresx:x:7:7:::\npostgres:x:101:104:a,b:/var:/bin/bash\nbad:x:a:b\n";
+        assert_eq!(ids_of(users, "postgres"), Some((101, 104)));
+        assert_eq!((ids_of(users, "root"), ids_of(users, "bad"), ids_of(users, "nobody")), (None, None, None));
+    }
+}

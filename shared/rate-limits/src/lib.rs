@@ -1,0 +1,238 @@
+//! Buckets of tokens in Redis, from which several processes lease what they may use together.
+//!
+//! Redis is never waited for: a lease has 50 ms, and after a broken connection or some late answers nothing is asked of
+//! it until it answers a ping again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult, Script, TlsCertificates};
+use tokio::sync::Notify;
+
+use kernel::env::{Env, EnvError};
+use kernel::shutdown::Shutdown;
+use tls;
+
+/// How long a lease may take.
+const BUDGET: Duration = Duration::from_millis(50);
+/// Late answers in a row after which Redis counts as gone.
+const LATE: u32 = 3;
+const PING_TIMEOUT: Duration = Duration::from_millis(300);
+const PING_AGAIN: Duration = Duration::from_millis(500);
+
+/// Where Redis is.
+#[derive(Clone, Debug)]
+pub struct Server(Client);
+
+impl Server {
+    /// An address such as `redis://127.0.0.1:6379`, or `rediss://` for TLS.
+    pub fn parse(url: &str) -> RedisResult<Self> {
+        Client::open(url).map(Self)
+    }
+
+    /// `REDIS_URL`, and `REDIS_CA_FILE`: certificates (PEM) of authorities that are trusted in the place of the public ones.
+    /// None where the address is absent.
+    pub fn from_env(env: &Env) -> Result<Option<Self>, EnvError> {
+        const NAME: &str = "REDIS_URL";
+        // The address may hold a password: it is not repeated.
+        let wrong = |_| EnvError {
+            name: NAME.to_owned(),
+            problem: "is no Redis address".to_owned(),
+            allowed: "an address such as redis://127.0.0.1:6379 or rediss://redis.example.com:6380",
+        };
+        let Some(url) = env.get(NAME) else { return Ok(None) };
+        let server = Self::parse(url).map_err(wrong)?;
+        match env.get("REDIS_CA_FILE") {
+            Some(path) => server.trusting(path).map(Some),
+            None => Ok(Some(server)),
+        }
+    }
+
+    fn trusting(self, path: &str) -> Result<Self, EnvError> {
+        let wrong = |problem: String| EnvError {
+            name: "REDIS_CA_FILE".to_owned(),
+            problem,
+            allowed: "a file of certificates (PEM), where REDIS_URL begins with rediss://",
+        };
+        tls::authorities(path).map_err(wrong)?;
+        let root_cert = std::fs::read(path).map_err(|e| wrong(format!("{path}: {e}")))?;
+        let certificates = TlsCertificates { client_tls: None, root_cert: Some(root_cert) };
+        let connection = self.0.get_connection_info().clone();
+        Client::build_with_tls(connection, certificates).map(Self).map_err(|e| wrong(e.to_string()))
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.0
+    }
+}
+
+/// What a bucket is like, and what may be taken from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// Tokens that come a second; more than none.
+    pub rate: f64,
+    /// The most that it holds.
+    pub most: f64,
+    /// What is to be left in it.
+    pub reserve: f64,
+}
+
+/// Tokens beside a bucket's own that only privileged callers may take. A fifth of the tokens that come goes to them first.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Priority {
+    /// The most of them that the bucket holds: none, or at least one.
+    pub capacity: f64,
+    /// Whether this caller may take them.
+    pub is_granted: bool,
+}
+
+/// Share of the tokens that come that goes to [`Priority`] first, as in `lease.lua`.
+pub const PRIORITY_SHARE: f64 = 0.2;
+
+/// What came of asking for tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub taken: u32,
+    /// What the bucket still holds.
+    pub left: u32,
+    /// When there will be one, if none was taken.
+    pub wait: Duration,
+}
+
+/// All buckets under one prefix.
+pub struct Buckets {
+    client: Client,
+    lease: Script,
+    rest: Script,
+    prefix: String,
+    /// There while Redis is to be asked.
+    connection: ArcSwapOption<MultiplexedConnection>,
+    late: AtomicU32,
+    lost: Notify,
+    warned: AtomicBool,
+}
+
+impl Buckets {
+    /// Connects in the background; `prefix` keeps installations apart that share a server.
+    pub fn start(server: Server, prefix: &str, shutdown: Shutdown) -> Arc<Self> {
+        let buckets = Arc::new(Self {
+            client: server.0,
+            lease: Script::new(include_str!("lease.lua")),
+            rest: Script::new(include_str!("rest.lua")),
+            prefix: prefix.to_owned(),
+            connection: ArcSwapOption::empty(),
+            late: AtomicU32::new(0),
+            lost: Notify::new(),
+            warned: AtomicBool::new(false),
+        });
+        tokio::spawn({
+            let buckets = buckets.clone();
+            async move {
+                tokio::select! {
+                    () = shutdown.cancelled() => {}
+                    () = buckets.stay_connected() => {}
+                }
+            }
+        });
+        buckets
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.connection.load().is_some()
+    }
+
+    /// Takes up to `wanted` tokens from the bucket of this name; `None` when Redis cannot tell in time.
+    pub async fn lease(&self, name: &str, terms: Terms, wanted: u32) -> Option<Lease> {
+        self.lease_with_priority(name, terms, Priority::default(), wanted).await
+    }
+
+    /// Takes up to `wanted` tokens like [`Buckets::lease`], from a bucket that keeps some for privileged callers.
+    pub async fn lease_with_priority(
+        &self,
+        name: &str,
+        terms: Terms,
+        priority: Priority,
+        wanted: u32,
+    ) -> Option<Lease> {
+        let mut connection = self.connection.load_full().map(|c| (*c).clone())?;
+        let mut invocation = self.lease.key(format!("{}{name}", self.prefix));
+        invocation.arg(terms.rate).arg(terms.most).arg(terms.reserve).arg(wanted);
+        invocation.arg(priority.capacity).arg(u8::from(priority.is_granted));
+        let asked = invocation.invoke_async::<(u32, u32, u64)>(&mut connection);
+        let (taken, left, wait_ms) = self.in_time(tokio::time::timeout(BUDGET, asked).await.ok())?;
+        Some(Lease { taken, left, wait: Duration::from_millis(wait_ms) })
+    }
+
+    /// Lets nobody take from the bucket of this name for a time, of a minute at most, whatever their terms. Where Redis is away, nobody hears of it.
+    pub async fn rest(&self, name: &str, terms: Terms, time: Duration) {
+        let Some(mut connection) = self.connection.load_full().map(|c| (*c).clone()) else { return };
+        let mut invocation = self.rest.key(format!("{}{name}", self.prefix));
+        invocation.arg(terms.rate).arg(terms.most).arg(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let asked = invocation.invoke_async::<()>(&mut connection);
+        self.in_time(tokio::time::timeout(BUDGET, asked).await.ok());
+    }
+
+    /// What was answered; none where it came late (`None`) or not at all.
+    fn in_time<T>(&self, answered: Option<RedisResult<T>>) -> Option<T> {
+        match answered {
+            Some(Ok(value)) => {
+                self.late.store(0, Ordering::Relaxed);
+                Some(value)
+            }
+            Some(Err(error)) => {
+                self.give_up(&error.to_string());
+                None
+            }
+            None => {
+                if self.late.fetch_add(1, Ordering::Relaxed) + 1 >= LATE {
+                    self.give_up("it does not answer in time");
+                }
+                None
+            }
+        }
+    }
+
+    fn give_up(&self, why: &str) {
+        if self.connection.swap(None).is_some() {
+            self.warn(why);
+            self.lost.notify_one();
+        }
+    }
+
+    /// Says once that Redis is gone, until it is back.
+    fn warn(&self, why: &str) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("Redis cannot be used ({why}): each process keeps its own share of the limits");
+        }
+    }
+
+    async fn stay_connected(&self) {
+        loop {
+            match self.connect().await {
+                Ok(connection) => {
+                    self.late.store(0, Ordering::Relaxed);
+                    self.connection.store(Some(Arc::new(connection)));
+                    if self.warned.swap(false, Ordering::Relaxed) {
+                        tracing::info!("Redis is back: limits are kept together");
+                    }
+                    self.lost.notified().await;
+                }
+                Err(error) => self.warn(&error.to_string()),
+            }
+            tokio::time::sleep(PING_AGAIN).await;
+        }
+    }
+
+    /// A connection that has just answered a ping.
+    async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(PING_TIMEOUT))
+            .set_response_timeout(Some(PING_TIMEOUT));
+        let mut connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        redis::cmd("PING").exec_async(&mut connection).await?;
+        Ok(connection)
+    }
+}

@@ -1,0 +1,150 @@
+//! Verdicts on behaviours as time goes by, against somebody who counts the deeds anew at every moment.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::super::eval::{self, Stats};
+use super::super::history::{Done, History};
+use super::super::{behaviours, parse};
+use super::*;
+use domain::push_token::Platform;
+
+struct Somebody<'a> {
+    history: &'a History,
+    now: Timestamp,
+    none: BTreeSet<Platform>,
+}
+
+impl Facts for Somebody<'_> {
+    fn value(&self, _: &Source) -> Actual<'_> {
+        Actual::Missing
+    }
+
+    fn is_member(&self, _: Uuid) -> bool {
+        false
+    }
+
+    fn platforms(&self) -> &BTreeSet<Platform> {
+        &self.none
+    }
+
+    fn stats(&self, _: &Behaviour) -> Stats {
+        self.history.counted(self.now).stats
+    }
+}
+
+/// A threshold on a number, as it is written and as it is meant.
+type Threshold = (&'static str, i64);
+
+fn meets(found: f64, (order, than): Threshold) -> bool {
+    let than = than as f64;
+    match order {
+        "gte" => found >= than,
+        "gt" => found > than,
+        "lte" => found <= than,
+        "lt" => found < than,
+        _ => (found - than).abs() < 1e-9,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Wanted {
+    operator: &'static str,
+    within_minutes: i64,
+    count: Vec<Threshold>,
+    total: Option<(&'static str, Threshold)>,
+}
+
+impl Wanted {
+    fn written(&self) -> Value {
+        let mut value = json!({ "within": format!("{}m", self.within_minutes) });
+        for (order, than) in &self.count {
+            value["count"][*order] = json!(than);
+        }
+        if let Some((aggregate, (order, than))) = self.total {
+            value[aggregate] = json!({ "property": "n", order: than });
+        }
+        json!([{ "field": "event:bought", "operator": self.operator, "value": value }])
+    }
+
+    /// By all deeds, of which each has a time in seconds and perhaps a number.
+    fn holds(&self, deeds: &[(i64, Option<i64>)], now: Timestamp) -> bool {
+        let age_ms = |second: i64| now.as_millisecond() - second * 1_000;
+        let recent: Vec<_> = deeds.iter().filter(|(at, _)| age_ms(*at) <= self.within_minutes * 60_000).collect();
+        let numbers: Vec<f64> = recent.iter().filter_map(|(_, number)| number.map(|n| n as f64)).collect();
+        let count = recent.len() as f64;
+        let often = if self.count.is_empty() { count >= 1.0 } else { self.count.iter().all(|t| meets(count, *t)) };
+        let sums = self.total.is_none_or(|(aggregate, threshold)| {
+            let total = match aggregate {
+                "sum" => numbers.iter().sum(),
+                "avg" => numbers.iter().sum::<f64>() / numbers.len() as f64,
+                "min" => numbers.iter().copied().fold(f64::MAX, f64::min),
+                _ => numbers.iter().copied().fold(f64::MIN, f64::max),
+            };
+            !numbers.is_empty() && meets(total, threshold)
+        });
+        (often && sums) == (self.operator == "did")
+    }
+}
+
+fn threshold() -> impl Strategy<Value = Threshold> {
+    (prop::sample::select(vec!["gte", "gt", "lte", "lt", "eq"]), 0..5_i64)
+}
+
+fn wanted() -> impl Strategy<Value = Wanted> {
+    let total = (prop::sample::select(vec!["sum", "avg", "min", "max"]), threshold());
+    let count = prop::collection::vec(threshold(), 0..3).prop_map(|mut all| {
+        all.sort_unstable();
+        all.dedup_by_key(|(order, _)| *order);
+        all
+    });
+    (prop::sample::select(vec!["did", "did_not"]), 1..60_i64, count, prop::option::of(total))
+        .prop_map(|(operator, within_minutes, count, total)| Wanted { operator, within_minutes, count, total })
+}
+
+const START_S: i64 = 1_790_000_000;
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
+
+    /// Whoever looks only when they are told to sees every change, no later than a millisecond after it, and is not told to look
+    /// more often than there are deeds.
+    #[test]
+    fn no_change_of_a_verdict_is_missed(
+        wanted in wanted(),
+        deeds in prop::collection::vec((0..4_000_i64, prop::option::of(0..5_i64)), 0..8),
+    ) {
+        let rules = parse(&wanted.written(), "rules").unwrap();
+        let behaviour = behaviours(&rules)[0].clone();
+        let deeds: Vec<_> = deeds.into_iter().map(|(second, number)| (START_S + second, number)).collect();
+        let done = |(second, number): &(i64, Option<i64>)| Done {
+            at: Timestamp::from_second(*second).unwrap(),
+            numbers: vec![number.map(|n| n as f64); behaviour.totals.len()],
+        };
+        let history = History::new(behaviour.clone(), deeds.iter().map(done).collect(), 0);
+        let mut now = Timestamp::from_second(START_S + 4_000).unwrap();
+        // Whenever a deed leaves the window, and a little later.
+        let leaving = |second: i64| {
+            let last = Timestamp::from_second(second + wanted.within_minutes * 60).unwrap();
+            [last, last + SignedDuration::from_millis(1)]
+        };
+        let moments: BTreeSet<Timestamp> = deeds.iter().flat_map(|(second, _)| leaving(*second)).collect();
+        for looks in 0.. {
+            let somebody = Somebody { history: &history, now, none: BTreeSet::new() };
+            let verdict = eval::holds(&rules, &somebody, now);
+            prop_assert_eq!(verdict, wanted.holds(&deeds, now), "at {}", now);
+            let changes = moments.iter().copied().find(|at| *at > now && wanted.holds(&deeds, *at) != verdict);
+            let told = next_change(&rules, &somebody, |_| history.counted(now).edge, now);
+            if let Some(changes) = changes {
+                prop_assert!(told.is_some_and(|told| told <= changes), "{:?}, but it changes at {}", told, changes);
+            }
+            let Some(told) = told else { break };
+            prop_assert!(told > now && looks <= deeds.len(), "told to look at {} {} times", told, looks);
+            now = told;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What people did, as sets of people.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::super::slide::Edge;
+use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Rule, Source, Threshold};
+use super::{Compiler, Param};
+use domain::message::{Channel, DeliveryState};
+use kernel::ids;
+
+/// How much older than what it stands for an event's id may be: a client makes it up to 30 days before it is received,
+/// and what happened lies at most a day ahead of that.
+const OLDEST_ID: SignedDuration = SignedDuration::from_hours(32 * 24);
+
+/// Where deeds are found: the rows, whose they are, and which of them count.
+struct Rows {
+    table: &'static str,
+    conditions: Vec<String>,
+}
+
+impl Compiler<'_> {
+    /// The people who did it often enough or, for the `opposite`, who did it and not often enough.
+    pub(super) fn behaved(&mut self, behaviour: &Behaviour, opposite: bool) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let having = self.having(behaviour);
+        let not = if opposite { "NOT " } else { "" };
+        let columns = if behaviour.totals.is_empty() { "" } else { ", d.properties" };
+        let owned = self.owned(table, columns, &conditions.join(" AND "));
+        format!("(SELECT id FROM ({owned}) AS d GROUP BY id HAVING {not}({having}))")
+    }
+
+    /// The count, the edge and the totals of the people whose ids are a parameter. The totals are texts, for one that no double
+    /// holds would be an error of the whole statement.
+    pub(super) fn stats(&mut self, behaviour: &Behaviour, ids: &str) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let condition = format!("{} AND d.user_id = ANY({ids}::uuid[])", conditions.join(" AND "));
+        let columns = self.counted(behaviour, |at, nth| {
+            format!("(SELECT {at} FROM {table} d WHERE {condition} ORDER BY 1 DESC OFFSET {nth} - 1 LIMIT 1)")
+        });
+        format!("SELECT {columns} FROM {table} d WHERE {condition}")
+    }
+
+    /// The deeds themselves, newest first.
+    pub(super) fn deeds(&mut self, behaviour: &Behaviour, ids: &str, most: usize) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let mut columns = vec![self.at(behaviour)];
+        for (_, keys, _) in &behaviour.totals {
+            columns.push(format!("({})::text", self.number(keys)));
+        }
+        format!(
+            "SELECT {} FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[]) ORDER BY 1 DESC LIMIT {most}",
+            columns.join(", "),
+            conditions.join(" AND ")
+        )
+    }
+
+    /// The same of many people, a row each; two parameters name their ids and whose they are.
+    pub(super) fn crowd_stats(&mut self, behaviour: &Behaviour, ids: &str, people: &str) -> String {
+        let Rows { table, conditions } = self.rows(behaviour);
+        let columns = self.counted(behaviour, |at, nth| format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"));
+        format!(
+            "SELECT p.person, {columns} FROM {table} d JOIN unnest({ids}::uuid[], {people}::uuid[]) AS p (id, person) \
+             ON p.id = d.user_id WHERE {} GROUP BY p.person",
+            conditions.join(" AND ")
+        )
+    }
+
+    /// The count, the edge and the totals; `newest` says how the so-manyth newest time is found.
+    fn counted(&mut self, behaviour: &Behaviour, newest: impl Fn(&str, u64) -> String) -> String {
+        let edge = match behaviour.edge() {
+            None => "NULL::timestamptz".to_owned(),
+            Some(edge) => {
+                let at = self.at(behaviour);
+                match edge {
+                    Edge::Newest(1) => format!("max({at})"),
+                    Edge::Newest(nth) => newest(&at, nth),
+                    Edge::Oldest => format!("min({at})"),
+                }
+            }
+        };
+        let mut columns = vec!["count(*)".to_owned(), edge];
+        for (aggregate, keys, _) in &behaviour.totals {
+            columns.push(format!("({})::text", self.total(*aggregate, keys)));
+        }
+        columns.join(", ")
+    }
+
+    /// When a deed happened.
+    fn at(&mut self, behaviour: &Behaviour) -> String {
+        match &behaviour.deed {
+            Deed::Event { .. } => "d.ts".to_owned(),
+            Deed::Message { reached, .. } => self.reached_at(*reached),
+        }
+    }
+
+    fn rows(&mut self, behaviour: &Behaviour) -> Rows {
+        let since = behaviour.within.map(|within| within.before(self.now));
+        let mut conditions = vec!["d.project_id = $1".to_owned()];
+        match &behaviour.deed {
+            Deed::Event { name, filter } => {
+                conditions.push(format!("d.name = {}::text", self.params.add(Param::Text(name.clone()))));
+                if let Some(since) = since {
+                    // The first leaves out the partitions and rows that are too old; only the second is exact.
+                    let oldest = self.params.add(Param::Id(oldest_id(since)));
+                    let since = self.params.add(Param::Time(since));
+                    conditions.push(format!("d.id >= {oldest}::uuid AND d.ts >= {since}::timestamptz"));
+                }
+                conditions.extend(filter.iter().map(|rule| self.filter(rule)));
+                Rows { table: "events", conditions }
+            }
+            Deed::Message { channel, reached } => {
+                let channel = self.params.add(Param::Text(Channel::as_str(*channel).to_owned()));
+                conditions.push(format!("d.channel = {channel}::text"));
+                let at = self.reached_at(*reached);
+                match since {
+                    None => conditions.push(format!("{at} IS NOT NULL")),
+                    Some(since) => {
+                        conditions.push(format!("{at} >= {}::timestamptz", self.params.add(Param::Time(since))));
+                    }
+                }
+                Rows { table: "message", conditions }
+            }
+        }
+    }
+
+    /// When a message came so far; null where it did not. What was opened was delivered, whoever told us only the one.
+    fn reached_at(&mut self, state: DeliveryState) -> String {
+        match state {
+            DeliveryState::Queued => "d.created_at".to_owned(),
+            DeliveryState::Sent => "coalesce(d.sent_at, d.delivered_at, d.opened_at, d.clicked_at)".to_owned(),
+            DeliveryState::Delivered => "coalesce(d.delivered_at, d.opened_at, d.clicked_at)".to_owned(),
+            DeliveryState::Opened => "coalesce(d.opened_at, d.clicked_at)".to_owned(),
+            DeliveryState::Clicked => "d.clicked_at".to_owned(),
+            other => {
+                let status = self.params.add(Param::Text(other.as_str().to_owned()));
+                format!("(CASE WHEN d.status = {status}::text THEN coalesce(d.failed_at, d.updated_at) END)")
+            }
+        }
+    }
+
+    fn filter(&mut self, rule: &Rule) -> String {
+        let mut joined = |rules: &[Rule], operator: &str| {
+            let parts: Vec<String> = rules.iter().map(|rule| self.filter(rule)).collect();
+            format!("({})", parts.join(operator))
+        };
+        match rule {
+            Rule::All(rules) => joined(rules, " AND "),
+            Rule::Any(rules) => joined(rules, " OR "),
+            Rule::Not(rule) => format!("(NOT {})", self.filter(rule)),
+            Rule::Leaf(Leaf { negated, condition: Condition::Value { source: Source::Property(keys), test } }) => {
+                let test = self.params.property_test("d.properties", keys, test, self.now);
+                format!("({test} IS {})", if *negated { "NOT TRUE" } else { "TRUE" })
+            }
+            // Nothing else is read where rules are about an event.
+            Rule::Leaf(_) => "false".to_owned(),
+        }
+    }
+
+    fn having(&mut self, behaviour: &Behaviour) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for threshold in &behaviour.count {
+            parts.push(self.threshold("count(*)::numeric", threshold));
+        }
+        for (aggregate, keys, thresholds) in &behaviour.totals {
+            let total = self.total(*aggregate, keys);
+            parts.extend(thresholds.iter().map(|threshold| self.threshold(&total, threshold)));
+        }
+        format!("({}) IS TRUE", parts.join(" AND "))
+    }
+
+    fn threshold(&mut self, number: &str, Threshold { order, than }: &Threshold) -> String {
+        let than = self.params.add(Param::Json(Value::Number(than.clone())));
+        format!("{number} {} {than}::jsonb::numeric", order.symbol())
+    }
+
+    fn total(&mut self, aggregate: Aggregate, keys: &[String]) -> String {
+        format!("{}({})", aggregate.as_str(), self.number(keys))
+    }
+
+    /// A value that is no number is left out, as a missing one is.
+    fn number(&mut self, keys: &[String]) -> String {
+        let value = self.params.property("d.properties", keys);
+        format!("CASE WHEN jsonb_typeof({value}) = 'number' THEN {value}::numeric END")
+    }
+}
+
+fn oldest_id(since: Timestamp) -> Uuid {
+    let oldest = since.checked_sub(OLDEST_ID).unwrap_or(Timestamp::MIN);
+    ids::timed(oldest.as_millisecond(), [0; 10])
+}

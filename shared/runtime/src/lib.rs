@@ -1,0 +1,8 @@
+//! How a program runs: its start, its configuration, its admin port, its logs and metrics.
+
+pub mod admin;
+pub mod config;
+pub mod probe;
+pub mod startup;
+pub mod system_mail;
+pub mod telemetry;

@@ -1,0 +1,85 @@
+//! Taking partitions whose time is over out of their table, beside who reads and writes.
+
+use deadpool_postgres::GenericClient;
+use tokio_postgres::Row;
+
+use super::Range;
+use crate::{StoreError, by_project};
+use kernel::ids;
+
+/// What is said of a table that was a partition, so that one that somebody else took out, to keep it elsewhere, is left alone.
+const MARK: &str = "rekindle: past every retention";
+
+/// A partition that is to be taken out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    table: &'static str,
+    range: Range,
+    /// Somebody began to take it out, and did not finish.
+    is_pending: bool,
+}
+
+impl Expired {
+    pub fn name(&self) -> &str {
+        &self.range.name
+    }
+
+    /// The times of the ids that it holds, in Unix milliseconds.
+    pub fn times_ms(&self) -> std::ops::Range<i64> {
+        self.range.from_ms..self.range.to_ms
+    }
+
+    /// Whether taking it out was begun, and not finished.
+    pub fn is_pending(&self) -> bool {
+        self.is_pending
+    }
+}
+
+/// The partitions that end until then (Unix milliseconds), and those that were begun to be taken out; the latter first, for
+/// the database takes no other out before them.
+pub async fn expired(db: &impl GenericClient, table: &'static str, until_ms: i64) -> Result<Vec<Expired>, StoreError> {
+    let sql = "SELECT p.name, p.bounds[1], p.bounds[2], p.pending FROM (SELECT c.oid::regclass::text AS name, i.inhdetachpending AS pending, \
+               obj_description(c.oid, 'pg_class') AS mark, regexp_match(pg_get_expr(c.relpartbound, c.oid), \
+               'FROM \\(''([0-9a-f-]{36})''\\) TO \\(''([0-9a-f-]{36})''\\)') AS bounds \
+               FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass) p \
+               WHERE p.bounds[2]::uuid <= $2 OR (p.pending AND p.mark = $3) ORDER BY p.pending DESC, p.bounds[2]";
+    let rows = db.query(sql, &[&table, &ids::lower_bound(until_ms), &MARK]).await?;
+    let time = |row: &Row, at: usize| -> Result<i64, StoreError> {
+        let bound: String = row.try_get(at)?;
+        uuid::Uuid::try_parse(&bound).map(ids::time_ms).map_err(|e| StoreError::Corrupt(format!("a bound: {e}")))
+    };
+    let expired = |row: &Row| {
+        let range = Range { name: row.try_get(0)?, from_ms: time(row, 1)?, to_ms: time(row, 2)? };
+        Ok(Expired { table, range, is_pending: row.try_get(3)? })
+    };
+    rows.iter().map(expired).collect()
+}
+
+/// Takes a partition out; its rows are not found any more. Nobody waits for it, and it waits for those who read or write
+/// the table at the moment. Where they take too long, it stays begun ([`StoreError::is_too_slow`]). Not within a
+/// transaction.
+pub async fn take_out(db: &impl GenericClient, expired: &Expired) -> Result<(), StoreError> {
+    // The names come from the database's own list, quoted where they need it.
+    let Expired { table, range: Range { name, .. }, is_pending } = expired;
+    if *is_pending {
+        return Ok(db.batch_execute(&format!("ALTER TABLE {table} DETACH PARTITION {name} FINALIZE")).await?);
+    }
+    db.batch_execute(&format!("COMMENT ON TABLE {name} IS '{MARK}'")).await?;
+    // Citus takes none out concurrently; there everybody who uses the table waits for a moment.
+    let beside = if by_project::is_spread() { "" } else { " CONCURRENTLY" };
+    Ok(db.batch_execute(&format!("ALTER TABLE {table} DETACH PARTITION {name}{beside}")).await?)
+}
+
+/// The tables that were taken out of a table and are still there.
+pub async fn taken_out(db: &impl GenericClient, table: &'static str) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_class of ON of.oid = $1::text::regclass \
+               WHERE c.relnamespace = of.relnamespace AND c.relkind = 'r' AND NOT c.relispartition \
+               AND c.relname LIKE of.relname || '\\_%' AND obj_description(c.oid, 'pg_class') = $2 ORDER BY c.relname";
+    let rows = db.query(sql, &[&table, &MARK]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Removes a table that was taken out.
+pub async fn remove(db: &impl GenericClient, name: &str) -> Result<(), StoreError> {
+    Ok(db.batch_execute(&format!("DROP TABLE {name}")).await?)
+}

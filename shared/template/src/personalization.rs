@@ -1,0 +1,100 @@
+//! What a template is filled with: the recipient, the message, and the data that came with it. Pure.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::{Escape, Scope};
+use domain::message::Channel;
+use domain::recipient::Recipient;
+use kernel::clock::rfc3339;
+
+/// Names that only the message itself may give.
+const RESERVED: [&str; 5] = ["event", "properties", "campaign", "unsubscribeUrl", "preferencesUrl"];
+
+/// A recipient and a message as templates see them: the fields of the API's user, and `id`, `channel`, `createdAt`.
+pub struct Personalization {
+    user: Value,
+    message: Value,
+}
+
+impl Personalization {
+    pub fn new(recipient: &Recipient, (message, channel): (Uuid, Channel), created_at: Timestamp) -> Self {
+        let user = json!({
+            "id": recipient.id,
+            "externalId": recipient.external_id,
+            "anonymousId": recipient.anonymous_id,
+            "email": recipient.email,
+            "name": recipient.name,
+            "createdAt": rfc3339(recipient.created_at),
+            "properties": recipient.properties,
+        });
+        let message = json!({ "id": message, "channel": channel.as_str(), "createdAt": rfc3339(created_at) });
+        Self { user, message }
+    }
+
+    /// What came with the message (`data`, an object) goes before the user's own names, but cannot pose as the user;
+    /// the user's own properties cannot pose as what is the system's to say.
+    pub fn scope<'a>(&'a self, data: &'a Value, now: Timestamp) -> Scope<'a> {
+        let mut scope = Scope::new(now).with_fallback(&self.user);
+        for name in RESERVED {
+            scope = scope.with(name, &Value::Null);
+        }
+        for (name, value) in data.as_object().into_iter().flatten() {
+            scope = scope.with(name, value);
+        }
+        scope.with("user", &self.user).with("message", &self.message)
+    }
+}
+
+/// How what is filled into a template's body is escaped: in a mail always, in an in-app message where its author wrote
+/// HTML, elsewhere never.
+pub fn escape(channel: Channel, source: &str) -> Escape {
+    match channel {
+        Channel::Email => Escape::Html,
+        Channel::InApp if has_markup(source) => Escape::Html,
+        Channel::InApp | Channel::Push | Channel::Sms => Escape::None,
+    }
+}
+
+/// The HTML of a mail whose body was rendered with escaping; one without tags keeps its lines.
+pub fn html(body: String) -> String {
+    if has_markup(&body) { body } else { with_line_breaks(&body) }
+}
+
+/// Whether a text has tags; one without is plain text.
+pub fn has_markup(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        if rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!') {
+            return true;
+        }
+    }
+    false
+}
+
+/// Each line's end as an element.
+pub fn with_line_breaks(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "<br>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_html_is_shown_is_anything_escaped() {
+        for (channel, source, expected) in [
+            (Channel::Email, "plain", Escape::Html),
+            (Channel::InApp, "plain < 5", Escape::None),
+            (Channel::InApp, "<b>x</b>", Escape::Html),
+            (Channel::Push, "<b>x</b>", Escape::None),
+            (Channel::Sms, "<b>x</b>", Escape::None),
+        ] {
+            assert_eq!(escape(channel, source), expected, "{channel:?} {source}");
+        }
+        assert_eq!(html("a\r\nb".to_owned()), "a<br>\nb");
+        assert_eq!(html("<p>a\nb</p>".to_owned()), "<p>a\nb</p>");
+    }
+}

@@ -1,0 +1,103 @@
+//! TLS to the servers that an operator names: whom to trust, and what is wrong with who answered.
+
+use std::error::Error;
+
+use rustls::CertificateError;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use kernel::cause;
+
+/// Certificates of authorities, out of a file (PEM); at least one.
+pub fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = std::fs::read(path).map_err(|e| format!("{path}: {e}"))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found = found.map_err(|e| format!("{path}: {e}"))?;
+    if found.is_empty() { Err(format!("{path}: holds none")) } else { Ok(found) }
+}
+
+/// Why there is no TLS with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFault {
+    /// It speaks without TLS only.
+    NotOffered,
+    UnknownAuthority,
+    OtherName,
+    /// Its certificate is not valid at this time.
+    OutOfDate,
+    /// Something else about its certificate.
+    Certificate,
+    /// No version in common, an alert, an end in between.
+    Handshake,
+}
+
+impl TlsFault {
+    /// What an error lies in, if that is TLS.
+    pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
+        cause::find::<rustls::Error>(error).map(Self::of)
+    }
+
+    fn of(error: &rustls::Error) -> Self {
+        let rustls::Error::InvalidCertificate(error) = error else { return Self::Handshake };
+        match error {
+            // An authority that was made anew has its old name, and another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::OtherName,
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => Self::OutOfDate,
+            _ => Self::Certificate,
+        }
+    }
+
+    /// What to do about it. `trust`: by what the operator names the authority.
+    pub fn remedy(self, trust: &str) -> String {
+        match self {
+            Self::NotOffered => "switch TLS on in the server".to_owned(),
+            Self::UnknownAuthority => {
+                format!("name the file of the authority that signed the server's certificate by {trust}")
+            }
+            Self::OtherName => {
+                "connect by a name that the server's certificate has as subjectAltName (its common name does not count)"
+                    .to_owned()
+            }
+            Self::OutOfDate => "renew the server's certificate, or set the clocks right".to_owned(),
+            Self::Certificate => {
+                format!(
+                    "give the server an X.509 certificate of version 3 for servers, or name that very one by {trust}"
+                )
+            }
+            Self::Handshake => {
+                "check that TLS 1.2 or 1.3 is spoken at that port, and asks for no certificate of a client".to_owned()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_found_below_what_wraps_it() {
+        let of = |error: rustls::Error| TlsFault::find(&std::io::Error::other(error));
+        let certificate = |error| of(rustls::Error::InvalidCertificate(error));
+        assert_eq!(certificate(CertificateError::UnknownIssuer), Some(TlsFault::UnknownAuthority));
+        assert_eq!(certificate(CertificateError::NotValidForName), Some(TlsFault::OtherName));
+        assert_eq!(certificate(CertificateError::Expired), Some(TlsFault::OutOfDate));
+        assert_eq!(certificate(CertificateError::BadEncoding), Some(TlsFault::Certificate));
+        assert_eq!(of(rustls::Error::HandshakeNotComplete), Some(TlsFault::Handshake));
+        assert_eq!(TlsFault::find(&std::io::Error::other("x")), None);
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_refused_by_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        std::fs::write(&path, "nothing").unwrap();
+        let path = path.display().to_string();
+        assert_eq!(authorities(&path), Err(format!("{path}: holds none")));
+        assert!(authorities("/nowhere/ca.pem").unwrap_err().starts_with("/nowhere/ca.pem: "));
+    }
+}

@@ -1,0 +1,166 @@
+//! Which requests are traced: by the caller's word where it has one, else by chance.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
+
+use kernel::clock::machine_now;
+use kernel::env::{Env, EnvError};
+use kernel::trace_context::{TraceContext, TraceParent};
+
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+const ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
+/// So many traces a second may callers ask for, of one gateway: whoever has a public key could have everything traced.
+const ASKED_FOR: u64 = 100;
+
+/// A trace that is to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    pub trace_id: [u8; 16],
+    /// The caller's own part.
+    pub parent: Option<TraceContext>,
+}
+
+/// What is to be sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sampling {
+    /// Whether the caller's word counts.
+    follows_parent: bool,
+    /// Of all others, from 0 to 1.
+    share: f64,
+}
+
+impl Sampling {
+    /// `OTEL_TRACES_SAMPLER` (`parentbased_traceidratio`) and `OTEL_TRACES_SAMPLER_ARG` (0.01).
+    pub fn from_env(env: &Env) -> Result<Self, EnvError> {
+        let share = env.bounded(ARGUMENT, 0.01, 0.0..=1.0, "a share from 0 to 1, such as 0.01")?;
+        let (follows_parent, share) = match env.text(SAMPLER, "parentbased_traceidratio").as_str() {
+            "always_on" => (false, 1.0),
+            "always_off" => (false, 0.0),
+            "traceidratio" => (false, share),
+            "parentbased_always_on" => (true, 1.0),
+            "parentbased_always_off" => (true, 0.0),
+            "parentbased_traceidratio" => (true, share),
+            other => {
+                let allowed = "always_on, always_off, traceidratio, or one of these behind parentbased_";
+                return Err(EnvError { name: SAMPLER.to_owned(), problem: format!("{other:?} is unknown"), allowed });
+            }
+        };
+        Ok(Self { follows_parent, share })
+    }
+}
+
+/// Decides, for a few nanoseconds a request.
+#[derive(Debug)]
+pub struct Sampler {
+    /// Of 2^63: the share of the ids that is sampled.
+    below: u64,
+    /// Whether the caller's word counts.
+    follows_parent: bool,
+    /// The second, and how many were asked for in it: 32 bits each.
+    asked: AtomicU64,
+}
+
+impl Sampler {
+    /// Nothing.
+    pub const fn off() -> Self {
+        Self { below: 0, follows_parent: false, asked: AtomicU64::new(0) }
+    }
+
+    /// Samples nothing where nobody is there to receive it.
+    pub fn new(sampling: Sampling) -> Self {
+        let Sampling { follows_parent, share } = sampling;
+        if super::is_on() { Self::of(follows_parent, share) } else { Self::off() }
+    }
+
+    fn of(follows_parent: bool, share: f64) -> Self {
+        Self { below: (share * (1_u64 << 63) as f64) as u64, follows_parent, asked: AtomicU64::new(0) }
+    }
+
+    /// Whether anything is ever sampled.
+    pub fn is_on(&self) -> bool {
+        self.below > 0 || self.follows_parent
+    }
+
+    /// For a request whose caller said this; `None`: it is not traced.
+    pub fn decide(&self, parent: Option<TraceParent>) -> Option<Begun> {
+        if let Some(parent) = parent {
+            let trace_id = parent.context.trace_id;
+            let asked = if self.follows_parent { parent.sampled } else { self.is_among(trace_id) };
+            // Whoever calls chooses the id as well.
+            let all = !self.follows_parent && self.below >> 63 == 1;
+            let sampled = asked && (all || self.may_be_asked(now_s()));
+            return sampled.then_some(Begun { trace_id, parent: Some(parent.context) });
+        }
+        if self.below == 0 {
+            return None;
+        }
+        let trace_id: [u8; 16] = rand::random();
+        self.is_among(trace_id).then_some(Begun { trace_id, parent: None })
+    }
+
+    /// By the last 8 bytes, as every program does that samples by the id.
+    fn is_among(&self, trace_id: [u8; 16]) -> bool {
+        trace_id.last_chunk().is_some_and(|last| u64::from_be_bytes(*last) >> 1 < self.below)
+    }
+
+    /// Counts one of those that are asked for in this second.
+    fn may_be_asked(&self, second: u64) -> bool {
+        let second = second & u64::from(u32::MAX);
+        let counted = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {
+            if before >> 32 != second {
+                return Some((second << 32) | 1);
+            }
+            (before & u64::from(u32::MAX) < ASKED_FOR).then_some(before + 1)
+        });
+        counted.is_ok()
+    }
+}
+
+fn now_s() -> u64 {
+    machine_now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent(sampled: bool) -> TraceParent {
+        TraceParent { context: TraceContext { trace_id: [0xff; 16], span_id: [1; 8] }, sampled }
+    }
+
+    #[test]
+    fn the_callers_word_counts_where_it_is_asked_for() {
+        let (never, follows) = (Sampler::of(true, 0.0), Sampler::of(true, 1.0));
+        assert_eq!(never.decide(Some(parent(true))).and_then(|b| b.parent), Some(parent(true).context));
+        assert_eq!(never.decide(None), None);
+        assert_eq!(follows.decide(Some(parent(false))), None);
+        assert!(follows.decide(None).is_some_and(|b| b.parent.is_none()));
+        // An id of which no share but the whole is sampled.
+        assert_eq!(Sampler::of(false, 0.99).decide(Some(parent(true))), None);
+        assert!(Sampler::of(false, 1.0).decide(Some(parent(false))).is_some());
+        assert_eq!(Sampler::off().decide(Some(parent(true))), None);
+    }
+
+    #[test]
+    fn about_the_asked_share_is_sampled() {
+        let sampler = Sampler::of(true, 0.01);
+        let sampled = (0..100_000).filter(|_| sampler.decide(None).is_some()).count();
+        assert!((700..1_300).contains(&sampled), "{sampled} of 100,000");
+    }
+
+    #[test]
+    fn callers_may_ask_for_so_many_a_second() {
+        let sampler = Sampler::of(true, 0.0);
+        for second in [5, 6] {
+            let granted = (0..1_000).filter(|_| sampler.may_be_asked(second)).count();
+            assert_eq!(granted as u64, ASKED_FOR);
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_is_refused_by_name() {
+        for (name, value) in [(SAMPLER, "sometimes"), (ARGUMENT, "2"), (ARGUMENT, "much")] {
+            assert_eq!(Sampling::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
+        }
+    }
+}
