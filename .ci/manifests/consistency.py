@@ -177,7 +177,7 @@ def has_port(item, port):
     return any(port in (one["name"], one["containerPort"]) for c in containers(item) for one in c.get("ports", []))
 
 
-# What a ScaledObject asks PostgreSQL of a channel: the messages that are due (shared/store/src/send_chunks/ready.rs).
+# What a ScaledObject asks PostgreSQL of a channel: the messages that are due (shared/store-sending/src/send_chunks/ready.rs).
 DUE = "SELECT coalesce(sum(size), 0) FROM send_chunk WHERE due_at <= now() AND channel IN ('{}')"
 
 

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use database::config::DatabaseConfig;
+use database::{Store, migrate, time_partitions};
 use kernel::clock::Clock;
-use store::config::DatabaseConfig;
-use store::events::counters;
-use store::{Store, migrate, time_partitions};
+use store_profiles::events::counters;
 use tokio_postgres::NoTls;
 
 use crate::progress::Progress;

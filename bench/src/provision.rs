@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use anyhow::Result;
+use database::Store;
+use database::config::DatabaseConfig;
 use jiff::Timestamp;
 use kernel::ids;
 use secrets::MasterKeys;
 use serde_json::{Value, json};
-use store::config::DatabaseConfig;
-use store::users::search;
-use store::{Store, api_keys};
+use store_profiles::users::search;
+use store_projects::api_keys;
 use tokio_postgres::Client;
 use uuid::Uuid;
 

@@ -11,14 +11,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bus::Bus;
 use bus::config::BusConfig;
+use database::config::DatabaseConfig;
+use database::migrate;
 use kernel::clock::Clock;
 use kernel::env::Env;
 use kernel::metric_name::Metric;
 use local_servers::{
     NatsOptions, NatsServer, PostgresOptions, PostgresServer, RedisOptions, RedisServer, Tools, install, port,
 };
-use store::config::DatabaseConfig;
-use store::migrate;
 use tokio_postgres::NoTls;
 
 use crate::progress::Progress;

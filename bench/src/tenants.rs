@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn keys_are_well_formed_and_differ() {
-        assert!(store::api_keys::looks_like_key(&public_key(3)));
-        assert!(store::api_keys::looks_like_key(&secret_key(3)));
+        assert!(store_projects::api_keys::looks_like_key(&public_key(3)));
+        assert!(store_projects::api_keys::looks_like_key(&secret_key(3)));
         assert_eq!(public_key(3), public_key(3));
         assert_ne!(public_key(3), public_key(4));
         assert_ne!(public_key(3)[8..], secret_key(3)[8..]);

@@ -11,6 +11,8 @@ mod settings;
 mod variables;
 mod work;
 
+use ::database::config::DatabaseConfig;
+use ::database::connector::Connector;
 use anyhow::Result;
 use bus::config::BusConfig;
 use http_client::OutboundPolicy;
@@ -18,8 +20,6 @@ use kernel::clock::Clock;
 use kernel::env::{Env, EnvError};
 use runtime::system_mail::SystemMail;
 use secrets::MasterKeys;
-use store::config::DatabaseConfig;
-use store::connector::Connector;
 
 use crate::args::DoctorArgs;
 use finding::Finding;

@@ -7,9 +7,9 @@ use kernel::env::Env;
 use kernel::ids::ProjectId;
 use runtime::config::public_base_url;
 use secrets::MasterKeys;
-use store::api_keys::KeyType;
-use store::dead_letters::DeadFilter;
-use store::members::Role;
+use store_projects::api_keys::KeyType;
+use store_projects::members::Role;
+use store_sending::dead_letters::DeadFilter;
 
 use crate::args::{
     AccountCommand, ClockCommand, DatabaseArgs, DeadLettersCommand, InviteCommand, KeyCommand, KeyKind, MigrateArgs,

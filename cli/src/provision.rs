@@ -10,17 +10,18 @@ use std::str::FromStr;
 
 use ::secrets::MasterKeys;
 use anyhow::{Context, Result, bail};
+use database::config::DatabaseConfig;
+use database::{Connection, Store, Transaction, citus, migrate};
 use domain::message::Channel;
 use kernel::clock::Clock;
 use kernel::ids::{self, ProjectId};
 use serde_json::{Map, Value, json};
-use store::accounts as stored_accounts;
-use store::api_keys::{self, KeyType, NewKey};
-use store::channels::{self, ChannelSettings};
-use store::config::DatabaseConfig;
-use store::members::{self, Role};
-use store::projects::{self, ProjectSecrets};
-use store::{Connection, Store, Transaction, citus, migrate, project_removals};
+use store_projects::accounts as stored_accounts;
+use store_projects::api_keys::{self, KeyType, NewKey};
+use store_projects::channels::{self, ChannelSettings};
+use store_projects::members::{self, Role};
+use store_projects::project_removals;
+use store_projects::projects::{self, ProjectSecrets};
 use uuid::Uuid;
 
 use crate::state::FirstProject;

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use database::config::DatabaseConfig;
 use kernel::clock::Clock;
 use kernel::env::Env;
 use kernel::shutdown;
 use runtime::config::public_base_url;
 use runtime::startup;
 use secrets::MasterKeys;
-use store::config::DatabaseConfig;
 
 use crate::args::SetupArgs;
 use crate::provision::Provision;

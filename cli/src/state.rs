@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use kernel::ids;
 use serde::{Deserialize, Serialize};
-use store::api_keys::{self, KeyType};
-use store::projects::ProjectSecrets;
+use store_projects::api_keys::{self, KeyType};
+use store_projects::projects::ProjectSecrets;
 use uuid::Uuid;
 
 use crate::private_file;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::provision::Provision;
+use database::by_project;
 use local_servers::PostgresOptions;
 use secrets::MasterKeys;
 use serde_json::json;
-use store::api_keys::KeyType;
-use store::by_project;
+use store_projects::api_keys::KeyType;
 use tempfile::TempDir;
 use testkit::{CitusDatabase, PrivateNats, PrivatePostgres, PrivateRedis, TestMailbox};
 use tokio::sync::{Semaphore, SemaphorePermit};

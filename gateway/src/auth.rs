@@ -22,10 +22,10 @@ use std::sync::Arc;
 
 use http::header::ORIGIN;
 use kernel::ids::{IdSpace, OwnerId, ProjectId};
-use store::accounts::Account;
-use store::api_keys::{self, KeyHash, KeyType};
-use store::audit::Actor;
-use store::members::{self, Membership, Role};
+use store_projects::accounts::Account;
+use store_projects::api_keys::{self, KeyHash, KeyType};
+use store_projects::audit::Actor;
+use store_projects::members::{self, Membership, Role};
 use uuid::Uuid;
 
 use crate::context::Request;

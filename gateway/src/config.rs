@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use bus::config::BusConfig;
+use database::config::DatabaseConfig;
 use http::HeaderMap;
 use http_client::OutboundPolicy;
 use kernel::env::{Env, EnvError};
 use runtime::config::{AdminConfig, public_base_url};
 use runtime::system_mail::SystemMail;
 use secrets::MasterKeys;
-use store::config::DatabaseConfig;
 use trace::Sampling;
 
 use crate::ai::config::AiConfig;

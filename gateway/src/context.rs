@@ -5,12 +5,12 @@ use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use database::Connection;
 use http::{HeaderMap, Method, Uri};
 use hyper::body::Incoming;
 use kernel::ids::{OwnerId, ProjectId};
 use kernel::trace_context::TraceContext;
 use serde_json::{Map, Value};
-use store::Connection;
 
 use crate::app::App;
 use crate::auth::Caller;

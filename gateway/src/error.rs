@@ -1,9 +1,9 @@
 //! The one error of the request path, and what each kind of it answers.
 
 use bus::PublishError;
+use database::StoreError;
 use http::StatusCode;
 use serde::Serialize;
-use store::StoreError;
 use uuid::Uuid;
 
 use crate::ai::AiError;

@@ -8,8 +8,8 @@ mod encoding;
 
 use std::time::Duration;
 
+use database::{Connection, Store, StoreError};
 use serde::Serialize;
-use store::{Connection, Store, StoreError};
 
 use crate::auth::Standing;
 use crate::context::Context;

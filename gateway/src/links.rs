@@ -16,7 +16,7 @@ use http::Method;
 use http::request::Parts;
 use kernel::ids::{IdSpace, ProjectId, derived_update_id};
 use serde_json::Value;
-use store::users::read::{self as people, ShownPerson};
+use store_profiles::users::read::{self as people, ShownPerson};
 use tokio::time::Instant;
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Webhook, id_bytes};

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use store::users::user_ref::IdType;
+use store_profiles::users::user_ref::IdType;
 
 use crate::error::ApiError;
 

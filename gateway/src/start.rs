@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bus::Publisher;
 use bus::group_commit::GroupCommit;
+use database::Store;
 use kernel::clock::Clock;
 use kernel::shutdown::Shutdown;
 use quick_cache::sync::Cache;
 use runtime::startup::{self, Connected, StartError};
-use store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;

@@ -6,8 +6,8 @@ use domain::message::{Channel, Lane};
 use jiff::Timestamp;
 use kernel::metric_name::Metric;
 use metrics::gauge;
-use store::send_chunks::ready;
-use store::{outbox, timers, webhook_calls};
+use store_sending::send_chunks::ready;
+use store_sending::{outbox, timers, webhook_calls};
 
 use crate::App;
 use crate::tick::TickError;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::wake;
+use database::StoreError;
 use domain::campaign::CampaignStatus;
 use domain::message::{Lane, Queue};
 use futures_util::{StreamExt, stream};
@@ -25,12 +26,11 @@ use jiff::SignedDuration;
 use kernel::failpoint;
 use kernel::ids::ProjectId;
 use kernel::metric_name::Metric;
-use store::StoreError;
-use store::campaigns::Campaign;
-use store::campaigns::audience::{Slice, find_slice};
-use store::campaigns::faults::{self, Fault};
-use store::campaigns::sending::{self, Progress};
-use store::send_chunks::campaign::Of;
+use store_sending::campaigns::Campaign;
+use store_sending::campaigns::audience::{Slice, find_slice};
+use store_sending::campaigns::faults::{self, Fault};
+use store_sending::campaigns::sending::{self, Progress};
+use store_sending::send_chunks::campaign::Of;
 use uuid::Uuid;
 
 pub use failures::Limits;
@@ -135,7 +135,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
         return Ok(Some(Step { has_more: true, ..Step::default() }));
     }
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    store::segments::evaluate::limit(&tx, STATEMENT_TIMEOUT).await?;
+    store_profiles::segments::evaluate::limit(&tx, STATEMENT_TIMEOUT).await?;
     if !sending::try_lock(&tx, project, id).await? {
         return Ok(None);
     }
@@ -178,7 +178,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
 /// Runs the slow queries of the next step.
 async fn prefetch(
     app: &App,
-    tx: &store::Transaction<'_>,
+    tx: &database::Transaction<'_>,
     project: ProjectId,
     (campaign, progress): (&Campaign, &Progress),
 ) -> Result<Prefetched, TickError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kernel::failpoint;
 use kernel::ids::{ProjectId, timed_for};
-use store::date_due::due::{self, DateDue};
+use store_profiles::date_due::due::{self, DateDue};
 use wire::event::{Body, IngestItem, Start, id_bytes};
 
 use crate::App;

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use bytes::Bytes;
+use database::months::Month;
+use database::{Connection, StoreError};
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::from_ms;
 use kernel::ids::ProjectId;
-use store::erasures::{self, Erased};
-use store::events::counters;
-use store::messages::insert;
-use store::months::Month;
-use store::users::record::PersonKey;
-use store::{Connection, StoreError, dead_letters, projects, push_tokens};
+use store_profiles::events::counters;
+use store_profiles::push_tokens;
+use store_profiles::users::record::PersonKey;
+use store_projects::projects;
+use store_sending::dead_letters;
+use store_sending::erasures::{self, Erased};
+use store_sending::messages::insert;
 use uuid::Uuid;
 use wire::event::{Body, IngestBatch, IngestItem, uuid};
 

@@ -5,12 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use database::{time_partitions, workers};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, ToSpan};
 use kernel::shutdown::Shutdown;
-use store::runs::listeners;
-use store::users::{search, seen};
-use store::{login_attempts, sessions, time_partitions, user_imports, workers};
+use store_profiles::user_imports;
+use store_profiles::users::{search, seen};
+use store_projects::{login_attempts, sessions};
+use store_sending::runs::listeners;
 
 use crate::purge::{purge, purge_acknowledged};
 use crate::retention::ledger;

@@ -1,4 +1,4 @@
-//! The scheduler's time after a jump of the database's clock ([`store::jumps`]): what it fires, removes and releases ignores the jump.
+//! The scheduler's time after a jump of the database's clock ([`database::jumps`]): what it fires, removes and releases ignores the jump.
 
 use std::sync::Arc;
 

@@ -28,12 +28,12 @@ use std::sync::Arc;
 
 use bus::topology::IngestStream;
 use bus::{Bus, Publisher};
+use database::Store;
+use database::jumps::Jumps;
 use kernel::clock::Clock;
 use kernel::ids::ProjectId;
 use kernel::shutdown::{DRAIN, Shutdown, drained};
 use runtime::startup::{self, Connected};
-use store::Store;
-use store::jumps::Jumps;
 use tokio::sync::Mutex;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;

@@ -7,7 +7,6 @@ use runtime::startup::{self, StartError};
 use runtime::{probe, telemetry};
 use scheduler::config::SchedulerConfig;
 use scheduler::{ADMIN_PORT, App, run};
-use trace;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -8,9 +8,10 @@ use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{Info, Stream};
 use bus::continuity::{Found, find, last_before};
 use bus::topology;
+use database::ingest_partitions;
 use domain::message::{Channel, Lane};
 use jiff::{SignedDuration, Timestamp};
-use store::{erasures, ingest_partitions};
+use store_sending::erasures;
 use wire::position::Position;
 
 use crate::App;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use database::{Connection, StoreError};
 use jiff::SignedDuration;
-use store::project_removals::{self as removals, Removal};
-use store::{Connection, StoreError};
+use store_projects::project_removals::{self as removals, Removal};
 
 use crate::App;
 use crate::tick::TickError;

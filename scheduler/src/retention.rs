@@ -7,14 +7,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use database::months;
+use database::time_partitions::expired::{self, Expired};
+use database::{Connection, StoreError};
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::from_ms;
 use kernel::ids::{CLIENT_ID_PAST_MS, ProjectId};
-use store::campaigns::clicks;
-use store::events::retention;
-use store::months;
-use store::time_partitions::expired::{self, Expired};
-use store::{Connection, StoreError, capped_sends, channels, client_ids, inbox, projects};
+use store_profiles::client_ids;
+use store_profiles::events::retention;
+use store_projects::{channels, projects};
+use store_sending::campaigns::clicks;
+use store_sending::{capped_sends, inbox};
 
 use crate::App;
 use crate::tick::TickError;

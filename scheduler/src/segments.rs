@@ -15,8 +15,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::SignedDuration;
 use kernel::ids::ProjectId;
-use store::segments::person::crowd::Limits;
-use store::segments::{dirty, follow};
+use store_profiles::segments::person::crowd::Limits;
+use store_profiles::segments::{dirty, follow};
 use uuid::Uuid;
 
 use crate::App;
@@ -95,7 +95,7 @@ async fn look_or_put_off(app: &App, project: ProjectId, segment: Uuid) -> Result
 
 #[cfg(test)]
 mod tests {
-    use store::StoreError;
+    use database::StoreError;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{subscription_groups, subscriptions};
+use store_profiles::{subscription_groups, subscriptions};
 
 use crate::App;
 use crate::tick::TickError;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use database::StoreError;
 use kernel::ids::ProjectId;
-use store::StoreError;
-use store::runs::resume::{Fate, deleted, end, resume, thawing};
+use store_sending::runs::resume::{Fate, deleted, end, resume, thawing};
 use uuid::Uuid;
 
 use crate::App;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::PublishError;
+use database::{Connection, StoreError};
 use futures_util::{StreamExt, stream};
 use kernel::backoff::Backoff;
 use kernel::ids::ProjectId;
 use kernel::shutdown::Shutdown;
-use store::{Connection, StoreError};
 
 use crate::App;
 use crate::failing::Failing;

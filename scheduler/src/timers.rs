@@ -7,7 +7,7 @@ use kernel::clock::from_ms;
 use kernel::failpoint;
 use kernel::ids::{self, ProjectId};
 use kernel::metric_name::Metric;
-use store::timers::due::{self, DueTimer};
+use store_sending::timers::due::{self, DueTimer};
 use wire::event::{Body, IngestItem, Timer, id_bytes};
 
 use crate::App;

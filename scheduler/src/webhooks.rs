@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use kernel::ids;
-use store::{webhook_deliveries, webhook_endpoints};
+use store_projects::webhook_endpoints;
+use store_sending::webhook_deliveries;
 
 use crate::App;
 use crate::tick::TickError;

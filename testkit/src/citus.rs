@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
+use database::config::DatabaseConfig;
+use database::{Store, citus, migrate};
 use kernel::clock::Clock;
-use store::config::DatabaseConfig;
-use store::{Store, citus, migrate};
 
 use crate::session::{connect, described};
 use crate::{background, must, random_name};

@@ -1,9 +1,9 @@
 //! A database for one test, copied from one that has been migrated once.
 
+use database::config::DatabaseConfig;
+use database::{Store, migrate};
 use kernel::clock::Clock;
 use local_servers::PostgresServer;
-use store::config::DatabaseConfig;
-use store::{Store, migrate};
 use tokio_postgres::Client;
 
 use crate::session::{connect, described};

@@ -12,6 +12,7 @@ use std::time::Duration;
 use automation::journey::Answer;
 use bus::Publisher;
 use bytes::Bytes;
+use database::{Store, StoreError};
 use http::{Method, Request};
 use http_client::HttpClient;
 use jiff::Timestamp;
@@ -23,9 +24,9 @@ use kernel::ids::{self, OwnerId, ProjectId};
 use kernel::shutdown::Shutdown;
 use prost::Message;
 use secrets::MasterKeys;
-use store::projects::creators;
-use store::webhook_calls::{self, Claimed};
-use store::{Store, StoreError, projects};
+use store_projects::projects;
+use store_projects::projects::creators;
+use store_sending::webhook_calls::{self, Claimed};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 use wire::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, id_bytes};
@@ -151,7 +152,7 @@ impl Caller {
         }
     }
 
-    async fn settle(&self, write: impl AsyncFnOnce(&store::Connection) -> Result<(), StoreError>) {
+    async fn settle(&self, write: impl AsyncFnOnce(&database::Connection) -> Result<(), StoreError>) {
         let written = async {
             let db = self.store.connection().await?;
             write(&db).await

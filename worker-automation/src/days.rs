@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use database::{StoreError, Transaction};
 use foldhash::HashMap;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use kernel::ids::{self, ProjectId};
-use store::events::counters;
-use store::{StoreError, Transaction, projects};
+use store_profiles::events::counters;
+use store_projects::projects;
 
 use crate::runs::NewEvent;
 

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use database::{StoreError, Transaction};
 use domain::webhook::ALL_TYPES;
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
-use store::webhook_deliveries::tell::{self, MessageNews, RunNews};
-use store::{StoreError, Transaction, webhook_endpoints};
+use store_projects::webhook_endpoints;
+use store_sending::webhook_deliveries::tell::{self, MessageNews, RunNews};
 
 /// What projects ask for, as of a sequence of changes.
 #[derive(Debug, Default)]

@@ -5,16 +5,17 @@ use std::collections::{BTreeSet, HashSet};
 
 use ::wire::event::{self as wire, Body, EncodedBatch, IngestItem, id_bytes};
 use bus::Names;
+use database::{Connection, StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids;
 use prost::Message as _;
-use store::erasures::{self, Erased};
-use store::events::counters;
-use store::messages::insert;
-use store::outbox::OutboxRow;
-use store::users::record::{self, NewPerson, PersonKey};
-use store::users::{read, removals, search};
-use store::{Connection, StoreError, Transaction, capped_sends};
+use store_profiles::events::counters;
+use store_profiles::users::record::{self, NewPerson, PersonKey};
+use store_profiles::users::{read, removals, search};
+use store_sending::capped_sends;
+use store_sending::erasures::{self, Erased};
+use store_sending::messages::insert;
+use store_sending::outbox::OutboxRow;
 use uuid::Uuid;
 
 use crate::item::{Action, Item, Named};

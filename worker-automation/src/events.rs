@@ -1,9 +1,9 @@
 //! Writing a batch's events, and finding out which were new.
 
+use database::{StoreError, Transaction};
 use foldhash::HashSet;
 use kernel::ids::ProjectId;
-use store::events::record::{self, NewEvent as Row};
-use store::{StoreError, Transaction};
+use store_profiles::events::record::{self, NewEvent as Row};
 use uuid::Uuid;
 
 use crate::recent::Recent;

@@ -4,7 +4,7 @@
 //! person's, and when it last noted that they were seen. All three are remembered here after a commit. Another process
 //! may change each of them meanwhile, and this is why that does no harm:
 //!
-//! - **Rows that go away.** Only an erasure removes users, in three steps (`store::users::removals`). It is announced, and
+//! - **Rows that go away.** Only an erasure removes users, in three steps (`store_profiles::users::removals`). It is announced, and
 //!   waits until the transactions that do not know of it have ended. Later ones read what was announced ([`Known::follow`]):
 //!   they forget these users, believe nothing of them until the erasure is finished, and share a lock on each that they name,
 //!   which the erasure takes exclusively. All other users stay in memory. Everything is forgotten when the server was restarted
@@ -23,12 +23,12 @@
 
 use std::sync::RwLock;
 
+use database::{StoreError, Transaction};
 use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
 use quick_cache::sync::Cache;
-use store::users::record::PersonKey;
-use store::users::removals::{self, Edition, Removal};
-use store::{StoreError, Transaction};
+use store_profiles::users::record::PersonKey;
+use store_profiles::users::removals::{self, Edition, Removal};
 use uuid::Uuid;
 
 /// For how long a person is believed to be as they were, in milliseconds.

@@ -32,10 +32,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bus::Publisher;
+use database::{Store, ingest_partitions};
 use kernel::clock::Clock;
 use kernel::shutdown::Shutdown;
 use runtime::startup::{self, Connected};
-use store::{Store, ingest_partitions};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 

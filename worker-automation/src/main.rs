@@ -5,7 +5,6 @@ use kernel::metric_name::Metric;
 use kernel::shutdown::{self, DRAIN};
 use runtime::startup::{self, StartError};
 use runtime::{probe, telemetry};
-use trace;
 use worker_automation::config::{ADMIN_PORT, Config};
 use worker_automation::{App, run};
 

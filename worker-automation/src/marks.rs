@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use database::{StoreError, Transaction};
 use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
 use kernel::ids::{self, ProjectId};
 use rules::look::Look;
-use store::segments::{dirty, follow};
-use store::users::record::PersonKey;
-use store::{StoreError, Transaction};
+use store_profiles::segments::{dirty, follow};
+use store_profiles::users::record::PersonKey;
 
 use crate::item::{Action, Item};
 use crate::people::People;

@@ -7,7 +7,7 @@ use automation::TriggerType;
 use automation::journey::{ANYTHING, Program};
 use foldhash::{HashMap, HashSet};
 use kernel::ids::ProjectId;
-use store::automations::{ActiveAutomation, FollowedAutomation};
+use store_sending::automations::{ActiveAutomation, FollowedAutomation};
 use uuid::Uuid;
 
 /// An automation that may start runs now.

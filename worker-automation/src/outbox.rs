@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bus::Publisher;
+use database::{Store, StoreError};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kernel::clock::Clock;
 use kernel::failpoint;
 use kernel::shutdown::Shutdown;
-use store::outbox::{self, OutboxRow};
-use store::{Store, StoreError};
+use store_sending::outbox::{self, OutboxRow};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use database::{StoreError, Transaction};
 use foldhash::{HashMap, HashSet};
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use serde_json::{Map, Value};
-use store::users::record::{self, NewPerson, PersonKey, Profile};
-use store::users::{search, seen::Moves};
-use store::{StoreError, Transaction};
+use store_profiles::users::record::{self, NewPerson, PersonKey, Profile};
+use store_profiles::users::{search, seen::Moves};
 use uuid::Uuid;
 
 use crate::item::{Action, Item, Named};
@@ -291,12 +291,12 @@ impl People {
     /// The runs, the push tokens, the places on the suppression list and the choices of subscriptions of those who were merged
     /// are those of whom they became; before any are read or written. When their dates come is found anew.
     pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
-        store::runs::record::reassign(tx, &self.merges).await?;
+        store_sending::runs::record::reassign(tx, &self.merges).await?;
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
-        store::date_due::forget(tx, &gone).await?;
-        store::push_tokens::reassign(tx, &self.merges).await?;
-        store::subscriptions::reassign(tx, &self.merges).await?;
-        store::suppressions::reassign(tx, &self.merges).await
+        store_profiles::date_due::forget(tx, &gone).await?;
+        store_profiles::push_tokens::reassign(tx, &self.merges).await?;
+        store_profiles::subscriptions::reassign(tx, &self.merges).await?;
+        store_sending::suppressions::reassign(tx, &self.merges).await
     }
 
     /// Writes what has changed, and marks whose; returns what is known of people once that is committed.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use bus::{Bus, dead_letter};
 use bytes::Bytes;
+use database::StoreError;
 use kernel::metric_name::Metric;
 use prost::Message;
-use store::StoreError;
 use wire::event::{EncodedBatch, VERSION};
 
 use crate::config::RETRY;

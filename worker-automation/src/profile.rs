@@ -1,7 +1,7 @@
 //! How a profile changes, within its limits. Pure.
 
 use serde_json::{Map, Value};
-use store::users::record::Profile;
+use store_profiles::users::record::Profile;
 
 /// A profile's properties at most, in bytes of JSON.
 pub const MAX_BYTES: usize = 32 * 1024;

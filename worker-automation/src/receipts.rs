@@ -4,16 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use automation::TriggerType;
+use database::{StoreError, Transaction};
 use domain::message::{Channel, DeliveryState};
 use domain::webhook;
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use kernel::metric_name::Metric;
 use serde::Deserialize;
-use store::messages::receipts::{self, Receipt};
-use store::users::record::{self as users, PersonKey};
-use store::webhook_deliveries::tell::MessageNews;
-use store::{StoreError, Transaction, suppressions};
+use store_profiles::users::record::{self as users, PersonKey};
+use store_sending::messages::receipts::{self, Receipt};
+use store_sending::suppressions;
+use store_sending::webhook_deliveries::tell::MessageNews;
 use uuid::Uuid;
 
 use crate::endpoints::Asked;

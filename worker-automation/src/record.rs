@@ -8,18 +8,18 @@ use std::collections::HashSet;
 
 use arc_swap::ArcSwap;
 use bus::Names;
+use database::ingest_partitions;
+use database::{Connection, Store, StoreError, Transaction};
 use domain::message::Queue;
 use jiff::Timestamp;
 use kernel::clock::Clock;
 use kernel::failpoint;
 use kernel::ids::{self, ProjectId};
 use kernel::metric_name::Metric;
-use store::events::record::{NewClientId, claim_client_ids};
-use store::ingest_partitions;
-use store::outbox::{self, OutboxRow};
-use store::users::record::PersonKey;
-use store::users::removals;
-use store::{Connection, Store, StoreError, Transaction};
+use store_profiles::events::record::{NewClientId, claim_client_ids};
+use store_profiles::users::record::PersonKey;
+use store_profiles::users::removals;
+use store_sending::outbox::{self, OutboxRow};
 use trace::Span;
 use uuid::Uuid;
 

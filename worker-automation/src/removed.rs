@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use database::{StoreError, Transaction};
 use kernel::ids::ProjectId;
 use kernel::metric_name::Metric;
-use store::{StoreError, Transaction, project_removals};
+use store_projects::project_removals;
 
 use crate::item::Item;
 

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use automation::TriggerType;
 use automation::journey::{self, Input, Moved, NeedsPerson, Occurrence, Program, Run, RunStatus, Situation, State};
+use database::{StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids::{self, ProjectId};
 use serde_json::{Map, Value};
-use store::runs::record::{self as runs, Enrolment, RunRow};
-use store::users::record::PersonKey;
-use store::{StoreError, Transaction};
+use store_profiles::users::record::PersonKey;
+use store_sending::runs::record::{self as runs, Enrolment, RunRow};
 use trace::{Kind, Span};
 use uuid::Uuid;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use database::{StoreError, Transaction};
 use kernel::ids::ProjectId;
-use store::subscriptions::{self, Choice};
-use store::users::record::PersonKey;
-use store::{StoreError, Transaction};
+use store_profiles::subscriptions::{self, Choice};
+use store_profiles::users::record::PersonKey;
 
 use crate::item::{Action, Item, Subscribe};
 use crate::people::People;

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use database::{StoreError, Transaction};
 use domain::message::{Channel, DeliveryState};
 use domain::suppression::{Address, Reason, WITH_ADDRESSES};
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use serde_json::Value;
-use store::suppressions::{self, Recipient, Suppression};
-use store::users::recipient;
-use store::users::record::PersonKey;
-use store::{StoreError, Transaction};
+use store_profiles::users::recipient;
+use store_profiles::users::record::PersonKey;
+use store_sending::suppressions::{self, Recipient, Suppression};
 use uuid::Uuid;
 
 use crate::item::{Action, Item};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use database::{StoreError, Transaction};
 use domain::push_token;
-use store::push_tokens::{self, Device, Said};
-use store::{StoreError, Transaction};
+use store_profiles::push_tokens::{self, Device, Said};
 
 use crate::item::{Action, Item};
 use crate::people::People;

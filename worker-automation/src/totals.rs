@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use database::{Store, StoreError};
 use kernel::ids::ProjectId;
 use kernel::shutdown::Shutdown;
-use store::events::counters;
-use store::{Store, StoreError};
+use store_profiles::events::counters;
 use tokio::time::Instant;
 
 /// How often to look for what is worth adding up.

@@ -2,7 +2,7 @@
 
 use lettre::Address;
 use lettre::message::Mailbox;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 use template::one_line;
 
 /// Longer names are cut: a mail header is no place for them.

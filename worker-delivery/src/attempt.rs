@@ -13,8 +13,8 @@ use futures_util::FutureExt;
 use jiff::Timestamp;
 use kernel::metric_name::Metric;
 use serde_json::Value;
-use store::messages::claim::Claimed;
-use store::messages::settle::Settled;
+use store_sending::messages::claim::Claimed;
+use store_sending::messages::settle::Settled;
 
 use crate::App;
 use crate::channels::Rules;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use database::StoreError;
+use database::changes::{self, Topic};
 use deadpool_postgres::GenericClient;
 use domain::message::{Channel, Lane, Queue};
 use jiff::tz::TimeZone;
@@ -13,9 +15,9 @@ use rules::sending_rules::{FrequencyCap, QuietHours};
 use secrets::MasterKeys;
 use secrets::vapid::VapidKeys;
 use serde_json::Value;
-use store::changes::{self, Topic};
-use store::channels::ChannelSettings;
-use store::{StoreError, channels, projects, send_chunks, vapid_keys};
+use store_projects::channels::ChannelSettings;
+use store_projects::{channels, projects, vapid_keys};
+use store_sending::send_chunks;
 use tokio::time::Instant;
 
 use crate::App;

@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use kernel::ids::OwnerId;
 use kernel::metric_name::Metric;
 use metrics::gauge;
-use store::send_chunks::CAPACITY;
+use store_sending::send_chunks::CAPACITY;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

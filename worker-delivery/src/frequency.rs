@@ -3,16 +3,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use domain::message::{Channel, Lane};
 use domain::recipient::Recipient;
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use rules::sending_rules::FrequencyCap;
-use store::StoreError;
-use store::capped_sends::{self, CappedSend};
-use store::messages::claim::Claimed;
-use store::users::read;
+use store_profiles::users::read;
+use store_sending::capped_sends::{self, CappedSend};
+use store_sending::messages::claim::Claimed;
 use uuid::Uuid;
 
 use crate::channels::Sender;

@@ -24,7 +24,7 @@ use kernel::trace_context::TraceContext;
 use metrics::{Gauge, gauge};
 use prost::Message as _;
 use serde_json::{Value, json};
-use store::messages::insert::NewMessage;
+use store_sending::messages::insert::NewMessage;
 use uuid::Uuid;
 use wire::event::{WireError, uuid};
 use wire::send::{DirectMessage, SendChunk};

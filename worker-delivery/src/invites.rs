@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use database::StoreError;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kernel::ids::ProjectId;
-use store::StoreError;
-use store::invites::mail::{self, InviteMail, MailStatus};
+use store_projects::invites::mail::{self, InviteMail, MailStatus};
 use template::personalization::with_line_breaks;
 use unicode_normalization::UnicodeNormalization;
 use uuid::Uuid;
@@ -179,7 +179,7 @@ fn unlinked_name(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use kernel::clock::from_ms;
-    use store::members::Role;
+    use store_projects::members::Role;
 
     use super::*;
 

@@ -26,15 +26,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
+use database::Store;
+use database::jumps::DueBy;
+use database::jumps::DueClock;
 use domain::message::{Channel, Queue};
 use jiff::SignedDuration;
 use kernel::clock::Clock;
 use kernel::shutdown::{DRAIN, Shutdown, drained};
 use rate_limits::Buckets;
 use runtime::startup::{self, Connected};
-use store::Store;
-use store::jumps::DueClock;
-use store::send_chunks::DueBy;
 use tokio_util::task::TaskTracker;
 
 use channels::Channels;

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kernel::ids::ProjectId;
 use rate_limits::{Buckets, Lease, Terms};
 use secrets::MasterKeys;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 use tokio::time::Instant;
 use uuid::Uuid;
 

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use domain::link::{self, About};
 use domain::message::{Channel, Lane};
@@ -11,13 +12,12 @@ use domain::recipient::Recipient;
 use domain::suppression::{Address, Reason};
 use kernel::ids::ProjectId;
 use serde_json::Value;
-use store::StoreError;
-use store::capped_sends;
-use store::messages::claim::Claimed;
-use store::projects;
-use store::push_tokens::{self, PushToken};
-use store::suppressions;
-use store::users::recipient;
+use store_profiles::push_tokens::{self, PushToken};
+use store_profiles::users::recipient;
+use store_projects::projects;
+use store_sending::capped_sends;
+use store_sending::messages::claim::Claimed;
+use store_sending::suppressions;
 use uuid::Uuid;
 
 use crate::App;

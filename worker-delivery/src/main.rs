@@ -6,7 +6,6 @@ use kernel::shutdown;
 use runtime::config::AdminConfig;
 use runtime::startup::{self, StartError};
 use runtime::{probe, telemetry};
-use trace;
 use worker_delivery::channels::Channels;
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::{ADMIN_PORT, App, run};

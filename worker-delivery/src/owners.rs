@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use database::{Store, StoreError};
 use kernel::ids::{OwnerId, ProjectId};
 use quick_cache::sync::Cache;
-use store::projects::creators;
-use store::{Store, StoreError};
+use store_projects::projects::creators;
 
 const CACHED: usize = 10_000;
 

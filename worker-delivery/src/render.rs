@@ -9,7 +9,7 @@ use domain::push_url::{self, NotOpened};
 use domain::recipient::Recipient;
 use jiff::Timestamp;
 use serde_json::Value;
-use store::messages::claim::Claimed;
+use store_sending::messages::claim::Claimed;
 use template::personalization::{self, Personalization, has_markup, with_line_breaks};
 use template::{Escape, Limits, ParseError, RenderError, Template, one_line};
 

@@ -11,7 +11,7 @@ use domain::message::Lane;
 use kernel::metric_name::Metric;
 use kernel::shutdown::{CALL, DRAIN};
 use kernel::trace_context::TraceContext;
-use store::messages::claim::Claimed;
+use store_sending::messages::claim::Claimed;
 use tokio::time::Instant;
 use trace::{Kind, Span};
 

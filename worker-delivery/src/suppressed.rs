@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use domain::message::{Channel, Lane};
 use domain::recipient::Recipient;
@@ -9,9 +10,9 @@ use domain::subscription::{GROUP_DELETED, UNSUBSCRIBED_FROM_GROUP};
 use domain::suppression::{Address, Reason, international};
 use kernel::ids::ProjectId;
 use serde_json::Value;
-use store::messages::claim::Claimed;
-use store::suppressions::{self, Suppression};
-use store::{StoreError, subscriptions};
+use store_profiles::subscriptions;
+use store_sending::messages::claim::Claimed;
+use store_sending::suppressions::{self, Suppression};
 use uuid::Uuid;
 
 use crate::App;

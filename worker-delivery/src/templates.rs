@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use database::StoreError;
 use deadpool_postgres::GenericClient;
 use kernel::ids::ProjectId;
 use quick_cache::sync::Cache;
-use store::StoreError;
-use store::templates::source;
+use store_projects::templates::source;
 use template::ParseError;
 use uuid::Uuid;
 

@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use store::messages::claim::Claimed;
-use store::messages::settle::Settled;
+use store_sending::messages::claim::Claimed;
+use store_sending::messages::settle::Settled;
 use trace::{Kind, Span};
 
 /// From the claim to the settling of one message. What follows is put behind it; the claim itself has just been committed.

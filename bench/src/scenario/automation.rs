@@ -9,7 +9,7 @@ use kernel::clock::Clock;
 use kernel::ids;
 use kernel::metric_name::Metric;
 use serde_json::{Value, json};
-use store::automations::{ActiveAutomation, FollowedAutomation};
+use store_sending::automations::{ActiveAutomation, FollowedAutomation};
 use worker_automation::matching::Index;
 
 use super::drain::{CONNECTIONS, WARM_UP, drained};

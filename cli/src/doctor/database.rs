@@ -2,9 +2,9 @@
 
 pub mod look;
 
-use store::connector;
-use store::migrate::SchemaError;
-use store::server::{Server, Standbys};
+use database::connector;
+use database::migrate::SchemaError;
+use database::server::{Server, Standbys};
 use tls::TlsFault;
 
 use super::finding::Finding;

@@ -1,13 +1,13 @@
 //! The variables: malformed, missing, misspelled, not fit for production.
 
 use bus::config::BusConfig;
+use database::config::DatabaseConfig;
+use database::connector::Connector;
 use http_client::OutboundPolicy;
 use kernel::env::{Env, EnvError};
 use runtime::config::public_base_url;
 use runtime::system_mail::SystemMail;
 use secrets::MasterKeys;
-use store::config::DatabaseConfig;
-use store::connector::Connector;
 
 use super::finding::Finding;
 use super::variables::VARIABLES;

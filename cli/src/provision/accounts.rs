@@ -1,12 +1,13 @@
 //! The people who log in to the dashboard.
 
 use anyhow::{Context, Result, bail};
+use database::{Connection, Transaction};
 use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use store::accounts::{self, Account};
-use store::audit::{self, Actor, Change};
-use store::members::{self, Role};
-use store::{Connection, Transaction, invites, login_attempts, projects, sessions};
+use store_projects::accounts::{self, Account};
+use store_projects::audit::{self, Actor, Change};
+use store_projects::members::{self, Role};
+use store_projects::{invites, login_attempts, projects, sessions};
 use uuid::Uuid;
 
 use super::{Provision, hash_password};

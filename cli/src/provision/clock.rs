@@ -1,7 +1,7 @@
 //! A jump of the database's clock.
 
 use anyhow::Result;
-use store::clock_jumps::{self, ClockJump};
+use database::clock_jumps::{self, ClockJump};
 
 use super::Provision;
 

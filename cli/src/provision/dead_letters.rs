@@ -1,11 +1,11 @@
 //! What failed, and another try for it.
 
 use anyhow::Result;
+use database::filter::Start;
 use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use store::audit::{self, Actor, Change};
-use store::dead_letters::{self, DeadFilter, DeadLetter, Replayed};
-use store::filter::Start;
+use store_projects::audit::{self, Actor, Change};
+use store_sending::dead_letters::{self, DeadFilter, DeadLetter, Replayed};
 
 use super::{Provision, accounts};
 

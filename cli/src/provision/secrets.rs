@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use secrets::MasterKeys;
-use store::sealed::{self, Place, SEALED};
+use store_projects::sealed::{self, Place, SEALED};
 
 use super::Provision;
 

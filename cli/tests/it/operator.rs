@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use database::clock_jumps::{self, ClockJump};
 use domain::message::Channel;
 use kernel::clock::Clock;
 use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 use secrets::password;
 use secrets::vapid::VapidKeys;
-use store::accounts::Account;
-use store::api_keys::{self, KeyType};
-use store::channels::{self, ChannelSettings};
-use store::clock_jumps::{self, ClockJump};
-use store::invites::{self, Invite, LinkHolder, MailStatus};
-use store::members::{self, Role};
-use store::sealed::SEALED;
-use store::{accounts, projects, vapid_keys};
+use store_projects::accounts::Account;
+use store_projects::api_keys::{self, KeyType};
+use store_projects::channels::{self, ChannelSettings};
+use store_projects::invites::{self, Invite, LinkHolder, MailStatus};
+use store_projects::members::{self, Role};
+use store_projects::sealed::SEALED;
+use store_projects::{accounts, projects, vapid_keys};
 use testkit::TestDatabase;
 use uuid::Uuid;
 

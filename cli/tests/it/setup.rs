@@ -6,8 +6,8 @@ use std::process::Command;
 use domain::message::Channel;
 use secrets::MasterKeys;
 use serde_json::Value;
-use store::api_keys::{self, KeyType};
-use store::{channels, projects};
+use store_projects::api_keys::{self, KeyType};
+use store_projects::{channels, projects};
 use testkit::{TestDatabase, TestNats};
 
 use crate::program::{rekindle, succeed};

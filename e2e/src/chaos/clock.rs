@@ -28,9 +28,9 @@ pub async fn set(db: &Client, minutes: i16) -> Result<(), Error> {
 mod tests {
     use std::time::Duration;
 
+    use database::Store;
+    use database::config::DatabaseConfig;
     use kernel::clock::Clock;
-    use store::Store;
-    use store::config::DatabaseConfig;
     use testkit::PrivatePostgres;
     use tokio_postgres::NoTls;
 

@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use database::Store;
+use database::config::DatabaseConfig;
 use e2e::chaos::proxy::{Proxy, Trouble, Way};
 use kernel::clock::Clock;
-use store::Store;
-use store::config::DatabaseConfig;
 use testkit::PrivatePostgres;
 
 /// How long an answer is held.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bus::config::BusConfig;
 use bus::{Bus, topology};
+use database::{Store, ingest_partitions};
 use e2e::Api;
 use gateway::app::Parts;
 use gateway::config::GatewayConfig;
@@ -19,9 +20,8 @@ use kernel::shutdown::Shutdown;
 use runtime::startup::Connected;
 use secrets::MasterKeys;
 use serde_json::{Value, json};
-use store::api_keys::{self, KeyType};
-use store::projects::{self, ProjectSecrets};
-use store::{Store, ingest_partitions};
+use store_projects::api_keys::{self, KeyType};
+use store_projects::projects::{self, ProjectSecrets};
 use testkit::{TestDatabase, TestNats, eventually};
 use tokio::net::TcpListener;
 

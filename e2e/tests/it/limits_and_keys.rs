@@ -7,7 +7,7 @@ use e2e::{Api, System};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
-use store::api_keys::KeyType;
+use store_projects::api_keys::KeyType;
 use uuid::Uuid;
 
 /// Requests a second, and how many of them may be used at once.

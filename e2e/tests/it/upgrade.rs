@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cli::provision::Provision;
+use database::config::DatabaseConfig;
+use database::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, known_version};
 use e2e::{System, drained};
 use futures_util::future::join_all;
 use kernel::clock::Clock;
 use runtime::startup::WAITING;
 use serde_json::json;
-use store::config::DatabaseConfig;
-use store::migrate::{self, LOCK_TIMEOUT, MIGRATIONS, Migration, known_version};
 use testkit::eventually;
 use tokio_postgres::Client;
 

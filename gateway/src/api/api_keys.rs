@@ -1,12 +1,13 @@
 //! API keys: shown once, listed by their first characters.
 
+use database::changes::Topic;
+use database::{StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::api_keys::{self, KeySettings, KeyType, ListedKey};
-use store::changes::Topic;
-use store::{StoreError, Transaction, projects};
+use store_projects::api_keys::{self, KeySettings, KeyType, ListedKey};
+use store_projects::projects;
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, shape};

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::Value;
-use store::audit::{self, AuditEntry, AuditFilter, Change};
+use store_projects::audit::{self, AuditEntry, AuditFilter, Change};
 use uuid::Uuid;
 
 use super::{paging, shape};

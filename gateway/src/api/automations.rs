@@ -7,15 +7,15 @@ pub mod runs;
 pub mod simulate;
 
 use automation::{DateTrigger, Goal, Reentry, Step};
+use database::StoreError;
+use database::changes::Topic;
 use http::StatusCode;
 use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::StoreError;
-use store::automations::{self, Automation};
-use store::changes::Topic;
-use store::segments;
+use store_profiles::segments;
+use store_sending::automations::{self, Automation};
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, paging, path, shape};

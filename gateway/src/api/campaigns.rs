@@ -5,6 +5,7 @@ mod report;
 mod transition;
 mod trial;
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use domain::campaign::{CampaignStatus, Settings, Variant, Winner};
 use domain::message::Channel;
@@ -14,9 +15,10 @@ use kernel::clock::rfc3339;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::campaigns::{self, Campaign};
-use store::send_chunks::campaign as chunks;
-use store::{StoreError, segments, subscription_groups, templates};
+use store_profiles::{segments, subscription_groups};
+use store_projects::templates;
+use store_sending::campaigns::{self, Campaign};
+use store_sending::send_chunks::campaign as chunks;
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};

@@ -1,6 +1,6 @@
 //! Telling the other processes that a cached resource was changed, so that they look now and not within half a second.
 
-use store::changes::Topic;
+use database::changes::Topic;
 
 use crate::context::Request;
 

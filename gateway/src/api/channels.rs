@@ -7,11 +7,11 @@ mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use database::StoreError;
+use database::changes::Topic;
 use domain::message::Channel;
 use serde_json::{Map, Value, json};
-use store::StoreError;
-use store::changes::Topic;
-use store::channels::{self, ChannelSettings};
+use store_projects::channels::{self, ChannelSettings};
 
 use super::{audit_log, changed};
 use crate::body;

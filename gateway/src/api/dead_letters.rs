@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use bus::wake;
+use database::StoreError;
 use domain::message::Channel;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::dead_letters::{self, DeadFilter, DeadLetter, Kind};
-use store::users::read::{self as people, ShownPerson};
-use store::{StoreError, erasures};
+use store_profiles::users::read::{self as people, ShownPerson};
+use store_sending::dead_letters::{self, DeadFilter, DeadLetter, Kind};
+use store_sending::erasures;
 use uuid::Uuid;
 
 use super::{audit_log, paging, shape};

@@ -4,17 +4,18 @@ pub mod export;
 
 use std::collections::HashMap;
 
+use database::{Connection, StoreError};
 use jiff::Timestamp;
 use rules::look::Look;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::events::list::{self as events, EventFilter};
-use store::events::read::{self, Event};
-use store::events::remove;
-use store::segments::dirty;
-use store::users::read::{self as people, ShownPerson};
-use store::users::user_ref::UserRef;
-use store::{Connection, StoreError, erasures};
+use store_profiles::events::list::{self as events, EventFilter};
+use store_profiles::events::read::{self, Event};
+use store_profiles::events::remove;
+use store_profiles::segments::dirty;
+use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::user_ref::UserRef;
+use store_sending::erasures;
 use uuid::Uuid;
 
 use super::{audit_log, paging, path, shape};

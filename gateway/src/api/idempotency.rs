@@ -1,7 +1,8 @@
 //! `Idempotency-Key`: a request that is sent again under the same key takes effect once.
 
+use database::Transaction;
 use kernel::ids;
-use store::{Transaction, client_ids};
+use store_profiles::client_ids;
 use uuid::Uuid;
 
 use crate::context::{Context, Request};

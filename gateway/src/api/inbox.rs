@@ -3,16 +3,16 @@
 mod stream;
 mod streams;
 
+use database::{GenericClient, StoreError};
 use domain::message::DeliveryState;
 use domain::webhook;
 use jiff::Timestamp;
 use serde::Serialize;
-use store::inbox::{self, InboxFilter, InboxItem};
-use store::messages::receipts::{self, Receipt};
-use store::users::read as people;
-use store::users::user_ref::{IdType, UserRef};
-use store::webhook_deliveries::tell::{self, MessageNews};
-use store::{GenericClient, StoreError};
+use store_profiles::users::read as people;
+use store_profiles::users::user_ref::{IdType, UserRef};
+use store_sending::inbox::{self, InboxFilter, InboxItem};
+use store_sending::messages::receipts::{self, Receipt};
+use store_sending::webhook_deliveries::tell::{self, MessageNews};
 use uuid::Uuid;
 
 use super::users::NOT_INTERNAL;

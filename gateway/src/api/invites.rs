@@ -5,15 +5,15 @@ pub mod accept;
 
 use std::time::Duration;
 
+use database::{StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use store::accounts;
-use store::invites::{self, Invite, InviteStatus, MailStatus, mail};
-use store::login_attempts::{self, Attempt, Subject};
-use store::members::{self, Role};
-use store::{StoreError, Transaction};
+use store_projects::accounts;
+use store_projects::invites::{self, Invite, InviteStatus, MailStatus, mail};
+use store_projects::login_attempts::{self, Attempt, Subject};
+use store_projects::members::{self, Role};
 use uuid::Uuid;
 
 use super::sessions::{BODY, EMAIL};

@@ -10,10 +10,10 @@ use domain::message::{Channel, DeliveryState};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::erasures;
-use store::messages::read::{self, Message, MessageFilter};
-use store::users::read::{self as people, ShownPerson};
-use store::users::user_ref::UserRef;
+use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::user_ref::UserRef;
+use store_sending::erasures;
+use store_sending::messages::read::{self, Message, MessageFilter};
 use uuid::Uuid;
 
 use super::{paging, path, shape};

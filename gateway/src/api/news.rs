@@ -2,14 +2,14 @@
 
 mod input;
 
+use database::StoreError;
 use http::StatusCode;
 use jiff::Timestamp;
 use kernel::clock::rfc3339;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use store::StoreError;
-use store::news::{self, NewsItem};
+use store_sending::news::{self, NewsItem};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};

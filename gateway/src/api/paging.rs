@@ -1,8 +1,8 @@
 //! Pages of lists: where they begin, and the cursor to the next one.
 
+use database::filter::{Start, Total};
 use jiff::Timestamp;
 use serde::Serialize;
-use store::filter::{Start, Total};
 use uuid::Uuid;
 
 use crate::error::ApiError;

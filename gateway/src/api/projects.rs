@@ -4,16 +4,19 @@ mod input;
 
 use std::time::Duration;
 
+use database::changes::Topic;
+use database::{GenericClient, StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids::{self, ProjectId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::accounts::{self, Account};
-use store::audit::{self, Actor, Change};
-use store::changes::Topic;
-use store::members::{self, Role};
-use store::projects::{self, Project, ProjectSecrets, creators};
-use store::{GenericClient, StoreError, Transaction, date_due, project_removals};
+use store_profiles::date_due;
+use store_projects::accounts::{self, Account};
+use store_projects::audit::{self, Actor, Change};
+use store_projects::members::{self, Role};
+use store_projects::project_removals;
+use store_projects::projects::{self, Project, ProjectSecrets, creators};
+use store_sending::project_deletion;
 use uuid::Uuid;
 
 use super::sessions::{BODY, MembershipView};
@@ -229,7 +232,7 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     precondition.check("project", || tag(&project))?;
     input::confirm(&body, &project)?;
-    projects::remove(&tx, &project, cx.app.clock.now()).await?;
+    project_deletion::delete(&tx, &project, cx.app.clock.now()).await?;
     audit_log::note(cx, &tx, "project.deleted", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     tracing::info!(project = %cx.project, "the project was deleted");

@@ -8,7 +8,7 @@ use domain::message::Channel;
 use domain::push_token;
 use secrets::vapid::VapidKeys;
 use serde_json::json;
-use store::{channels, vapid_keys};
+use store_projects::{channels, vapid_keys};
 use wire::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_bytes};
 
 use super::idempotency;

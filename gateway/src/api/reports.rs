@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use database::Connection;
 use domain::message::DeliveryState;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde::Serialize;
-use store::events::counters;
-use store::messages::counts::{self, Reached};
-use store::users::seen;
-use store::{Connection, projects};
+use store_profiles::events::counters;
+use store_profiles::users::seen;
+use store_projects::projects;
+use store_sending::messages::counts::{self, Reached};
 
 use crate::context::Context;
 use crate::error::ApiError;

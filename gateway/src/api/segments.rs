@@ -7,15 +7,16 @@ mod members;
 mod report;
 mod rests;
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use http::StatusCode;
 use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::segments::follow::{self, Follow};
-use store::segments::{self, Segment};
-use store::{StoreError, automations, campaigns};
+use store_profiles::segments::follow::{self, Follow};
+use store_profiles::segments::{self, Segment};
+use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, paging, path, shape};

@@ -1,13 +1,13 @@
 //! Signing in and out, and an account's sessions.
 
+use database::StoreError;
 use jiff::Timestamp;
 use secrets::password;
 use serde::Serialize;
 use serde_json::json;
-use store::StoreError;
-use store::accounts::{self, Account, Credentials};
-use store::members::{self, Membership};
-use store::sessions::{self, ListedSession, SessionHash};
+use store_projects::accounts::{self, Account, Credentials};
+use store_projects::members::{self, Membership};
+use store_projects::sessions::{self, ListedSession, SessionHash};
 use uuid::Uuid;
 
 use super::shape;

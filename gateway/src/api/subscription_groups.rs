@@ -2,6 +2,7 @@
 
 mod input;
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use domain::subscription::GROUPS_MAX;
 use http::StatusCode;
@@ -9,9 +10,9 @@ use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use store::automations::SendingUse;
-use store::subscription_groups::{self, SubscriptionGroup};
-use store::{StoreError, automations, campaigns};
+use store_profiles::subscription_groups::{self, SubscriptionGroup};
+use store_sending::automations::SendingUse;
+use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, path, shape};

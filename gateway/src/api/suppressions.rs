@@ -4,15 +4,15 @@ mod input;
 
 use std::collections::HashMap;
 
+use database::{StoreError, Transaction};
 use domain::message::Channel;
 use domain::suppression::{Address, Reason};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use store::suppressions::{self, Suppression, SuppressionFilter};
-use store::users::read::{self as people, ShownPerson};
-use store::users::user_ref::{IdType, UserRef};
-use store::{StoreError, Transaction};
+use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::user_ref::{IdType, UserRef};
+use store_sending::suppressions::{self, Suppression, SuppressionFilter};
 use uuid::Uuid;
 
 use super::{audit_log, paging, shape};

@@ -1,12 +1,12 @@
 //! The people of a project.
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
-use store::StoreError;
-use store::invites;
-use store::members::{self, Member, Role};
+use store_projects::invites;
+use store_projects::members::{self, Member, Role};
 use uuid::Uuid;
 
 use super::{audit_log, path, shape};

@@ -4,16 +4,17 @@ mod input;
 mod making;
 pub mod preview;
 
+use database::StoreError;
+use database::changes::Topic;
 use deadpool_postgres::Transaction;
 use http::StatusCode;
 use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::automations::SendingUse;
-use store::changes::Topic;
-use store::templates::{self, StoredTemplate, TemplateFilter};
-use store::{StoreError, automations, campaigns};
+use store_projects::templates::{self, StoredTemplate, TemplateFilter};
+use store_sending::automations::SendingUse;
+use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
 use super::{audit_log, changed, idempotency, paging, path, shape};

@@ -7,14 +7,14 @@ pub mod subscriptions;
 
 use std::time::Duration;
 
+use database::Connection;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
-use store::Connection;
-use store::push_tokens::{self, PushToken};
-use store::users::list::{self as people, UserFilter};
-use store::users::read::{self, User};
-use store::users::user_ref::UserRef;
+use store_profiles::push_tokens::{self, PushToken};
+use store_profiles::users::list::{self as people, UserFilter};
+use store_profiles::users::read::{self, User};
+use store_profiles::users::user_ref::UserRef;
 use subscriptions::SubscriptionView;
 use tokio::time::Instant;
 use uuid::Uuid;

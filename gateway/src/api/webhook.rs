@@ -8,7 +8,7 @@ use kernel::ids::ProjectId;
 use kernel::metric_name::Metric;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use store::projects;
+use store_projects::projects;
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Webhook, id_bytes, trace_bytes};
 

@@ -3,13 +3,14 @@
 mod deliveries;
 mod input;
 
+use database::StoreError;
 use domain::webhook::EndpointSecrets;
 use jiff::Timestamp;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::json;
-use store::webhook_endpoints::{self, Endpoint};
-use store::{StoreError, projects};
+use store_projects::projects;
+use store_projects::webhook_endpoints::{self, Endpoint};
 use uuid::Uuid;
 
 use super::{audit_log, idempotency, path, shape};

@@ -6,14 +6,14 @@ pub mod token;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use database::{Store, StoreError};
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use quick_cache::sync::Cache;
 use secrets::MasterKeys;
 use sha2::{Digest, Sha256};
-use store::projects::{self, IdentitySecrets};
-use store::{Store, StoreError};
+use store_projects::projects::{self, IdentitySecrets};
 
 use crate::context::Context;
 use crate::error::ApiError;
@@ -212,7 +212,7 @@ fn is_hash(secret: &str, user_id: &str, user_hash: &str) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use store::projects::PreviousSecret;
+    use store_projects::projects::PreviousSecret;
 
     use super::*;
 

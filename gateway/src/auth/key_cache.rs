@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use database::{Store, StoreError};
 use jiff::Timestamp;
 use kernel::clock::from_ms;
 use quick_cache::sync::Cache;
-use store::api_keys::{self, ActiveKey, KeyHash, KeyUse};
-use store::projects::ProjectRules;
-use store::{Store, StoreError};
+use store_projects::api_keys::{self, ActiveKey, KeyHash, KeyUse};
+use store_projects::projects::ProjectRules;
 use tokio::sync::Semaphore;
 
 /// How long a key works without the database having confirmed it.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use database::StoreError;
 use jiff::Timestamp;
 use kernel::shutdown::Shutdown;
-use store::StoreError;
-use store::api_keys::{self, KeyUse};
+use store_projects::api_keys::{self, KeyUse};
 
 use super::key_cache::KnownKey;
 use crate::app::App;

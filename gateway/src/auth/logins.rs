@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use store::accounts::{self, Credentials};
-use store::login_attempts::{self, Attempt, Subject};
+use store_projects::accounts::{self, Credentials};
+use store_projects::login_attempts::{self, Attempt, Subject};
 
 use super::passwords;
 use crate::context::Request;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use quick_cache::sync::Cache;
-use store::sessions::SessionHash;
+use store_projects::sessions::SessionHash;
 
 const CAPACITY: usize = 10_000;
 const REMEMBERED: Duration = Duration::from_hours(1);

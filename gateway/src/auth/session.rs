@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use database::StoreError;
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use store::StoreError;
-use store::accounts::{Account, Credentials};
-use store::sessions::{self, NewSession, SessionHash};
+use store_projects::accounts::{Account, Credentials};
+use store_projects::sessions::{self, NewSession, SessionHash};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Semaphore, SemaphorePermit};
 

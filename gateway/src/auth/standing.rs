@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use database::{Store, StoreError};
 use kernel::clock::Clock;
 use kernel::ids::ProjectId;
 use secrets::MasterKeys;
-use store::api_keys::KeyHash;
-use store::sessions::{self, SessionHash};
-use store::{Store, StoreError, members};
+use store_projects::api_keys::KeyHash;
+use store_projects::members;
+use store_projects::sessions::{self, SessionHash};
 
 use super::identity::{self, SecretCache, SecretHash};
 use super::key_cache::KeyCache;

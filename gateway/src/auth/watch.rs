@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use database::StoreError;
+use database::changes::{self, Topic};
 use futures_util::StreamExt;
 use kernel::shutdown::Shutdown;
-use store::changes::{self, Topic};
-use store::{StoreError, api_keys, projects};
+use store_projects::{api_keys, projects};
 
 use crate::app::App;
 

@@ -6,7 +6,7 @@ use async_nats::jetstream::context::GetStreamError;
 use bus::group_commit::MESSAGE_BYTES;
 use bus::{Bus, PublishError, Publisher};
 use bytes::Bytes;
-use store::Store;
+use database::Store;
 use tokio::sync::Mutex;
 
 /// For how long an answer holds, so that probing puts no load on what is probed.

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use database::{Store, StoreError};
 use kernel::clock::Clock;
 use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use store::user_imports::{self as imports, Advance, Holder, ImportStatus, UserImport};
-use store::{Store, StoreError, client_ids};
+use store_profiles::client_ids;
+use store_profiles::user_imports::{self as imports, Advance, Holder, ImportStatus, UserImport};
 use tokio::time::Instant;
 use uuid::Uuid;
 

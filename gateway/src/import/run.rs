@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use kernel::failpoint;
-use store::user_imports::UserImport;
+use store_profiles::user_imports::UserImport;
 use tokio::time::{Instant, timeout};
 
 use super::MAX_BYTES;

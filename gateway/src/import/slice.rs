@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::user_imports::{Advance, LineProblem};
+use store_profiles::user_imports::{Advance, LineProblem};
 use tokio::time::Instant;
 
 use super::MAX_PROBLEMS;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use store::{Store, ingest_partitions};
+use database::{Store, ingest_partitions};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 

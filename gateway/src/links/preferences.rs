@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use database::StoreError;
 use domain::link::{self, About};
 use domain::subscription::{GROUPS_MAX, Source};
 use domain::suppression::{Address, Reason, WITH_ADDRESSES};
 use http::StatusCode;
-use store::subscriptions::{self, Subscription};
-use store::users::recipient;
-use store::{StoreError, projects, suppressions};
+use store_profiles::subscriptions::{self, Subscription};
+use store_profiles::users::recipient;
+use store_projects::projects;
+use store_sending::suppressions;
 use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};

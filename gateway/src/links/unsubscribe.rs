@@ -6,7 +6,7 @@ use domain::link::{self, About};
 use domain::subscription::Source;
 use http::StatusCode;
 use serde_json::json;
-use store::subscription_groups;
+use store_profiles::subscription_groups;
 use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};

@@ -2,7 +2,7 @@
 
 use gateway::router::{self, Access, BASE};
 use http::Method;
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::document::{Operation, all_operations};
 use crate::fixture::Gateway;

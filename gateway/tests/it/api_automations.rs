@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use automation::Action;
+use database::changes::{self, Topic};
 use serde_json::{Value, json};
-use store::automations::{self, FollowedAutomation};
-use store::changes::{self, Topic};
+use store_sending::automations::{self, FollowedAutomation};
 use testkit::eventually_true;
 use uuid::Uuid;
 

@@ -2,8 +2,8 @@
 
 use domain::message::DeliveryState;
 use serde_json::json;
-use store::campaigns::counts::{self, Counts};
-use store::messages::receipts::{self, Receipt};
+use store_sending::campaigns::counts::{self, Counts};
+use store_sending::messages::receipts::{self, Receipt};
 
 use crate::api_campaigns::{parts, path};
 use crate::fixture::Gateway;

@@ -2,7 +2,7 @@
 
 use domain::message::Channel;
 use serde_json::{Value, json};
-use store::channels;
+use store_projects::channels;
 
 use testkit::eventually;
 

@@ -7,7 +7,7 @@ use domain::message::{Channel, Lane, Queue};
 use futures_util::StreamExt;
 use kernel::ids;
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};

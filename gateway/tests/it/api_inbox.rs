@@ -4,8 +4,8 @@ mod stream;
 
 use kernel::ids;
 use serde_json::{Value, json};
-use store::inbox::{self, Arrival};
-use store::projects;
+use store_projects::projects;
+use store_sending::inbox::{self, Arrival};
 use uuid::Uuid;
 
 use crate::fixture::{Gateway, texts};

@@ -2,7 +2,7 @@
 
 use gateway::auth::last_used;
 use serde_json::json;
-use store::members::Role;
+use store_projects::members::Role;
 use testkit::{TestDatabase, TestNats, eventually};
 
 use crate::fixture::{Gateway, texts};

@@ -7,7 +7,7 @@ use domain::message::Channel;
 use futures_util::StreamExt;
 use kernel::ids;
 use serde_json::{Value, json};
-use store::users::user_ref::{IdType, UserRef};
+use store_profiles::users::user_ref::{IdType, UserRef};
 use uuid::Uuid;
 use wire::event::uuid;
 use wire::send::{DirectMessage, SendChunk};

@@ -1,8 +1,8 @@
 //! `/projects`
 
 use serde_json::{Value, json};
-use store::members::Role;
-use store::projects;
+use store_projects::members::Role;
+use store_projects::projects;
 use testkit::{TestDatabase, TestNats, eventually};
 
 use crate::fixture::{Gateway, texts};

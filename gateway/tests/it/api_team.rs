@@ -2,7 +2,7 @@
 
 use kernel::ids::ProjectId;
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::fixture::{Gateway, texts};
 use crate::invitations::{SYSTEM_MAIL, accept, invite};

@@ -1,7 +1,7 @@
 //! `GET /users`
 
+use database::ingest_partitions;
 use serde_json::{Value, json};
-use store::ingest_partitions;
 use wire::event::Body;
 
 use crate::fixture::{Gateway, texts};

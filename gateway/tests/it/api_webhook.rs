@@ -3,7 +3,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use store::projects;
+use store_projects::projects;
 use uuid::Uuid;
 use wire::event::{Body, IngestBatch, IngestItem};
 

@@ -1,7 +1,7 @@
 //! `/webhook-endpoints`
 
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::fixture::{Gateway, texts};
 use crate::login::Login;

@@ -1,7 +1,7 @@
 //! What sessions and keys do leaves a line, in the transaction that does it.
 
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 use testkit::eventually;
 
 use crate::fixture::{Gateway, texts};

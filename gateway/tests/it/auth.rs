@@ -1,7 +1,7 @@
 //! Keys: which open what, and how fast a change of them is known.
 
 use kernel::clock::Clock;
-use store::api_keys::{self, KeyType};
+use store_projects::api_keys::{self, KeyType};
 use testkit::eventually;
 
 use crate::http::Call;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bus::Bus;
 use bytes::Bytes;
+use database::ingest_partitions;
 use gateway::App;
 use gateway::config::GatewayConfig;
 use gateway::permits::Permit;
 use kernel::env::Env;
 use serde_json::Value;
-use store::ingest_partitions;
 use testkit::{TestDatabase, TestNats};
 use wire::event::IngestItem;
 

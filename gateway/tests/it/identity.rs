@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use store::members::Role;
+use store_projects::members::Role;
 use testkit::eventually;
 
 use crate::fixture::Gateway;

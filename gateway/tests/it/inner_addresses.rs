@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_client::{Answer, CallError, HttpClient, OutboundError, OutboundPolicy};
 use kernel::env::Env;
 use serde_json::json;
-use store::members::Role;
+use store_projects::members::Role;
 use testkit::eventually_true;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -1,7 +1,7 @@
 //! Invitations and their links, for tests: the API itself returns no link.
 
 use serde_json::json;
-use store::invites;
+use store_projects::invites;
 use uuid::Uuid;
 
 use crate::fixture::Gateway;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use gateway::router::Access;
 use kernel::ids;
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::document::{Operation, operations};
 use crate::fixture::Gateway;

@@ -1,7 +1,7 @@
 //! What a public key may be restricted to: origins of browsers, and a number of requests per second.
 
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 use testkit::eventually;
 
 use crate::fixture::Gateway;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use kernel::ids::OwnerId;
 use serde_json::json;
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::fixture::Gateway;
 use crate::http::{Answer, Call};

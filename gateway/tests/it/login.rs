@@ -1,15 +1,15 @@
 //! People who are logged in, for tests of what needs a session.
 
 use bytes::Bytes;
+use database::Store;
 use kernel::clock::Clock;
 use kernel::ids::{ProjectId, fresh};
 use secrets::password;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use store::Store;
-use store::accounts::{self, Account};
-use store::members::{self, Role};
-use store::sessions::{self, NewSession};
+use store_projects::accounts::{self, Account};
+use store_projects::members::{self, Role};
+use store_projects::sessions::{self, NewSession};
 use uuid::Uuid;
 
 use crate::fixture::{Answer, Gateway};

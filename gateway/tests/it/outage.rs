@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
+use database::config::DatabaseConfig;
+use database::migrate;
+use database::{Store, StoreError};
 use futures_util::future::join_all;
 use gateway::config::GatewayConfig;
 use gateway::error::ApiError;
-use store::api_keys::{self, KeyType};
-use store::config::DatabaseConfig;
-use store::migrate;
-use store::{Store, StoreError};
+use store_projects::api_keys::{self, KeyType};
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestNats, eventually};
 use wire::event::{Body, IngestItem};
 

@@ -1,7 +1,7 @@
 //! Rows as the workers write them.
 
 use kernel::ids::{self, ProjectId, UserKey};
-use store::users::search;
+use store_profiles::users::search;
 use uuid::Uuid;
 
 use crate::fixture::Gateway;

@@ -1,16 +1,16 @@
 //! How much the lists read of large tables: what they are about, and nothing beside it.
 
+use database::Transaction;
+use database::filter::Start;
 use jiff::SignedDuration;
 use kernel::ids::{ProjectId, UserKey};
-use store::Transaction;
-use store::dead_letters::{self, DeadFilter};
-use store::events::export as event_export;
-use store::events::list::{self as events, EventFilter};
-use store::filter::Start;
-use store::users::export::{self as user_export, TOP};
-use store::users::list::{self as users, UserFilter};
-use store::users::read as identity;
-use store::users::user_ref::{IdType, UserRef};
+use store_profiles::events::export as event_export;
+use store_profiles::events::list::{self as events, EventFilter};
+use store_profiles::users::export::{self as user_export, TOP};
+use store_profiles::users::list::{self as users, UserFilter};
+use store_profiles::users::read as identity;
+use store_profiles::users::user_ref::{IdType, UserRef};
+use store_sending::dead_letters::{self, DeadFilter};
 use uuid::Uuid;
 
 use crate::fixture::Gateway;

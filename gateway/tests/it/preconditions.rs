@@ -1,7 +1,7 @@
 //! `ETag` and `If-Match`: two who change one thing, and nothing of either's is lost unseen.
 
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::fixture::Gateway;
 use crate::http::Answer;

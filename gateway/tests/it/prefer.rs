@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use store::ingest_partitions;
+use database::ingest_partitions;
 
 use crate::setup::{fixture, secs};
 

@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use bus::{Bus, topology};
+use database::migrate;
 use kernel::clock::Clock;
-use store::migrate;
 use testkit::{PrivateNats, TestDatabase, TestNats};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};

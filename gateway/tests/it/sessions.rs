@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
-use store::members::Role;
+use store_projects::members::Role;
 use testkit::eventually;
 
 use crate::fixture::Gateway;

@@ -1,8 +1,8 @@
 //! What opens something is told once, to whoever made it: neither a dump of the database nor any later answer holds it.
 
 use serde_json::{Value, json};
-use store::api_keys;
-use store::members::Role;
+use store_projects::api_keys;
+use store_projects::members::Role;
 use testkit::{ApnsService, scan};
 
 use crate::document::operations;

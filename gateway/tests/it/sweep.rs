@@ -15,7 +15,7 @@ use gateway::router::Access;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::Sha256;
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::document::{Operation, operations};
 use crate::fixture::Gateway;

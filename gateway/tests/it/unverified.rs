@@ -1,7 +1,7 @@
 //! Accounts whose address nobody has proven: they belong to the project that invited them, and to nothing else.
 
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 
 use crate::fixture::Gateway;
 use crate::invitations::{SYSTEM_MAIL, accept, invite, operator_token};

@@ -1,11 +1,11 @@
 //! Pauses a campaign when too many messages fail: its template is broken, its provider rejects it, or its list is bad.
 
+use database::{Connection, StoreError};
 use domain::campaign::CampaignStatus;
 use domain::message::reason_code;
 use kernel::ids::ProjectId;
-use store::campaigns::outcomes::{self, Outcomes};
-use store::campaigns::sending;
-use store::{Connection, StoreError};
+use store_sending::campaigns::outcomes::{self, Outcomes};
+use store_sending::campaigns::sending;
 use uuid::Uuid;
 
 use crate::App;

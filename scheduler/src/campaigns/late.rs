@@ -2,7 +2,7 @@
 //! out of date, or were sent after the backup was made.
 
 use domain::campaign::LATE;
-use store::campaigns::sending;
+use store_sending::campaigns::sending;
 
 use super::MAX_PER_POLL;
 use crate::App;

@@ -1,13 +1,14 @@
 //! The step of a check for each campaign status. Steps run in a transaction that has locked the campaign's row.
 
+use database::Transaction;
 use domain::campaign::{CampaignStatus, LATE, LocalTimes};
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids::ProjectId;
-use store::campaigns::Campaign;
-use store::campaigns::audience::take_slice;
-use store::campaigns::sending::{self, Progress};
-use store::send_chunks::campaign::{self as chunks, Of};
-use store::{Transaction, projects};
+use store_projects::projects;
+use store_sending::campaigns::Campaign;
+use store_sending::campaigns::audience::take_slice;
+use store_sending::campaigns::sending::{self, Progress};
+use store_sending::send_chunks::campaign::{self as chunks, Of};
 use uuid::Uuid;
 
 use super::Prefetched;

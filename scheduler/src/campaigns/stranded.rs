@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use database::{Connection, StoreError};
 use domain::campaign::CampaignStatus;
-use store::send_chunks::campaign::{self as chunks, Of};
-use store::send_chunks::stranded;
-use store::{Connection, StoreError, campaigns};
+use store_sending::campaigns;
+use store_sending::send_chunks::campaign::{self as chunks, Of};
+use store_sending::send_chunks::stranded;
 
 use super::steps::{MAX_CANCELLED, MAX_IN_DELIVERY};
 use crate::App;

@@ -1,11 +1,11 @@
 //! Tests a campaign's variants on a part of its audience. The remaining audience is sent the winner.
 
+use database::Transaction;
 use domain::campaign::{Score, Variant, Verdict, Winner};
 use jiff::{SignedDuration, Timestamp};
-use store::Transaction;
-use store::campaigns::Campaign;
-use store::campaigns::sending::{Progress, Rows};
-use store::campaigns::winner::{is_under_way, note_sent, note_verdict, scores};
+use store_sending::campaigns::Campaign;
+use store_sending::campaigns::sending::{Progress, Rows};
+use store_sending::campaigns::winner::{is_under_way, note_sent, note_verdict, scores};
 
 use super::steps::soon;
 use crate::tick::TickError;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use automation::DateTrigger;
 use automation::journey;
+use database::{StoreError, Transaction};
 use jiff::tz::TimeZone;
 use kernel::ids::{ProjectId, UserKey};
-use store::date_due::plan::{self, Dated, Plan};
-use store::date_due::{self, Note};
-use store::users::removals::{edition, outlast};
-use store::{StoreError, Transaction};
+use store_profiles::date_due::plan::{self, Dated, Plan};
+use store_profiles::date_due::{self, Note};
+use store_profiles::users::removals::{edition, outlast};
 use uuid::Uuid;
 
 use crate::App;

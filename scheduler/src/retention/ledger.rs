@@ -4,15 +4,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use database::months;
+use database::time_partitions::expired;
+use database::{Connection, StoreError};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::from_ms;
 use kernel::ids::ProjectId;
-use store::events::counters;
-use store::messages::{counts, retention};
-use store::months;
-use store::time_partitions::expired;
-use store::{Connection, StoreError, dead_letters, projects, runs};
+use store_profiles::events::counters;
+use store_projects::projects;
+use store_sending::messages::{counts, retention};
+use store_sending::{dead_letters, runs};
 use uuid::Uuid;
 
 use super::{DAY_MS, breathe, take_out};

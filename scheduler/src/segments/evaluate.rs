@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::rules::look::Look;
+use database::{StoreError, Transaction};
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids::ProjectId;
-use store::segments::evaluate::{self as rules, Definitions};
-use store::segments::follow::{self, Follow, Since, Turn};
-use store::segments::person::crowd::{self, Pair};
-use store::segments::{dirty, membership};
-use store::users::read;
-use store::{StoreError, Transaction};
+use store_profiles::segments::evaluate::{self as rules, Definitions};
+use store_profiles::segments::follow::{self, Follow, Since, Turn};
+use store_profiles::segments::person::crowd::{self, Pair};
+use store_profiles::segments::{dirty, membership};
+use store_profiles::users::read;
 use uuid::Uuid;
 
 use super::settle::settle;

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use ::rules::look::{Look, needs_sweeps};
 use ::rules::sql::{self, Membership};
+use database::{StoreError, Transaction};
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids::ProjectId;
-use store::segments::dirty;
-use store::segments::evaluate::{self as rules, Definitions};
-use store::segments::follow::{self, Follow, Since, Turn};
-use store::segments::membership;
-use store::segments::person::crowd::{self, Pair, Verdict, Verdicts};
-use store::users::read;
-use store::users::removals::outlast;
-use store::{StoreError, Transaction};
+use store_profiles::segments::dirty;
+use store_profiles::segments::evaluate::{self as rules, Definitions};
+use store_profiles::segments::follow::{self, Follow, Since, Turn};
+use store_profiles::segments::membership;
+use store_profiles::segments::person::crowd::{self, Pair, Verdict, Verdicts};
+use store_profiles::users::read;
+use store_profiles::users::removals::outlast;
 use uuid::Uuid;
 
 use super::LIMITS;

@@ -7,7 +7,7 @@ use kernel::clock::rfc3339;
 use kernel::failpoint;
 use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use store::segments::starts::{self, Start};
+use store_profiles::segments::starts::{self, Start};
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Start as StartBody, id_bytes};
 
@@ -61,7 +61,7 @@ fn item(project: ProjectId, start: &Start) -> IngestItem {
 #[cfg(test)]
 mod tests {
     use kernel::clock::from_ms;
-    use store::segments::starts::NewStart;
+    use store_profiles::segments::starts::NewStart;
 
     use super::*;
 

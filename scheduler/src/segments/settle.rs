@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use database::{StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids::{ProjectId, UserKey};
-use store::segments::membership::{self, State};
-use store::segments::person::crowd::{Pair, Verdict, Verdicts};
-use store::segments::starts::{self, Count, NewStart};
-use store::{StoreError, Transaction, automations, projects};
+use store_profiles::segments::membership::{self, State};
+use store_profiles::segments::person::crowd::{Pair, Verdict, Verdicts};
+use store_profiles::segments::starts::{self, Count, NewStart};
+use store_projects::projects;
+use store_sending::automations;
 use uuid::Uuid;
 
 /// What stands in a row after a verdict; both none where there is no row.

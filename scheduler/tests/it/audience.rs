@@ -4,9 +4,9 @@ use domain::campaign::Settings;
 use jiff::SignedDuration;
 use kernel::ids::{self, ProjectId};
 use serde_json::json;
-use store::campaigns::audience::find_slice;
-use store::campaigns::sending;
-use store::segments::{self, Segment, SegmentType};
+use store_profiles::segments::{self, Segment, SegmentType};
+use store_sending::campaigns::audience::find_slice;
+use store_sending::campaigns::sending;
 use uuid::Uuid;
 
 use crate::campaigns::{campaign, people};

@@ -7,8 +7,8 @@ use domain::message::Channel;
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids;
 use serde_json::json;
-use store::campaigns::{self, Campaign, sending};
-use store::segments::{self, Segment, SegmentType};
+use store_profiles::segments::{self, Segment, SegmentType};
+use store_sending::campaigns::{self, Campaign, sending};
 use testkit::eventually;
 use uuid::Uuid;
 

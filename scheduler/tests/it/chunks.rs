@@ -6,8 +6,8 @@ use domain::campaign::{CampaignStatus, Settings};
 use domain::message::DeliveryState;
 use jiff::SignedDuration;
 use kernel::clock::{Clock, from_ms};
-use store::campaigns::sending;
-use store::send_chunks::campaign::{self as chunks, Of};
+use store_sending::campaigns::sending;
+use store_sending::send_chunks::campaign::{self as chunks, Of};
 use testkit::{PrivateNats, eventually};
 use uuid::Uuid;
 
@@ -185,7 +185,7 @@ async fn a_throttle_also_splits_a_begun_chunk_and_keeps_its_calls_in_doubt() {
     assert_eq!(reported(&place, id, "sent").await, 60);
 }
 
-async fn sending_is_parked(tx: &store::Transaction<'_>, id: Uuid) -> bool {
+async fn sending_is_parked(tx: &database::Transaction<'_>, id: Uuid) -> bool {
     let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE campaign_id = $1 AND due_at IS NULL)";
     tx.query_one(sql, &[&id]).await.unwrap().get(0)
 }

@@ -6,8 +6,8 @@ use automation::Definition;
 use jiff::Timestamp;
 use kernel::ids::{self, ProjectId};
 use serde_json::{Value, json};
-use store::automations::{self, Automation};
-use store::date_due::{self, Note, due};
+use store_profiles::date_due::{self, Note, due};
+use store_sending::automations::{self, Automation};
 use testkit::eventually;
 use uuid::Uuid;
 use wire::event::{Body, IngestBatch};
@@ -115,8 +115,8 @@ async fn project(place: &Place, timezone: &str) {
     let keys = secrets::MasterKeys::parse(&"00".repeat(32)).unwrap();
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    let secrets = store::projects::ProjectSecrets::random();
-    store::projects::insert(&tx, &keys, place.project, "p", &secrets, place.clock.now()).await.unwrap();
+    let secrets = store_projects::projects::ProjectSecrets::random();
+    store_projects::projects::insert(&tx, &keys, place.project, "p", &secrets, place.clock.now()).await.unwrap();
     tx.execute("UPDATE project SET timezone = $1", &[&timezone]).await.unwrap();
     tx.commit().await.unwrap();
 }

@@ -1,14 +1,14 @@
 //! From the dead-letter stream into the database, and back into the way of items.
 
 use bus::dead_letter;
+use database::filter::Start;
 use jiff::SignedDuration;
 use kernel::clock::Clock;
 use kernel::ids::UserKey;
 use prost::Message as _;
 use scheduler::dead_letters::collect;
-use store::dead_letters::{self, DeadFilter, Kind, Replayed};
-use store::erasures::{self, Erased};
-use store::filter::Start;
+use store_sending::dead_letters::{self, DeadFilter, Kind, Replayed};
+use store_sending::erasures::{self, Erased};
 use testkit::eventually_true;
 use uuid::Uuid;
 use wire::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use ::store::erasures::{self as store, BATCH, Erased, SLICE};
-use ::store::months::Month;
 use bus::Publisher;
 use bytes::Bytes;
+use database::months::Month;
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::{Clock, from_ms};
 use kernel::ids::{self, ProjectId};
 use prost::Message as _;
 use scheduler::erasures::{self, finish, finish_batches};
+use store_sending::erasures::{self as store, BATCH, Erased, SLICE};
 use uuid::Uuid;
 use wire::event::{Body, Erase, IngestBatch, IngestItem, VERSION, id_bytes};
 
@@ -39,7 +39,7 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     let tx = db.transaction().await.unwrap();
     let removed = store::remove_slice(&tx, place.project, &[person], (at, None), Month::at(now)).await.unwrap();
     assert_eq!((removed.events.iter().map(|e| e.2).sum::<i64>(), removed.left), (SLICE, true));
-    ::store::events::counters::take(&tx, place.project, &removed.events).await.unwrap();
+    store_profiles::events::counters::take(&tx, place.project, &removed.events).await.unwrap();
     let erased = Erased { accepted: at, applied: at };
     store::record(&tx, place.project, &[person], erased, true).await.unwrap();
     tx.commit().await.unwrap();

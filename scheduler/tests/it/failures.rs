@@ -2,7 +2,7 @@
 
 use domain::campaign::{CampaignStatus, Settings};
 use domain::message::DeliveryState;
-use store::campaigns::{self, outcomes};
+use store_sending::campaigns::{self, outcomes};
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -3,21 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use database::{Connection, Transaction};
 use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::Timestamp;
 use kernel::clock::from_ms;
 use kernel::ids::{self, ProjectId};
-use store::campaigns::counts::Counts;
-use store::messages::claim::load;
-use store::messages::read::states;
-use store::messages::receipts::{self, Receipt};
-use store::messages::recipients::{self as sending, Begun, LockMode};
-use store::messages::settle::{Settled, cancel, in_doubt, settle};
-use store::send_chunks::Share;
-use store::send_chunks::begin::{Recipients, SendingRow};
-use store::suppressions::recipients;
-use store::webhook_deliveries::tell::{self, MessageNews};
-use store::{Connection, Transaction};
+use store_sending::campaigns::counts::Counts;
+use store_sending::messages::claim::load;
+use store_sending::messages::read::states;
+use store_sending::messages::receipts::{self, Receipt};
+use store_sending::messages::recipients::{self as sending, Begun, LockMode};
+use store_sending::messages::settle::{Settled, cancel, in_doubt, settle};
+use store_sending::send_chunks::Share;
+use store_sending::send_chunks::begin::{Recipients, SendingRow};
+use store_sending::suppressions::recipients;
+use store_sending::webhook_deliveries::tell::{self, MessageNews};
 use uuid::Uuid;
 
 use crate::place::Place;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer, pull};
 use bus::{Publisher, topology};
 use bytes::Bytes;
+use database::ingest_partitions;
 use domain::message::{Channel, Lane};
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::{Clock, from_ms};
 use scheduler::purge::{purge, purge_acknowledged};
-use store::erasures::{self, Erased};
-use store::ingest_partitions;
+use store_sending::erasures::{self, Erased};
 use testkit::eventually_true;
 use uuid::Uuid;
 

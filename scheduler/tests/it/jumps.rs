@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use database::clock_jumps::{self, ClockJump};
 use domain::campaign::{CampaignStatus, Settings};
 use jiff::SignedDuration;
 use kernel::clock::{Clock, from_ms};
 use scheduler::jumps;
 use scheduler::retention::clear;
-use store::campaigns::sending;
-use store::clock_jumps::{self, ClockJump};
+use store_sending::campaigns::sending;
 use testkit::eventually;
 use uuid::Uuid;
 

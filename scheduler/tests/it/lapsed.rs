@@ -2,8 +2,8 @@
 
 use domain::campaign::{CampaignStatus, Settings};
 use jiff::SignedDuration;
-use store::dead_letters::{self, DeadFilter};
-use store::send_chunks::campaign::{self as chunks, Of};
+use store_sending::dead_letters::{self, DeadFilter};
+use store_sending::send_chunks::campaign::{self as chunks, Of};
 use testkit::eventually_true;
 use uuid::Uuid;
 

@@ -1,11 +1,11 @@
 //! Messages, runs and counts past their retention.
 
+use database::months::Month;
 use kernel::clock::{Clock, from_ms};
 use kernel::ids::{self, ProjectId};
 use scheduler::retention::ledger::{clear_messages, clear_runs, fold_counts, forget_dead_letters};
-use store::messages::counts;
-use store::messages::retention::SLICE;
-use store::months::Month;
+use store_sending::messages::counts;
+use store_sending::messages::retention::SLICE;
 use uuid::Uuid;
 
 use crate::place::Place;

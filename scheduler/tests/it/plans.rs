@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use database::Transaction;
 use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::Timestamp;
 use kernel::ids::{self, ProjectId};
 use secrets::MasterKeys;
-use store::campaigns::counts::Counts;
-use store::campaigns::sending;
-use store::messages::claim::load;
-use store::messages::settle::{Settled, cancel, in_doubt, settle};
-use store::segments::dirty;
-use store::send_chunks::begin::{Want, take};
-use store::send_chunks::campaign::{self as chunks, Of};
-use store::send_chunks::{ready, release_held};
-use store::{Transaction, timers, webhook_endpoints};
+use store_profiles::segments::dirty;
+use store_projects::webhook_endpoints;
+use store_sending::campaigns::counts::Counts;
+use store_sending::campaigns::sending;
+use store_sending::messages::claim::load;
+use store_sending::messages::settle::{Settled, cancel, in_doubt, settle};
+use store_sending::send_chunks::begin::{Want, take};
+use store_sending::send_chunks::campaign::{self as chunks, Of};
+use store_sending::send_chunks::{ready, release_held};
+use store_sending::timers;
 use uuid::Uuid;
 
 use crate::place::Place;

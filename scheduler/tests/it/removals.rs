@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use kernel::ids::{self, ProjectId};
 use scheduler::removals::clear;
 use secrets::MasterKeys;
-use store::project_removals::{self, SLICE};
-use store::projects::{self, ProjectSecrets};
+use store_projects::project_removals::{self, SLICE};
+use store_projects::projects::{self, ProjectSecrets};
+use store_sending::project_deletion;
 use uuid::Uuid;
 
 use crate::place::Place;
@@ -75,7 +76,7 @@ async fn a_deleted_project_goes_slice_by_slice_and_others_stay() {
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     let found = projects::get_for_update(&tx, gone).await.unwrap().unwrap();
-    projects::remove(&tx, &found, place.clock.now()).await.unwrap();
+    project_deletion::delete(&tx, &found, place.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     let app = place.app().await;
     clear(app.clone()).await.unwrap();

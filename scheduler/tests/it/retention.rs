@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use database::time_partitions::expired;
 use domain::message::Channel;
 use kernel::clock::{Clock, from_ms};
 use kernel::ids::{self, IdSpace, ProjectId};
 use scheduler::retention::{clear, clear_capped_sends, clear_clicks, clear_inboxes, forget_client_ids};
 use secrets::MasterKeys;
-use store::campaigns::clicks;
-use store::capped_sends::{self, CappedSend};
-use store::channels::{self, ChannelSettings};
-use store::events::remove::remove;
-use store::events::retention::{self, SLICE};
-use store::inbox;
-use store::projects::{self, ProjectSecrets};
-use store::time_partitions::expired;
+use store_profiles::events::remove::remove;
+use store_profiles::events::retention::{self, SLICE};
+use store_projects::channels::{self, ChannelSettings};
+use store_projects::projects::{self, ProjectSecrets};
+use store_sending::campaigns::clicks;
+use store_sending::capped_sends::{self, CappedSend};
+use store_sending::inbox;
 use uuid::Uuid;
 
 use crate::place::Place;

@@ -9,9 +9,9 @@ use domain::message::DeliveryState;
 use kernel::ids;
 use rules::look::Look;
 use serde_json::{Value, json};
-use store::automations;
-use store::messages::receipts::{self, Receipt};
-use store::segments::{dirty, follow, members};
+use store_profiles::segments::{dirty, follow, members};
+use store_sending::automations;
+use store_sending::messages::receipts::{self, Receipt};
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -1,13 +1,11 @@
 //! Dead letters that are replayed before their campaign is paused, cancelled, made a draft or deleted, or while it is.
 
+use database::Transaction;
 use domain::campaign::{CampaignStatus, Recurrence, Settings};
 use domain::message::DeliveryState;
 use jiff::{SignedDuration, Timestamp};
-use store::dead_letters::{self, DeadFilter};
-use store::{
-    Transaction,
-    campaigns::{self, sending},
-};
+use store_sending::campaigns::{self, sending};
+use store_sending::dead_letters::{self, DeadFilter};
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -58,7 +58,7 @@ async fn a_timer_set_for_later_fires_then() {
 
 #[tokio::test]
 async fn a_timer_taken_by_a_scheduler_that_died_fires_again() {
-    use store::timers::due;
+    use store_sending::timers::due;
     let place = Place::new().await;
     place.timers(place.project, 0..3, -1).await;
     let mut db = place.store.connection().await.unwrap();

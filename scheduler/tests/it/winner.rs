@@ -2,7 +2,7 @@
 
 use domain::campaign::{CampaignStatus, DecidedBy, Goal, Metric, Settings, Variant, Verdict, Winner};
 use jiff::SignedDuration;
-use store::campaigns::winner::verdict;
+use store_sending::campaigns::winner::verdict;
 use testkit::eventually;
 use uuid::Uuid;
 

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use database::Transaction;
 use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::SignedDuration;
-use store::messages::claim::{Claimed, load};
-use store::messages::recipients::{self, Begun, LockMode};
-use store::messages::settle::{self, Settled};
-use store::send_chunks::begin::{Taken, Want, take};
-use store::send_chunks::{self, NewChunk};
-use store::{Transaction, campaigns};
+use store_sending::campaigns;
+use store_sending::messages::claim::{Claimed, load};
+use store_sending::messages::recipients::{self, Begun, LockMode};
+use store_sending::messages::settle::{self, Settled};
+use store_sending::send_chunks::begin::{Taken, Want, take};
+use store_sending::send_chunks::{self, NewChunk};
 use testkit::eventually;
 use uuid::Uuid;
 

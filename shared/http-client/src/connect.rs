@@ -15,7 +15,6 @@ use tower_service::Service;
 
 use super::OutboundPolicy;
 use kernel::env::{Env, EnvError};
-use tls;
 
 const CONNECT: Duration = Duration::from_secs(10);
 

@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use kernel::env::{Env, EnvError};
 use kernel::shutdown::Shutdown;
-use tls;
 
 /// How long a lease may take.
 const BUDGET: Duration = Duration::from_millis(50);

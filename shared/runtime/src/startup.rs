@@ -14,13 +14,13 @@ use crate::admin::{self, Admin};
 use bus::config::BusConfig;
 use bus::topology::{self, IngestStream, TopologyError};
 use bus::{Bus, Names};
+use database::config::DatabaseConfig;
+use database::migrate::{self, EXIT_SCHEMA, SchemaError};
+use database::{Store, StoreError};
 use kernel::backoff::Backoff;
 use kernel::clock::Clock;
 use kernel::env::{EXIT_CONFIG, Env, EnvError};
 use kernel::shutdown::Shutdown;
-use store::config::DatabaseConfig;
-use store::migrate::{self, EXIT_SCHEMA, SchemaError};
-use store::{Store, StoreError};
 
 /// How often a process looks whether the database still is one that it can work with.
 const LOOK_AT_SCHEMA: Duration = Duration::from_secs(5);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use store::config::DatabaseConfig;
-use store::connector::{self, Connector};
-use store::{Store, StoreError};
+use database::config::DatabaseConfig;
+use database::connector::{self, Connector};
+use database::{Store, StoreError};
 use testkit::{PrivatePostgres, eventually};
 use tokio::net::TcpListener;
 

@@ -1,8 +1,8 @@
 //! `DATABASE_URL` with the parameters of TLS, against servers that speak it and one that does not.
 
-use store::Store;
-use store::config::DatabaseConfig;
-use store::connector::{self, Connector};
+use database::Store;
+use database::config::DatabaseConfig;
+use database::connector::{self, Connector};
 use testkit::{Certificate, PrivatePostgres, TestDatabase};
 
 const NAME: &str = "localhost";
@@ -73,7 +73,7 @@ async fn a_pool_speaks_tls_and_says_what_keeps_it_from_that() {
         let url = format!("{}?sslmode=verify-full&sslrootcert={}", server.url(), by.ca_file());
         Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").unwrap()
     };
-    let described = store::server::describe(&store(&right).connection().await.unwrap()).await.unwrap();
+    let described = database::server::describe(&store(&right).connection().await.unwrap()).await.unwrap();
     assert_eq!(described.tls.as_deref(), Some("TLSv1.3"));
     let refused = store(&other).check().await.unwrap_err();
     assert!(refused.is_unavailable() && refused.to_string().contains("sslrootcert in DATABASE_URL"), "{refused}");

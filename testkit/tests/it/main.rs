@@ -14,3 +14,4 @@ mod partitions;
 mod postgres;
 mod provider_server;
 mod redis;
+mod statements;

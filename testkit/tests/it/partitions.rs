@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use database::months::Month;
+use database::time_partitions::{self, Ensured};
 use domain::message::DeliveryState::Delivered;
 use kernel::clock::Clock;
 use kernel::ids::{ProjectId, fresh, lower_bound, timed};
-use store::dead_letters::{self, DeadFilter};
-use store::messages::read;
-use store::messages::receipts::{self, Receipt};
-use store::months::Month;
-use store::suppressions;
-use store::time_partitions::{self, Ensured};
-use store::webhook_deliveries::tell::{self, MessageNews};
+use store_sending::dead_letters::{self, DeadFilter};
+use store_sending::messages::read;
+use store_sending::messages::receipts::{self, Receipt};
+use store_sending::suppressions;
+use store_sending::webhook_deliveries::tell::{self, MessageNews};
 use testkit::TestDatabase;
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -104,7 +104,7 @@ async fn a_locked_table_puts_it_off_unless_they_are_needed_soon() {
     assert_eq!(ensured, Ensured { made: 0, put_off: true });
 
     let soon = time_partitions::ensure(&mut db, now_ms + 13 * DAY_MS).await;
-    assert!(soon.as_ref().is_err_and(store::StoreError::is_conflict), "{soon:?}");
+    assert!(soon.as_ref().is_err_and(database::StoreError::is_conflict), "{soon:?}");
     holder.batch_execute("ROLLBACK").await.unwrap();
     let ensured = time_partitions::ensure(&mut db, now_ms).await.unwrap();
     assert_eq!(ensured, Ensured { made: 1, put_off: false });

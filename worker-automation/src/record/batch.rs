@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use store::ingest_partitions::Advance;
+use database::ingest_partitions::Advance;
 
 use crate::item::Item;
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use store::changes::{self, Topic};
-use store::{StoreError, Transaction, automations};
+use database::changes::{self, Topic};
+use database::{StoreError, Transaction};
+use store_sending::automations;
 
 use super::Recorder;
 use crate::endpoints::Asked;

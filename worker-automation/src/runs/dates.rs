@@ -2,13 +2,13 @@
 
 use automation::DateTrigger;
 use automation::journey::{self, Coming, Effect, LATE, Moved};
+use database::StoreError;
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::rfc3339;
 use serde_json::{Map, Value, json};
-use store::StoreError;
-use store::date_due::Note;
-use store::runs::record as runs;
-use store::users::record::PersonKey;
+use store_profiles::date_due::Note;
+use store_profiles::users::record::PersonKey;
+use store_sending::runs::record as runs;
 
 use super::Runs;
 use crate::item::{Action, Item};

@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use automation::Reentry;
 use automation::journey::{self, MOST_DEEP, Run, RunStatus};
+use database::StoreError;
 use jiff::Timestamp;
-use store::StoreError;
-use store::runs::listeners;
-use store::runs::record::{self as runs, Enrolment, RunRow};
-use store::users::record::PersonKey;
+use store_profiles::users::record::PersonKey;
+use store_sending::runs::listeners;
+use store_sending::runs::record::{self as runs, Enrolment, RunRow};
 
 use super::{Held, Outcome, RunKey, Runs, Stage, Turn};
 use crate::item::Action;

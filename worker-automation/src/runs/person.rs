@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 
 use automation::journey::{Person, Program};
+use database::StoreError;
 use jiff::Timestamp;
 use serde_json::Value;
-use store::StoreError;
-use store::segments::{evaluate, person};
-use store::users::read;
-use store::users::record::PersonKey;
+use store_profiles::segments::{evaluate, person};
+use store_profiles::users::read;
+use store_profiles::users::record::PersonKey;
 
 use super::Stage;
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use automation::journey::Program;
+use database::{StoreError, Transaction};
 use kernel::ids::ProjectId;
-use store::{StoreError, Transaction, automations};
+use store_sending::automations;
 use uuid::Uuid;
 
 pub struct Programs(quick_cache::sync::Cache<(ProjectId, Uuid, i32), Arc<Program>>);

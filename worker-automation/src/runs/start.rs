@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use automation::Reentry;
 use automation::journey::{Input, Occurrence, RunFacts, RunStatus, State};
+use database::StoreError;
 use jiff::SignedDuration;
 use kernel::ids;
 use rules::{Rule, eval};
 use serde_json::{Map, Value};
-use store::StoreError;
-use store::runs::record::RunRow;
-use store::users::record::PersonKey;
+use store_profiles::users::record::PersonKey;
+use store_sending::runs::record::RunRow;
 
 use super::{Held, NewEvent, Runs, person};
 use crate::item::{Action, Item};

@@ -7,7 +7,7 @@ use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 use serde_json::json;
 use sha2::Sha256;
-use store::projects::{self, ProjectSecrets, creators};
+use store_projects::projects::{self, ProjectSecrets, creators};
 use testkit::{Fault, ProviderServer, Received, Reply};
 use uuid::Uuid;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use database::months::Month;
 use kernel::ids::{self, UserKey};
 use serde_json::json;
-use store::months::Month;
 use testkit::eventually_true;
 use wire::event::{Body, Erase, IngestItem, RegisterToken, id_bytes};
 

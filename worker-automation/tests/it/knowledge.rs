@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use database::ingest_partitions::{self, Advance};
 use kernel::clock::Clock;
 use kernel::ids::{ProjectId, UserKey};
 use prost::Message;
 use serde_json::json;
-use store::events::counters;
-use store::ingest_partitions::{self, Advance};
-use store::users::{read, record as users, removals};
+use store_profiles::events::counters;
+use store_profiles::users::{read, record as users, removals};
 use uuid::Uuid;
 use wire::event::IngestItem;
 use worker_automation::item::Item;

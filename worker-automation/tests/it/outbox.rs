@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use bus::{topology, wake};
+use database::ingest_partitions::{self, Advance};
 use domain::message::{Channel, Lane, Queue};
 use futures_util::StreamExt;
 use prost::Message as _;
 use serde_json::{Value, json};
-use store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, Recorder};

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use bus::topology;
+use database::ingest_partitions::{self, Advance};
 use prost::Message;
 use serde_json::json;
-use store::ingest_partitions::{self, Advance};
 use uuid::Uuid;
 use worker_automation::item::Item;
 use worker_automation::record::{Batch, Mode, RecordError, Recorder};

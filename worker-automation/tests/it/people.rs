@@ -157,7 +157,7 @@ async fn people_are_searched_by_what_they_are_called_now() {
     // What was written otherwise can be caught up on.
     f.execute("DELETE FROM user_search").await;
     let db = f.store.connection().await.unwrap();
-    assert_eq!(store::users::search::write_missing(&db).await.unwrap(), 1);
+    assert_eq!(store_profiles::users::search::write_missing(&db).await.unwrap(), 1);
     assert_eq!(f.text(texts).await.as_deref(), Some("|u-1"));
     f.stop().await;
 }

@@ -1,9 +1,9 @@
 //! How many runs the recording transaction reads to move some on: those, however many others of the project wait.
 
+use database::{Transaction, ingest_partitions};
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
-use store::runs::record::{self as runs, RunRow};
-use store::{Transaction, ingest_partitions};
+use store_sending::runs::record::{self as runs, RunRow};
 use uuid::Uuid;
 
 use crate::fixture::Fixture;

@@ -3,7 +3,7 @@
 use kernel::ids::{self, EventId, IdSpace, derived_event_id};
 use prost::Message as _;
 use serde_json::json;
-use store::dead_letters::{self, DeadFilter, DeadItem};
+use store_sending::dead_letters::{self, DeadFilter, DeadItem};
 use wire::event::{IngestBatch, IngestItem, VERSION, id_bytes};
 
 use crate::fixture::{Fixture, identify, track};

@@ -4,7 +4,7 @@ use domain::message::Channel;
 use domain::suppression::{Address, Reason};
 use kernel::ids::{self, UserKey};
 use serde_json::json;
-use store::suppressions::{self, Suppression};
+use store_sending::suppressions::{self, Suppression};
 use uuid::Uuid;
 use wire::event::{Body, Choice, Erase, IngestItem, Subscribe, id_bytes};
 

@@ -5,7 +5,7 @@ use domain::message::Channel;
 use domain::suppression::{Address, Reason};
 use kernel::ids::{self, UserKey};
 use serde_json::{Value, json};
-use store::suppressions::{self, Suppression};
+use store_sending::suppressions::{self, Suppression};
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Subscribe, Webhook, id_bytes};
 

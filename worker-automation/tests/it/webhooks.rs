@@ -5,8 +5,8 @@ use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;
 use kernel::ids::{self, UserKey};
 use serde_json::{Value, json};
-use store::erasures;
-use store::send_chunks::{self, NewChunk};
+use store_sending::erasures;
+use store_sending::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Webhook};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use database::StoreError;
 use domain::recipient::Recipient;
 use kernel::failpoint;
-use store::StoreError;
-use store::inbox::{self, Arrival};
-use store::messages::settle::Settled;
+use store_sending::inbox::{self, Arrival};
+use store_sending::messages::settle::Settled;
 
 use super::{circumstances, source};
 use crate::App;

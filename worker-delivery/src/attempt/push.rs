@@ -4,9 +4,9 @@ use domain::recipient::Recipient;
 use futures_util::future::join_all;
 use kernel::failpoint;
 use serde_json::{Value, json};
-use store::messages::claim::Claimed;
-use store::messages::settle::Settled;
-use store::push_tokens::{self, PushToken};
+use store_profiles::push_tokens::{self, PushToken};
+use store_sending::messages::claim::Claimed;
+use store_sending::messages::settle::Settled;
 use tokio::time::Instant;
 use uuid::Uuid;
 

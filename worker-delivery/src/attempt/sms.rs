@@ -4,7 +4,7 @@ use domain::recipient::Recipient;
 use domain::suppression::international;
 use kernel::failpoint;
 use serde_json::Value;
-use store::messages::settle::Settled;
+use store_sending::messages::settle::Settled;
 
 use super::{circumstances, source};
 use crate::App;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use database::{StoreError, Transaction};
 use domain::message::{Lane, Queue};
 use domain::recipient::Recipient;
 use jiff::Timestamp;
@@ -12,13 +13,13 @@ use kernel::clock::machine_now;
 use kernel::failpoint;
 use kernel::ids::{OwnerId, ProjectId};
 use kernel::metric_name::Metric;
-use store::messages::claim::{self, Claimed};
-use store::messages::recipients::{self, LockMode};
-use store::messages::settle::in_doubt;
-use store::send_chunks::begin::{Recipients, Taken, Want, count, take};
-use store::send_chunks::{self, NewChunk};
-use store::users::recipient;
-use store::{StoreError, Transaction, erasures};
+use store_profiles::users::recipient;
+use store_sending::erasures;
+use store_sending::messages::claim::{self, Claimed};
+use store_sending::messages::recipients::{self, LockMode};
+use store_sending::messages::settle::in_doubt;
+use store_sending::send_chunks::begin::{Recipients, Taken, Want, count, take};
+use store_sending::send_chunks::{self, NewChunk};
 use tokio::time::Instant;
 use uuid::Uuid;
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::wake;
+use database::StoreError;
 use domain::message::{Channel, Queue};
 use futures_util::{FutureExt, StreamExt};
 use kernel::backoff::Backoff;
 use kernel::ids::ProjectId;
-use store::StoreError;
-use store::send_chunks::ready;
+use store_sending::send_chunks::ready;
 
 use crate::App;
 

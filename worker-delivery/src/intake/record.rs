@@ -4,18 +4,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use database::{StoreError, Transaction, time_partitions};
 use domain::message::{Lane, Queue};
 use kernel::backoff::Backoff;
 use kernel::clock::machine_now;
 use kernel::failpoint;
 use kernel::ids::{self, OwnerId, ProjectId};
 use kernel::metric_name::Metric;
-use store::messages::claim::Claimed;
-use store::messages::insert::{self, NewMessage, any_lane};
-use store::send_chunks::{self, NewChunk};
-use store::users::record::PersonKey;
-use store::users::{recipient, removals};
-use store::{StoreError, Transaction, erasures, project_removals, time_partitions};
+use store_profiles::users::record::PersonKey;
+use store_profiles::users::{recipient, removals};
+use store_projects::project_removals;
+use store_sending::erasures;
+use store_sending::messages::claim::Claimed;
+use store_sending::messages::insert::{self, NewMessage, any_lane};
+use store_sending::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 use wire::send::DirectMessage;
 

@@ -4,7 +4,7 @@ use domain::message::Channel;
 use domain::recipient::Recipient;
 use jiff::Timestamp;
 use serde_json::Value;
-use store::messages::claim::Claimed;
+use store_sending::messages::claim::Claimed;
 use template::one_line;
 use template::personalization::escape;
 

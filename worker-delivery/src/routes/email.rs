@@ -1,6 +1,6 @@
 //! Mail: the configured provider, or the fallback provider while the primary one is down.
 
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 use super::Route;
 use crate::limits::{self, Limit, Limits};

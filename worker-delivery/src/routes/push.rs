@@ -2,7 +2,7 @@
 
 use domain::push_token::Platform;
 use secrets::vapid::VapidKeys;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 use super::{Call, Route, call_provider};
 use crate::limits::{self, Limit};

@@ -26,7 +26,7 @@ fn rank(outcome: &Outcome) -> u8 {
 mod tests {
     use domain::push_token::Platform;
     use kernel::clock::from_ms;
-    use store::push_tokens::PushToken;
+    use store_profiles::push_tokens::PushToken;
     use uuid::Uuid;
 
     use super::*;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use database::jumps::DueBy;
 use domain::message::{DeliveryState, Lane};
 use jiff::Timestamp;
-use store::messages::claim::Claimed;
-use store::messages::settle::{HELD, Settled};
-use store::send_chunks::DueBy;
+use store_sending::messages::claim::Claimed;
+use store_sending::messages::settle::{HELD, Settled};
 
 use super::reschedule;
 use crate::provider::{Outcome, TOO_LARGE};

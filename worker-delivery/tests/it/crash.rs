@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use domain::webhook::EndpointSecrets;
 use serde_json::json;
-use store::webhook_deliveries::DeliveryStatus;
+use store_sending::webhook_deliveries::DeliveryStatus;
 use testkit::{ProviderServer, SmsService, TestMailbox, eventually, eventually_true};
 use tokio::process::{Child, Command};
 

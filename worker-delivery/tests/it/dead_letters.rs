@@ -1,10 +1,10 @@
 //! What failed by nobody's fault is kept, and sent again when that is asked for; and what nobody is left to ask for.
 
 use bus::wake::wake;
+use database::filter::Start;
 use serde_json::json;
-use store::dead_letters::{self, DeadFilter, Replayed};
-use store::filter::Start;
-use store::projects;
+use store_projects::projects;
+use store_sending::dead_letters::{self, DeadFilter, Replayed};
 use testkit::TestMailbox;
 use uuid::Uuid;
 

@@ -2,13 +2,13 @@
 
 use async_nats::jetstream::stream::Stream;
 use bytes::Bytes;
+use database::time_partitions;
 use futures_util::TryStreamExt;
 use futures_util::future::join_all;
 use kernel::ids::{self, UserKey};
 use serde_json::json;
-use store::erasures::{self, Erased};
-use store::time_partitions;
-use store::users::removals;
+use store_profiles::users::removals;
+use store_sending::erasures::{self, Erased};
 use testkit::eventually;
 use uuid::Uuid;
 use wire::event::id_bytes;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::message::Lane;
 use serde_json::json;
-use store::messages::insert::NewMessage;
+use store_sending::messages::insert::NewMessage;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};
 

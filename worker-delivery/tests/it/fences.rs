@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use database::jumps::DueClock;
 use domain::message::DeliveryState::{Delivered, Failed, Queued, Sent};
 use jiff::{SignedDuration, Timestamp};
-use store::jumps::DueClock;
-use store::messages::insert::NewMessage;
-use store::messages::receipts::{self, Receipt};
-use store::messages::settle::Settled;
-use store::send_chunks::begin::{Want, take};
-use store::send_chunks::{self, NewChunk};
+use store_sending::messages::insert::NewMessage;
+use store_sending::messages::receipts::{self, Receipt};
+use store_sending::messages::settle::Settled;
+use store_sending::send_chunks::begin::{Want, take};
+use store_sending::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 use worker_delivery::settle::{Member, Settler};
 

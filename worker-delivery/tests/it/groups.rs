@@ -7,10 +7,10 @@ use domain::suppression::{Address, Reason};
 use jiff::Timestamp;
 use kernel::ids;
 use serde_json::json;
-use store::messages::insert::NewMessage;
-use store::subscription_groups::{self, SubscriptionGroup};
-use store::subscriptions::{self, Choice};
-use store::suppressions::{self, Suppression};
+use store_profiles::subscription_groups::{self, SubscriptionGroup};
+use store_profiles::subscriptions::{self, Choice};
+use store_sending::messages::insert::NewMessage;
+use store_sending::suppressions::{self, Suppression};
 use uuid::Uuid;
 
 use crate::place::{Place, SOON};

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bus::Publisher;
+use database::filter::Start;
 use domain::message::Channel;
 use futures_util::StreamExt;
 use prost::Message as _;
 use serde_json::json;
-use store::filter::Start;
-use store::inbox::{self, Arrival, InboxFilter, InboxItem};
-use store::messages::insert::NewMessage;
+use store_sending::inbox::{self, Arrival, InboxFilter, InboxItem};
+use store_sending::messages::insert::NewMessage;
 use uuid::Uuid;
 use wire::send::SendChunk;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kernel::ids;
 use serde_json::json;
-use store::invites::{self, Invite, MailStatus, mail};
-use store::members::Role;
+use store_projects::invites::{self, Invite, MailStatus, mail};
+use store_projects::members::Role;
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
 

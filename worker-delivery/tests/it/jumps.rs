@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use database::clock_jumps::{self, ClockJump};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::Clock;
 use serde_json::{Value, json};
-use store::clock_jumps::{self, ClockJump};
-use store::messages::insert::NewMessage;
+use store_sending::messages::insert::NewMessage;
 use testkit::TestMailbox;
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};

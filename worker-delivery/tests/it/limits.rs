@@ -7,7 +7,7 @@ use domain::message::Channel;
 use kernel::shutdown::Shutdown;
 use rate_limits::{Buckets, Server, Terms};
 use serde_json::json;
-use store::messages::insert::NewMessage;
+use store_sending::messages::insert::NewMessage;
 use testkit::{PrivateRedis, ProviderServer, Received, Reply, TestMailbox, Vendor, eventually, eventually_true};
 
 use crate::place::{Place, SOON};

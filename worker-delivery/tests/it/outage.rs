@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use database::config::DatabaseConfig;
+use database::migrate;
 use kernel::clock::Clock;
 use serde_json::json;
-use store::config::DatabaseConfig;
-use store::migrate;
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestMailbox, eventually, eventually_true};
 use worker_delivery::provider::stub::Stub;
 use worker_delivery::provider::{Email, Outcome};

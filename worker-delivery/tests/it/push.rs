@@ -7,9 +7,9 @@ use domain::push_token::{self, Platform};
 use prost::Message as _;
 use secrets::vapid::VapidKeys;
 use serde_json::{Value, json};
-use store::messages::insert::NewMessage;
-use store::push_tokens::{self, Device, Said};
-use store::vapid_keys;
+use store_profiles::push_tokens::{self, Device, Said};
+use store_projects::vapid_keys;
+use store_sending::messages::insert::NewMessage;
 use testkit::{
     ApnsService, Fault, ProviderServer, PushGateway, PushProviderService, Reply, WebPushService, eventually_true,
 };

@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use database::months::Month;
 use domain::message::Lane;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use kernel::ids;
 use serde_json::{Value, json};
-use store::messages::insert::NewMessage;
-use store::months::Month;
-use store::projects;
+use store_projects::projects;
+use store_sending::messages::insert::NewMessage;
 use testkit::{TestMailbox, eventually};
 use uuid::Uuid;
 use worker_delivery::provider::stub::Stub;

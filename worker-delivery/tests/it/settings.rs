@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use domain::message::Channel;
 use serde_json::json;
-use store::messages::insert::NewMessage;
-use store::send_chunks::release_held;
+use store_sending::messages::insert::NewMessage;
+use store_sending::send_chunks::release_held;
 use testkit::{TestMailbox, eventually_true};
 
 use crate::place::{Place, SOON};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use database::months::Month;
 use domain::message::DeliveryState::{Delivered, Queued, Sent};
 use kernel::ids;
 use serde_json::json;
-use store::messages::insert::NewMessage;
-use store::messages::receipts::{self, Receipt};
-use store::messages::settle::{Settled, settle};
-use store::months::Month;
+use store_sending::messages::insert::NewMessage;
+use store_sending::messages::receipts::{self, Receipt};
+use store_sending::messages::settle::{Settled, settle};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use worker_delivery::provider::Outcome;

@@ -2,7 +2,7 @@
 
 use domain::message::Channel;
 use serde_json::{Value, json};
-use store::messages::insert::NewMessage;
+use store_sending::messages::insert::NewMessage;
 use testkit::{ProviderServer, SmsService};
 use uuid::Uuid;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::message::Channel;
 use serde_json::json;
-use store::messages::insert::NewMessage;
+use store_sending::messages::insert::NewMessage;
 use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
 
 use crate::place::{Place, SOON};

@@ -4,8 +4,8 @@ use domain::link::{self, About};
 use domain::message::{Channel, Lane};
 use domain::suppression::{Address, Reason};
 use serde_json::json;
-use store::messages::insert::NewMessage;
-use store::suppressions::{self, Suppression};
+use store_sending::messages::insert::NewMessage;
+use store_sending::suppressions::{self, Suppression};
 
 use crate::place::{Place, SOON};
 

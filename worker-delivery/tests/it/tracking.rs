@@ -3,7 +3,7 @@
 use domain::link::{self, About, Sent};
 use domain::message::Channel;
 use serde_json::json;
-use store::messages::insert::NewMessage;
+use store_sending::messages::insert::NewMessage;
 use testkit::TestMailbox;
 
 use crate::place::{Place, SOON};

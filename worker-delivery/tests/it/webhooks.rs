@@ -7,9 +7,9 @@ use domain::webhook::EndpointSecrets;
 use kernel::clock::from_ms;
 use kernel::ids;
 use serde_json::{Value, json};
-use store::webhook_deliveries::claim::{self, End, Try};
-use store::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
-use store::webhook_endpoints::{self, Endpoint};
+use store_projects::webhook_endpoints::{self, Endpoint};
+use store_sending::webhook_deliveries::claim::{self, End, Try};
+use store_sending::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
 use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
 use uuid::Uuid;
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use domain::message::Channel;
 use kernel::metric_name::Metric;
-use store::channels::ChannelSettings;
-use store::send_chunks::CAPACITY;
+use store_projects::channels::ChannelSettings;
+use store_sending::send_chunks::CAPACITY;
 use uuid::Uuid;
 
 use super::{LOOPBACK, PATIENCE, rate, warn_of_noise};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use domain::push_token::Platform;
-use store::send_chunks::CAPACITY;
+use store_sending::send_chunks::CAPACITY;
 
 use super::ledger::Load;
 use super::{device, pushes, rate};

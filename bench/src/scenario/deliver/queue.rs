@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use domain::message::Channel;
 use domain::push_token::Platform;
 use kernel::metric_name::Metric;
-use store::send_chunks::CAPACITY;
+use store_sending::send_chunks::CAPACITY;
 
 use super::ledger;
 use crate::load::Outcome;

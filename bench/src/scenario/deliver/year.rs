@@ -1,9 +1,9 @@
 //! Delivery with a year of messages in the ledger, which has a partition for each month.
 
 use anyhow::Result;
+use database::config::DatabaseConfig;
+use database::{Store, migrate, time_partitions};
 use kernel::clock::{Clock, from_ms};
-use store::config::DatabaseConfig;
-use store::{Store, migrate, time_partitions};
 
 use super::ledger::{self, Load};
 use super::{pushing, rate, rates};

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use database::config::DatabaseConfig;
+use database::connector::{self, Connector};
+use database::migrate::{self, MIGRATIONS};
+use database::{Connection, Store, StoreError, server};
 use kernel::cause;
 use kernel::clock::Clock;
 use secrets::MasterKeys;
-use store::config::DatabaseConfig;
-use store::connector::{self, Connector};
-use store::migrate::{self, MIGRATIONS};
-use store::sealed::{self, SEALED};
-use store::{Connection, Store, StoreError, server};
+use store_projects::sealed::{self, SEALED};
 
 use super::{Refusal, Seen};
 use crate::doctor::work;

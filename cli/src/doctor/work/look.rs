@@ -1,8 +1,9 @@
 //! Seeing what waits.
 
+use database::{Connection, StoreError, ingest_partitions, time_partitions};
 use jiff::{SignedDuration, Timestamp};
-use store::send_chunks::ready;
-use store::{Connection, StoreError, ingest_partitions, outbox, time_partitions, timers};
+use store_sending::send_chunks::ready;
+use store_sending::{outbox, timers};
 
 use super::{CHUNKS_SECONDS, COUNTED, OUTBOX_SECONDS, Seen, TIMERS_SECONDS};
 

@@ -6,9 +6,9 @@ use std::process::Command;
 use bus::config::BusConfig;
 use bus::{Bus, topology};
 use cli::provision::Provision;
+use database::config::DatabaseConfig;
+use database::{Connection, Store, ingest_partitions};
 use kernel::env::Env;
-use store::config::DatabaseConfig;
-use store::{Connection, Store, ingest_partitions};
 use testkit::{TestDatabase, TestNats};
 use uuid::Uuid;
 

@@ -4,7 +4,7 @@ use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;
 use kernel::clock::Clock;
 use kernel::ids::ProjectId;
-use store::send_chunks::{self, NewChunk};
+use store_sending::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 
 use super::deployment::Deployment;

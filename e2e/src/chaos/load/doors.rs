@@ -6,7 +6,7 @@ use cli::provision::Provision;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::Value;
-use store::api_keys::KeyType;
+use store_projects::api_keys::KeyType;
 use tokio::time::{Instant, timeout};
 
 use super::clients::{accepted, alone, event, one, tried};

@@ -1,5 +1,7 @@
 //! Who works on the project, and who is told by it.
 
+use database::Store;
+use database::config::DatabaseConfig;
 use e2e::{Answer, System};
 use kernel::clock::Clock;
 use kernel::env::Env;
@@ -7,10 +9,8 @@ use kernel::ids::{ProjectId, fresh};
 use reqwest::Method;
 use secrets::password;
 use serde_json::{Value, json};
-use store::Store;
-use store::accounts::{self, Account};
-use store::config::DatabaseConfig;
-use store::members::{self, Role};
+use store_projects::accounts::{self, Account};
+use store_projects::members::{self, Role};
 use testkit::{Received, Reply, Vendor};
 
 /// Takes whatever it is told.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bus::config::BusConfig;
 use bus::{Bus, Publisher, dead_letter, topology};
+use database::Store;
+use database::config::DatabaseConfig;
 use e2e::{Options, System, drained, mails};
 use kernel::clock::{Clock, from_ms};
 use kernel::env::Env;
@@ -17,8 +19,6 @@ use runtime::startup::Connected;
 use scheduler::config::SchedulerConfig;
 use scheduler::{App, house};
 use serde_json::{Value, json};
-use store::Store;
-use store::config::DatabaseConfig;
 use testkit::{ProviderServer, Received, Reply, Vendor, eventually, scan};
 use uuid::Uuid;
 use wire::event::{Body, EncodedBatch, IngestItem, Track, VERSION, Webhook, id_bytes};

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use cli::provision::Provision;
+use database::migrate::{self, MIGRATIONS};
 use e2e::{System, drained, mails};
 use kernel::clock::Clock;
 use serde_json::{Value, json};
-use store::migrate::{self, MIGRATIONS};
 use testkit::{eventually, eventually_true};
 use tokio_postgres::Client;
 use uuid::Uuid;

@@ -6,7 +6,7 @@ mod steps;
 use automation::{Definition, Reentry, TriggerType};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use store::automations::Automation;
+use store_sending::automations::Automation;
 use uuid::Uuid;
 
 use crate::error::ApiError;

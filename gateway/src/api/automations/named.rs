@@ -7,8 +7,9 @@ use deadpool_postgres::Transaction;
 use domain::message::Channel;
 use rules::parse::named_segments;
 use serde_json::Value;
-use store::automations::{self, Automation};
-use store::{segments, subscription_groups, templates};
+use store_profiles::{segments, subscription_groups};
+use store_projects::templates;
+use store_sending::automations::{self, Automation};
 use uuid::Uuid;
 
 use crate::context::Context;

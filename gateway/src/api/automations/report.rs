@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use automation::{Definition, Step};
 use serde::Serialize;
-use store::automations;
-use store::runs::counts::{self, Count};
+use store_sending::automations;
+use store_sending::runs::counts::{self, Count};
 use uuid::Uuid;
 
 use super::path;

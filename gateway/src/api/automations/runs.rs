@@ -8,11 +8,11 @@ use domain::message::DeliveryState;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use store::automations;
-use store::messages::read as messages;
-use store::runs::read::{self, RunFilter, ShownRun};
-use store::users::read::{self as people, ShownPerson};
-use store::users::user_ref::UserRef;
+use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::user_ref::UserRef;
+use store_sending::automations;
+use store_sending::messages::read as messages;
+use store_sending::runs::read::{self, RunFilter, ShownRun};
 use uuid::Uuid;
 
 use super::{paging, path, shape};

@@ -8,17 +8,19 @@ use automation::journey::{
     Answer, Effect, Input, Mark, Moved, Occurrence, Person, Program, Run, RunFacts, RunStatus, Situation, State, step,
 };
 use automation::{Definition, TriggerType};
+use database::StoreError;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids;
 use rules::eval;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::segments::person::past::Past;
-use store::segments::{evaluate, person};
-use store::users::read;
-use store::users::user_ref::UserRef;
-use store::{StoreError, automations, projects};
+use store_profiles::segments::person::past::Past;
+use store_profiles::segments::{evaluate, person};
+use store_profiles::users::read;
+use store_profiles::users::user_ref::UserRef;
+use store_projects::projects;
+use store_sending::automations;
 use uuid::Uuid;
 
 use super::{path, runs, shape};

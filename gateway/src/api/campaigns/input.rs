@@ -8,7 +8,7 @@ use domain::campaign::CampaignStatus;
 use domain::message::Channel;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
-use store::campaigns::Campaign;
+use store_sending::campaigns::Campaign;
 use uuid::Uuid;
 
 use crate::api::templates::CHANNELS;

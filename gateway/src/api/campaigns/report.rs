@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use database::{Connection, StoreError};
 use domain::campaign::{Goal, Metric, Score, Verdict};
 use jiff::Timestamp;
 use serde::Serialize;
-use store::campaigns::clicks::{self, LinkCount};
-use store::campaigns::conversions::conversions;
-use store::campaigns::sending::Rows;
-use store::campaigns::{self, counts, winner};
-use store::segments::evaluate::limit;
-use store::{Connection, StoreError};
+use store_profiles::segments::evaluate::limit;
+use store_sending::campaigns::clicks::{self, LinkCount};
+use store_sending::campaigns::conversions::conversions;
+use store_sending::campaigns::sending::Rows;
+use store_sending::campaigns::{self, counts, winner};
 use uuid::Uuid;
 
 use super::{path, shape};

@@ -1,10 +1,10 @@
 //! Sending, pausing, resuming and cancelling. The scheduler does what follows from it.
 
+use database::StoreError;
 use domain::campaign::CampaignStatus;
 use http::StatusCode;
 use serde_json::json;
-use store::StoreError;
-use store::campaigns::{self, Campaign, sending};
+use store_sending::campaigns::{self, Campaign, sending};
 
 use super::{check_references, locked, note, path, shown, tag};
 use crate::context::Context;

@@ -4,16 +4,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use database::StoreError;
 use deadpool_postgres::Transaction;
 use domain::message::{Channel, DeliveryState};
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::StoreError;
-use store::campaigns::{self, Campaign};
-use store::messages::read;
-use store::users::read as people;
-use store::users::user_ref::{IdType, UserRef};
+use store_profiles::users::read as people;
+use store_profiles::users::user_ref::{IdType, UserRef};
+use store_sending::campaigns::{self, Campaign};
+use store_sending::messages::read;
 use tokio::time::Instant;
 use uuid::Uuid;
 use wire::send::DirectMessage;

@@ -9,7 +9,7 @@ use rules::sending_rules::zone;
 use rules::time::Span;
 use rules::time::time_of_day;
 use serde_json::{Map, Value, json};
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 use crate::error::ApiError;
 use crate::fields::{Element, Fields, Text};

@@ -2,7 +2,7 @@
 
 use domain::message::Channel;
 use http_client::OutboundPolicy;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 use super::input::Change;
 use crate::error::ApiError;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use database::StoreError;
 use domain::email::is_address;
 use domain::message::{Channel, DeliveryState};
 use domain::suppression::international;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::StoreError;
-use store::users::read as people;
-use store::users::user_ref::UserRef;
+use store_profiles::users::read as people;
+use store_profiles::users::user_ref::UserRef;
 use tokio::time::Instant;
 use uuid::Uuid;
 

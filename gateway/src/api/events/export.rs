@@ -1,12 +1,13 @@
 //! All events, line by line.
 
+use database::{Connection, StoreError};
 use kernel::ids::ProjectId;
 use serde_json::json;
-use store::events::export as events;
-use store::events::list::EventFilter;
-use store::events::read;
-use store::users::read as people;
-use store::{Connection, StoreError, erasures};
+use store_profiles::events::export as events;
+use store_profiles::events::list::EventFilter;
+use store_profiles::events::read;
+use store_profiles::users::read as people;
+use store_sending::erasures;
 use uuid::Uuid;
 
 use super::EventView;

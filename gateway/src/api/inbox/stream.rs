@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use async_nats::Subscriber;
 use bus::Bus;
+use database::filter::Start;
+use database::{Store, StoreError};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use kernel::shutdown::Shutdown;
 use serde_json::json;
-use store::filter::Start;
-use store::inbox::{self, InboxFilter, InboxItem};
-use store::users::read as people;
-use store::users::user_ref::UserRef;
-use store::{Store, StoreError};
+use store_profiles::users::read as people;
+use store_profiles::users::user_ref::UserRef;
+use store_sending::inbox::{self, InboxFilter, InboxItem};
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
@@ -119,7 +119,7 @@ async fn subscribed(bus: &Bus, project: ProjectId, person: Uuid) -> Option<Subsc
 
 /// Where a stream begins that follows no other.
 async fn newest(
-    db: &store::Connection,
+    db: &database::Connection,
     project: ProjectId,
     user: UserRef<'_>,
 ) -> Result<(Timestamp, Uuid), StoreError> {

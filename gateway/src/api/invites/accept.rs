@@ -4,15 +4,16 @@
 //! unverified account of that address passes to them. A link that an operator printed proves nothing: the account that it
 //! creates is unverified and belongs to the inviting project alone.
 
+use database::{StoreError, Transaction};
 use jiff::Timestamp;
 use kernel::ids;
 use serde_json::json;
-use store::accounts::{self, Account, Credentials};
-use store::audit::{self, Actor, Change};
-use store::invites::{self, Invite, InviteStatus, LinkHolder};
-use store::members::{self, Role};
-use store::sessions as stored_sessions;
-use store::{StoreError, Transaction, login_attempts};
+use store_projects::accounts::{self, Account, Credentials};
+use store_projects::audit::{self, Actor, Change};
+use store_projects::invites::{self, Invite, InviteStatus, LinkHolder};
+use store_projects::login_attempts;
+use store_projects::members::{self, Role};
+use store_projects::sessions as stored_sessions;
 
 use crate::api::sessions::{self, BODY, CHOSEN};
 use crate::auth::{logins, session};

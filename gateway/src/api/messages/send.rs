@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use database::StoreError;
 use domain::message::Channel;
 use kernel::ids::{self, ProjectId};
 use prost::Message as _;
 use serde::Serialize;
 use serde_json::json;
-use store::messages::read::{self, Message};
-use store::users::user_ref::UserRef;
-use store::{StoreError, client_ids, templates};
+use store_profiles::client_ids;
+use store_profiles::users::user_ref::UserRef;
+use store_projects::templates;
+use store_sending::messages::read::{self, Message};
 use tokio::time::{Instant, sleep};
 use trace::{Kind, Span};
 use uuid::Uuid;

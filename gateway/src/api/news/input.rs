@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use store::news::NewsItem;
+use store_sending::news::NewsItem;
 use uuid::Uuid;
 
 use crate::error::ApiError;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use kernel::ids::ProjectId;
 use serde_json::{Map, Value};
-use store::projects::Project;
+use store_projects::projects::Project;
 
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};

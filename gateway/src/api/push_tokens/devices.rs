@@ -3,9 +3,9 @@
 use domain::push_token::Platform;
 use jiff::Timestamp;
 use serde::Serialize;
-use store::push_tokens::{self, DeviceFilter, PushToken};
-use store::users::read::{self as people, ShownPerson};
-use store::users::user_ref::UserRef;
+use store_profiles::push_tokens::{self, DeviceFilter, PushToken};
+use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use crate::api::{paging, shape};

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use database::{StoreError, Transaction};
 use serde::Serialize;
-use store::segments::evaluate::{self, members};
-use store::{StoreError, Transaction};
+use store_profiles::segments::evaluate::{self, members};
 use uuid::Uuid;
 
 use crate::context::Context;

@@ -1,12 +1,12 @@
 //! Why a person is in a segment, or is not.
 
+use database::StoreError;
 use rules::eval::{self, Facts};
 use serde::Serialize;
 use serde_json::Value;
-use store::StoreError;
-use store::segments::{SegmentType, evaluate as people, person};
-use store::users::read;
-use store::users::user_ref::UserRef;
+use store_profiles::segments::{SegmentType, evaluate as people, person};
+use store_profiles::users::read;
+use store_profiles::users::user_ref::UserRef;
 use uuid::Uuid;
 
 use super::evaluate::{AT_MOST, evaluation_permit, failed};

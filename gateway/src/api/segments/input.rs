@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rules::Rule;
 use serde_json::{Map, Value, json};
-use store::segments::{Segment, SegmentType};
+use store_profiles::segments::{Segment, SegmentType};
 use uuid::Uuid;
 
 use crate::error::ApiError;

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use database::StoreError;
 use rules::look::Look;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::StoreError;
-use store::segments::{self, SegmentType, dirty, evaluate as people, follow, members};
+use store_profiles::segments::{self, SegmentType, dirty, evaluate as people, follow, members};
 use uuid::Uuid;
 
 use super::super::users::UserView;

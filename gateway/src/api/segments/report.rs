@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use store::projects;
-use store::segments::{follow, starts};
+use store_profiles::segments::{follow, starts};
+use store_projects::projects;
 use uuid::Uuid;
 
 use super::super::reports::{Period, RANGES};

@@ -2,7 +2,7 @@
 
 use deadpool_postgres::Transaction;
 use rules::sql::Membership;
-use store::segments::{self, Segment, evaluate};
+use store_profiles::segments::{self, Segment, evaluate};
 use uuid::Uuid;
 
 use crate::context::Context;

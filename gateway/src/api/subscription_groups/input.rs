@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use store::subscription_groups::SubscriptionGroup;
+use store_profiles::subscription_groups::SubscriptionGroup;
 use uuid::Uuid;
 
 use crate::error::ApiError;

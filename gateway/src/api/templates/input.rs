@@ -4,7 +4,7 @@ use domain::message::Channel;
 use domain::push_url;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use store::templates::StoredTemplate;
+use store_projects::templates::StoredTemplate;
 use template::Template;
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! What is made of a mail's body when it is saved. It is done before the row is locked, for it takes its time.
 
 use domain::message::Channel;
-use store::templates::StoredTemplate;
+use store_projects::templates::StoredTemplate;
 
 use crate::api::rendering;
 use crate::context::Context;

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use database::StoreError;
 use serde_json::{Map, Value, json};
-use store::StoreError;
-use store::users::read::{self, User};
-use store::users::user_ref::UserRef;
+use store_profiles::users::read::{self, User};
+use store_profiles::users::user_ref::UserRef;
 use tokio::time::Instant;
 use wire::event::{Body, Erase, Identify, IngestItem, id_bytes, trace_bytes};
 

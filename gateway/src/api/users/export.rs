@@ -1,10 +1,10 @@
 //! All people, line by line.
 
+use database::{Connection, StoreError};
 use kernel::ids::ProjectId;
 use serde_json::json;
-use store::users::export::{self as people, Place, TOP};
-use store::users::list::UserFilter;
-use store::{Connection, StoreError};
+use store_profiles::users::export::{self as people, Place, TOP};
+use store_profiles::users::list::UserFilter;
 use uuid::Uuid;
 
 use super::{ACTIVE, UserView};

@@ -3,7 +3,7 @@
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde::Serialize;
-use store::user_imports::{self as imports, LineProblem, UserImport};
+use store_profiles::user_imports::{self as imports, LineProblem, UserImport};
 use uuid::Uuid;
 
 use crate::api::{idempotency, paging, path, shape};

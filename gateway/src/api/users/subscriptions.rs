@@ -1,11 +1,11 @@
 //! What a person chose to get. A change goes the way of events, as those of the person's profile.
 
+use database::Connection;
 use domain::subscription::{GROUPS_MAX, Source};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use store::Connection;
-use store::subscriptions::{self, Subscription};
+use store_profiles::subscriptions::{self, Subscription};
 use uuid::Uuid;
 use wire::event::{Body, Choice, Subscribe, id_bytes};
 

@@ -1,12 +1,13 @@
 //! The log of an endpoint: what it was told, and what came of it.
 
+use database::StoreError;
 use jiff::Timestamp;
 use kernel::clock::rfc3339;
 use kernel::ids;
 use serde::Serialize;
 use serde_json::{Value, json};
-use store::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
-use store::{StoreError, webhook_endpoints};
+use store_projects::webhook_endpoints;
+use store_sending::webhook_deliveries::{self, Delivery, DeliveryStatus, tell};
 use uuid::Uuid;
 
 use super::WHAT;

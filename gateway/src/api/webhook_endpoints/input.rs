@@ -8,7 +8,7 @@ use http::Uri;
 use http_client::{OutboundError, OutboundPolicy};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use store::webhook_endpoints::Endpoint;
+use store_projects::webhook_endpoints::Endpoint;
 use uuid::Uuid;
 
 use crate::error::ApiError;

@@ -9,7 +9,7 @@ use kernel::ids::ProjectId;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::RngSeed;
-use store::api_keys::{KeySettings, KeyType};
+use store_projects::api_keys::{KeySettings, KeyType};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! `GET /inbox/stream`
 
 use serde_json::{Value, json};
-use store::projects;
+use store_projects::projects;
 use testkit::eventually_true;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -160,10 +160,10 @@ async fn a_stream_ends_with_its_gateway_and_with_its_key() {
     let (mut gateway, project, _) = place().await;
     let mut by_public = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
     by_public.next("unread").await;
-    let key = crate::setup::key(&gateway.app.store, project.id, store::api_keys::KeyType::Secret).await;
+    let key = crate::setup::key(&gateway.app.store, project.id, store_projects::api_keys::KeyType::Secret).await;
     let mut revoked = Follower::follow(&gateway, &key, "user_id=ann", "").await;
     revoked.next("unread").await;
-    let admin = gateway.log_in(&project, store::members::Role::Admin).await;
+    let admin = gateway.log_in(&project, store_projects::members::Role::Admin).await;
     let keys = gateway.send_as(&admin, "GET", "/api-keys", "").await.expect(200);
     let listed = keys["keys"].as_array().or(keys["apiKeys"].as_array()).unwrap();
     let id = listed.iter().find(|k| key.starts_with(k["prefix"].as_str().unwrap())).unwrap()["id"].clone();
@@ -180,7 +180,7 @@ async fn a_stream_ends_with_its_gateway_and_with_its_key() {
 #[tokio::test]
 async fn a_stream_ends_with_its_session() {
     let (gateway, project, _) = place().await;
-    let admin = gateway.log_in(&project, store::members::Role::Admin).await;
+    let admin = gateway.log_in(&project, store_projects::members::Role::Admin).await;
     let headers = format!("cookie: {}\r\nx-project-id: {}\r\n", admin.cookie, project.id);
     let mut follower = Follower::follow_with(&gateway, "user_id=ann", &headers).await;
     follower.next("unread").await;
@@ -193,7 +193,7 @@ async fn a_stream_ends_with_its_session() {
 #[tokio::test]
 async fn a_stream_ends_when_the_secret_that_proved_its_user_is_no_longer_accepted() {
     let (gateway, project, _) = place().await;
-    let admin = gateway.log_in(&project, store::members::Role::Admin).await;
+    let admin = gateway.log_in(&project, store_projects::members::Role::Admin).await;
     let db = gateway.app.store.connection().await.unwrap();
     let current = async || projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap().identity;
     let follow = async |header: String| {

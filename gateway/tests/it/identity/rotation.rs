@@ -1,8 +1,8 @@
 //! Rotation of the identity secret.
 
 use serde_json::{Value, json};
-use store::members::Role;
-use store::projects;
+use store_projects::members::Role;
+use store_projects::projects;
 use testkit::{TestDatabase, TestNats, eventually};
 
 use super::{hash, switched, token};

@@ -1,7 +1,7 @@
 //! User tokens: accepted wherever a user hash is, and refused for each of their faults.
 
 use serde_json::{Value, json};
-use store::members::Role;
+use store_projects::members::Role;
 
 use super::{hash, jwt, switched, token};
 use crate::api_inbox::deliver;

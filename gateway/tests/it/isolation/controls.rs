@@ -3,7 +3,7 @@
 
 use gateway::router::Access;
 use serde_json::json;
-use store::members::Role;
+use store_projects::members::Role;
 
 use super::{asked, fill, ids_of};
 use crate::document::{Operation, operations};

@@ -4,7 +4,7 @@ use super::{fill, ids_of};
 use crate::document::operations;
 use crate::fixture::Gateway;
 use crate::login::Login;
-use store::members::Role;
+use store_projects::members::Role;
 
 /// Texts of the project that `fill` has made, and nobody else has.
 const ITS_OWN: [&str; 2] = ["u@example.com", "grace@example.com"];

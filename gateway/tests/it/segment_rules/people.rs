@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use database::Store;
 use domain::push_token::Platform;
 use jiff::{SignedDuration, Timestamp};
 use kernel::ids::{self, ProjectId, UserKey};
@@ -13,8 +14,7 @@ use rules::eval::{self, Actual, Facts, Stats};
 use rules::sql::{IdRange, people_between};
 use rules::{Aggregate, Behaviour, Deed, Rule, Source, segments};
 use serde_json::{Map, Value, json};
-use store::Store;
-use store::segments::{Segment, SegmentType, evaluate, insert};
+use store_profiles::segments::{Segment, SegmentType, evaluate, insert};
 use testkit::TestDatabase;
 use uuid::Uuid;
 

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use automation::TriggerType;
+use database::Transaction;
 use kernel::ids;
 use rules::look::Look;
 use serde_json::json;
-use store::Transaction;
-use store::segments::follow::{self, Turn};
+use store_profiles::segments::follow::{self, Turn};
 use uuid::Uuid;
 
 use super::world::World;

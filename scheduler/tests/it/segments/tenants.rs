@@ -7,8 +7,8 @@ use automation::TriggerType;
 use jiff::SignedDuration;
 use rules::look::Look;
 use serde_json::json;
-use store::segments::person::crowd::{self, Limits};
-use store::segments::{dirty, evaluate, follow};
+use store_profiles::segments::person::crowd::{self, Limits};
+use store_profiles::segments::{dirty, evaluate, follow};
 use uuid::Uuid;
 
 use super::world::World;

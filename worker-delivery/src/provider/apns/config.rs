@@ -1,7 +1,7 @@
 //! The fields `iosPush…`, as `PUT /channels` takes them.
 
 use http_client::BaseUrl;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 use crate::provider::jwt::SigningKey;
 

@@ -2,7 +2,7 @@
 
 use http_client::BaseUrl;
 use lettre::message::Mailbox;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 use crate::address;
 

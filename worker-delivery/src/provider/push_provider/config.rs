@@ -1,7 +1,7 @@
 //! `pushProviderAppId` and `pushProviderRestKey`: the customer's own app, or the operator's that all share.
 
 use http_client::BaseUrl;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 /// An app at the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]

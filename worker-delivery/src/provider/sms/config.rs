@@ -1,7 +1,7 @@
 //! The fields `sms…`, as `PUT /channels` takes them.
 
 use http_client::BaseUrl;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 /// Where to hand SMS over, and as whom.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use lettre::Address;
 use lettre::message::Mailbox;
 use runtime::system_mail::{SystemMail, SystemSecurity};
 use serde_json::Value;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 
 use crate::address;
 

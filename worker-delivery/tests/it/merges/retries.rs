@@ -7,7 +7,7 @@ use std::time::Duration;
 use bus::wake::wake;
 use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;
-use store::send_chunks::{self, NewChunk};
+use store_sending::send_chunks::{self, NewChunk};
 use testkit::{eventually, eventually_true};
 use uuid::Uuid;
 use worker_delivery::provider::stub::Stub;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use domain::push_token::Platform;
 use serde_json::json;
-use store::channels::ChannelSettings;
+use store_projects::channels::ChannelSettings;
 use testkit::{ApnsService, ProviderServer, Reply};
 use uuid::Uuid;
 use worker_delivery::provider::apns::{ApnsConfig, Client, Tokens};

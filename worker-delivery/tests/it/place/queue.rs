@@ -7,8 +7,8 @@ use bus::wake::wake;
 use domain::message::{Channel, Lane, Queue};
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
-use store::messages::insert::{self, NewMessage};
-use store::send_chunks::{self, NewChunk};
+use store_sending::messages::insert::{self, NewMessage};
+use store_sending::send_chunks::{self, NewChunk};
 use uuid::Uuid;
 
 use super::Place;

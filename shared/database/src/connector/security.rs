@@ -1,0 +1,88 @@
+//! What `sslmode` and `sslrootcert` ask for together.
+
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::config::{SslMode, SslNegotiation};
+
+use super::refusal;
+use super::verifier::{Authorities, Trust, Verifier};
+use kernel::env::EnvError;
+
+const MODES: &str = "sslmode=disable, prefer, require, verify-ca or verify-full";
+
+/// Whether TLS is spoken, and with whom.
+#[derive(Debug)]
+pub(super) struct Security {
+    mode: SslMode,
+    trust: Trust,
+}
+
+impl Default for Security {
+    fn default() -> Self {
+        Self { mode: SslMode::Prefer, trust: Trust::Anyone }
+    }
+}
+
+impl Security {
+    /// As libpq chooses, with one difference: where nothing names the authority, `verify-full` trusts the public ones,
+    /// which libpq calls `system`.
+    pub(super) fn choose(mode: Option<&str>, root: Option<&str>) -> Result<Self, EnvError> {
+        let from_file = || root.map(authorities).transpose();
+        let (mode, trust) = match (mode, root) {
+            (Some("verify-full"), None | Some("system")) | (None, Some("system")) => {
+                (SslMode::Require, Trust::Named(public()))
+            }
+            (Some("disable"), _) => (SslMode::Disable, Trust::Anyone),
+            (Some("prefer" | "require" | "verify-ca"), Some("system")) => {
+                let problem = "this sslmode is too weak for the authorities that everybody may have a certificate of";
+                return Err(refusal(problem.to_owned(), "sslmode=verify-full with sslrootcert=system"));
+            }
+            (Some("verify-ca"), None) => {
+                let allowed = "sslrootcert=<file of certificates (PEM)>, or sslmode=verify-full";
+                return Err(refusal("sslmode=verify-ca needs sslrootcert".to_owned(), allowed));
+            }
+            (None | Some("prefer"), _) => (SslMode::Prefer, from_file()?.map_or(Trust::Anyone, Trust::Certified)),
+            // With a file, as libpq for the sake of older set-ups: the same as verify-ca.
+            (Some("require" | "verify-ca"), _) => {
+                (SslMode::Require, from_file()?.map_or(Trust::Anyone, Trust::Certified))
+            }
+            (Some("verify-full"), Some(path)) => (SslMode::Require, Trust::Named(authorities(path)?)),
+            (Some(other), _) => return Err(refusal(format!("sslmode={other} is not supported"), MODES)),
+        };
+        Ok(Self { mode, trust })
+    }
+
+    pub(super) fn mode(&self) -> SslMode {
+        self.mode
+    }
+
+    /// How TLS is spoken.
+    pub(super) fn client(self, negotiation: SslNegotiation) -> Result<ClientConfig, EnvError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = Arc::new(Verifier::new(self.trust, &provider));
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|e| refusal(e.to_string(), "a TLS set-up that works"))?;
+        let mut client = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        if negotiation == SslNegotiation::Direct {
+            client.alpn_protocols = vec![b"postgresql".to_vec()];
+        }
+        Ok(client)
+    }
+}
+
+/// Those whom everybody trusts, as for calls over HTTPS.
+fn public() -> Authorities {
+    Authorities { roots: RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }, named: Vec::new() }
+}
+
+fn authorities(path: &str) -> Result<Authorities, EnvError> {
+    let wrong = |problem: String| refusal(format!("sslrootcert {problem}"), "a file of certificates (PEM)");
+    let named: Vec<CertificateDer<'static>> = tls::authorities(path).map_err(wrong)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &named {
+        roots.add(certificate.clone()).map_err(|e| wrong(format!("{path}: {e}")))?;
+    }
+    Ok(Authorities { roots, named })
+}

@@ -1,0 +1,208 @@
+//! The conditions of a list: only those that were asked for stand in the statement, so that each combination has a
+//! plan of its own.
+
+use std::fmt::Write as _;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::StoreError;
+use kernel::ids::ProjectId;
+
+/// How far totals of filtered lists are counted.
+pub const MOST_COUNTED: i64 = 10_000;
+
+/// How many rows a list has in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Total {
+    pub count: i64,
+    /// Whether there are more than were counted.
+    pub capped: bool,
+}
+
+impl Total {
+    pub fn exact(count: i64) -> Self {
+        Self { count, capped: false }
+    }
+
+    /// More than are counted.
+    pub fn beyond() -> Self {
+        Self::counted(MOST_COUNTED + 1)
+    }
+
+    /// From a number of rows of which one more than [`MOST_COUNTED`] were looked for.
+    pub fn counted(found: i64) -> Self {
+        Self { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED }
+    }
+}
+
+/// Where a page begins: behind so many rows, or behind a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<T> {
+    Offset(i64),
+    After(T),
+}
+
+impl<T> Start<T> {
+    pub fn offset(&self) -> i64 {
+        match self {
+            Self::Offset(rows) => *rows,
+            Self::After(_) => 0,
+        }
+    }
+}
+
+/// How a statement is to be carried out whatever the planner takes its values for: what a search finds cannot be guessed,
+/// and the plan that suits one text reads the whole table for another.
+#[derive(Clone, Copy, Debug)]
+pub enum Pin {
+    /// By an index in the order that is asked for.
+    Ordered,
+    /// By an index, row by row, so that it can end early.
+    Indexed,
+    /// By an index that gives all it finds at once.
+    Bitmap,
+}
+
+impl Pin {
+    /// Begins a transaction for such statements.
+    pub async fn begin(self, db: &mut impl GenericClient) -> Result<Transaction<'_>, StoreError> {
+        let (index, bitmap, sort) = match self {
+            Self::Ordered => ("on", "off", "off"),
+            Self::Indexed => ("on", "off", "on"),
+            Self::Bitmap => ("off", "on", "on"),
+        };
+        let tx = db.transaction().await?;
+        // All of them each time: within another transaction what one pin set would hold for the next.
+        let settings = format!(
+            "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = {index}; SET LOCAL enable_indexonlyscan = {index}; \
+             SET LOCAL enable_bitmapscan = {bitmap}; SET LOCAL enable_sort = {sort}"
+        );
+        tx.batch_execute(&settings).await?;
+        Ok(tx)
+    }
+}
+
+/// The pattern of `LIKE` for a text that stands anywhere.
+pub fn like_pattern(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() + 2);
+    pattern.push('%');
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+/// Conditions and their parameters; the project's is always the first.
+pub struct Filter<'a> {
+    conditions: String,
+    params: Vec<&'a (dyn ToSql + Sync)>,
+}
+
+impl<'a> Filter<'a> {
+    pub fn of(project: &'a ProjectId) -> Self {
+        Self { conditions: "project_id = $1".to_owned(), params: vec![project] }
+    }
+
+    /// Adds a condition; `?1`, `?2` in it stand for the values.
+    pub fn and(&mut self, condition: &str, values: &[&'a (dyn ToSql + Sync)]) {
+        let mut condition = condition.to_owned();
+        for (i, value) in values.iter().enumerate() {
+            self.params.push(*value);
+            condition = condition.replace(&format!("?{}", i + 1), &format!("${}", self.params.len()));
+        }
+        let _ = write!(self.conditions, " AND {condition}");
+    }
+
+    /// Reads one page.
+    pub async fn page(
+        mut self,
+        db: &impl GenericClient,
+        (columns, table, order): (&str, &str, &str),
+        offset: &'a i64,
+        limit: &'a i64,
+    ) -> Result<Vec<Row>, StoreError> {
+        let at = self.params.len();
+        let sql = format!(
+            "SELECT {columns} FROM {table} WHERE {} ORDER BY {order} OFFSET ${} LIMIT ${}",
+            self.conditions,
+            at + 1,
+            at + 2
+        );
+        self.params.extend([offset as &(dyn ToSql + Sync), limit]);
+        Ok(db.query(&db.prepare_cached(&sql).await?, &self.params).await?)
+    }
+
+    /// Reads the different values of a text column.
+    pub async fn distinct(
+        &self,
+        db: &impl GenericClient,
+        column: &str,
+        table: &str,
+    ) -> Result<Vec<String>, StoreError> {
+        let sql = format!("SELECT DISTINCT {column} FROM {table} WHERE {}", self.conditions);
+        let rows = db.query(&db.prepare_cached(&sql).await?, &self.params).await?;
+        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    /// Counts up to [`MOST_COUNTED`].
+    pub async fn count_capped(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
+        Ok(Total::counted(self.count(db, table, MOST_COUNTED + 1).await?))
+    }
+
+    /// Counts up to `most`.
+    pub async fn count(&self, db: &impl GenericClient, table: &str, most: i64) -> Result<i64, StoreError> {
+        let limit = self.params.len() + 1;
+        let conditions = &self.conditions;
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {conditions} LIMIT ${limit}) AS found");
+        let mut params = self.params.clone();
+        params.push(&most);
+        Ok(db.query_one(&db.prepare_cached(&sql).await?, &params).await?.try_get(0)?)
+    }
+}
+
+/// How columns are searched, `?1` being the lower-case text: from its start for one or two characters, within it from
+/// three on.
+pub fn search_condition(columns: &[&str], text: &str) -> String {
+    let of = |column: &&str| match text.chars().count() {
+        0..=2 => format!("starts_with(lower({column}), ?1)"),
+        _ => format!("strpos(lower({column}), ?1) > 0"),
+    };
+    format!("({})", columns.iter().map(of).collect::<Vec<_>>().join(" OR "))
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn each_condition_gets_its_own_parameter() {
+        let (project, name, ids) = (ProjectId(Uuid::nil()), "n", vec![Uuid::nil()]);
+        let mut filter = Filter::of(&project);
+        filter.and("(name, x) = (?1, ?2) OR name = ?1", &[&name, &name]);
+        filter.and("merged_into IS NULL", &[]);
+        filter.and("user_id = ANY(?1)", &[&ids]);
+        let expected =
+            "project_id = $1 AND (name, x) = ($2, $3) OR name = $2 AND merged_into IS NULL AND user_id = ANY($4)";
+        assert_eq!((filter.conditions.as_str(), filter.params.len()), (expected, 4));
+    }
+
+    #[test]
+    fn a_pattern_means_its_text() {
+        assert_eq!(like_pattern(r"100%_\"), r"%100\%\_\\%");
+    }
+
+    #[test]
+    fn short_texts_are_searched_from_the_start() {
+        assert_eq!(search_condition(&["a", "b"], "xy"), "(starts_with(lower(a), ?1) OR starts_with(lower(b), ?1))");
+        assert_eq!(search_condition(&["a"], "xyz"), "(strpos(lower(a), ?1) > 0)");
+        assert_eq!(search_condition(&["a"], "äöü"), "(strpos(lower(a), ?1) > 0)");
+    }
+}

@@ -1,0 +1,203 @@
+//! Who reads which partition of the ingest stream, under which epoch, and how far it has been applied.
+//!
+//! Leases count in the database's own time (`statement_timestamp()`, which Citus takes), not in product time: what matters is that all workers
+//! agree, whatever their clocks say. One that reaches further ahead than any may was given by a clock that has been set back
+//! since, and counts for nothing: whoever holds it may be long dead, and who is not takes it anew by another epoch.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::{Connection, StoreError, by_project};
+use kernel::clock::from_ms;
+use wire::position::Position;
+
+/// Further ahead than any lease reaches (`PARTITION_LEASE_MS` is at most 120,000).
+const FURTHEST: &str = "statement_timestamp() + interval '3 minutes'";
+
+/// Under which epoch a partition is owned, and how far it has been applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub partition: i16,
+    pub epoch: i64,
+    /// Sequence of the last message applied.
+    pub applied_seq: i64,
+    /// When the broker stored it, in Unix nanoseconds; 0 where that is not known.
+    pub applied_ns: i64,
+}
+
+impl Lease {
+    const COLUMNS: &str = "p.partition, p.epoch, p.applied_seq, p.applied_ns";
+
+    fn of(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            partition: row.try_get(0)?,
+            epoch: row.try_get(1)?,
+            applied_seq: row.try_get(2)?,
+            applied_ns: row.try_get(3)?,
+        })
+    }
+}
+
+/// Makes the rows of all partitions. Positions of an earlier stream are set back to the start of this one.
+pub async fn ensure(db: &impl GenericClient, partitions: u16, stream_created_ms: i64) -> Result<(), StoreError> {
+    let created = from_ms(stream_created_ms);
+    let sql = "INSERT INTO ingest_partition (partition, stream_created) SELECT g, $2 FROM generate_series(0, $1::int - 1) g \
+               ON CONFLICT (partition) DO UPDATE SET stream_created = excluded.stream_created, applied_seq = 0, applied_ns = 0, epoch = ingest_partition.epoch + 1, owner = NULL \
+               WHERE ingest_partition.stream_created IS DISTINCT FROM excluded.stream_created";
+    db.execute(sql, &[&i32::from(partitions), &created]).await?;
+    Ok(())
+}
+
+/// Says that a worker is alive for so long, and returns how many of its kind are.
+pub async fn announce(db: &impl GenericClient, worker: Uuid, kind: &str, ttl_ms: i64) -> Result<i64, StoreError> {
+    let sql = format!(
+        "WITH me AS (INSERT INTO worker (id, kind, seen_until) VALUES ($1, $2, statement_timestamp() + $3 * interval '1 millisecond') \
+               ON CONFLICT (id) DO UPDATE SET seen_until = excluded.seen_until) \
+               SELECT count(*) + 1 FROM worker WHERE kind = $2 AND id <> $1 \
+               AND seen_until BETWEEN statement_timestamp() AND {FURTHEST}"
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    Ok(db.query_one(&statement, &[&worker, &kind, &(ttl_ms as f64)]).await?.try_get(0)?)
+}
+
+/// Takes back what [`announce`] said.
+pub async fn retire(db: &impl GenericClient, worker: Uuid) -> Result<(), StoreError> {
+    db.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
+    Ok(())
+}
+
+/// Prolongs the leases held; returns the partitions that are still this worker's.
+pub async fn renew(
+    db: &impl GenericClient,
+    worker: Uuid,
+    held: &[(i16, i64)],
+    ttl_ms: i64,
+) -> Result<Vec<i16>, StoreError> {
+    let (partitions, epochs): (Vec<i16>, Vec<i64>) = held.iter().copied().unzip();
+    // From when the rows are had: a commit that waits for its standby holds them. Citus takes no such function here.
+    let now = if by_project::is_spread() { "statement_timestamp()" } else { "clock_timestamp()" };
+    // Locked in order first: an update with a join takes rows in any order, and two of them would deadlock.
+    let sql = format!(
+        "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
+               JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
+               ORDER BY p.partition FOR UPDATE OF p) \
+               UPDATE ingest_partition p SET lease_until = {now} + $4 * interval '1 millisecond' \
+               FROM mine WHERE p.partition = mine.partition RETURNING p.partition"
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    let rows = db.query(&statement, &[&worker, &partitions, &epochs, &(ttl_ms as f64)]).await?;
+    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// Takes at most so many partitions that nobody holds. Epochs grow with the time, so that a database restored from a
+/// backup hands out none that was in use before.
+pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
+    let columns = Lease::COLUMNS;
+    let sql = format!(
+        "WITH free AS (SELECT partition FROM ingest_partition \
+               WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST} \
+               ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) \
+               UPDATE ingest_partition p SET owner = $1, epoch = greatest(p.epoch + 1, (extract(epoch FROM statement_timestamp()) * 1000)::bigint), lease_until = statement_timestamp() + $3 * interval '1 millisecond' \
+               FROM free WHERE p.partition = free.partition RETURNING {columns}"
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?.iter().map(Lease::of).collect()
+}
+
+/// Gives a partition back.
+pub async fn release(db: &impl GenericClient, worker: Uuid, partition: i16, epoch: i64) -> Result<(), StoreError> {
+    let sql = "UPDATE ingest_partition SET owner = NULL, lease_until = NULL WHERE partition = $2 AND epoch = $3 AND owner = $1";
+    db.execute(sql, &[&worker, &partition, &epoch]).await?;
+    Ok(())
+}
+
+/// Gives a partition back, to be read on behind an earlier message: its stream lost its end, and has used those sequences anew.
+pub async fn rewind(
+    db: &impl GenericClient,
+    worker: Uuid,
+    partition: i16,
+    epoch: i64,
+    after: i64,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE ingest_partition SET applied_seq = least(applied_seq, $4), applied_ns = 0, epoch = epoch + 1, owner = NULL, lease_until = NULL \
+               WHERE partition = $2 AND epoch = $3 AND owner = $1";
+    db.execute(sql, &[&worker, &partition, &epoch, &after]).await?;
+    Ok(())
+}
+
+/// Begins a recording transaction. Its statements look up as many keys as a batch holds, and no plan of theirs may ever
+/// read a table instead: the planner would, for some thousand keys in a table that it takes for small.
+pub async fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
+    let tx = db.transaction().await?;
+    // Citus plans by values: it makes no plan over several shards that would hold for any.
+    let mode = if by_project::is_spread() { "force_custom_plan" } else { "force_generic_plan" };
+    tx.batch_execute(&format!(
+        "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
+         SET LOCAL plan_cache_mode = {mode}"
+    ))
+    .await?;
+    Ok(tx)
+}
+
+/// A step of a position, allowed to the holder of the epoch only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advance {
+    pub partition: i16,
+    pub epoch: i64,
+    pub from: i64,
+    pub to: i64,
+    /// When the broker stored the message `to`, in Unix nanoseconds; 0 where that is not known.
+    pub to_ns: i64,
+}
+
+/// Moves positions on; returns the partitions that were moved. One that is missing has another owner by now, and the
+/// transaction must not be committed.
+pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>, StoreError> {
+    let partitions: Vec<i16> = steps.iter().map(|s| s.partition).collect();
+    let epochs: Vec<i64> = steps.iter().map(|s| s.epoch).collect();
+    let from: Vec<i64> = steps.iter().map(|s| s.from).collect();
+    let to: Vec<i64> = steps.iter().map(|s| s.to).collect();
+    let to_ns: Vec<i64> = steps.iter().map(|s| s.to_ns).collect();
+    let sql = "WITH mine AS (SELECT p.partition, v.t, v.ns FROM unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS v(partition, epoch, f, t, ns) \
+               JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch AND p.applied_seq = v.f \
+               ORDER BY p.partition FOR UPDATE OF p) \
+               UPDATE ingest_partition p SET applied_seq = mine.t, applied_ns = mine.ns FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&partitions, &epochs, &from, &to, &to_ns]).await?;
+    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// The epoch and position of partitions as they stand now.
+pub async fn current(db: &impl GenericClient, partitions: &[i16]) -> Result<Vec<Lease>, StoreError> {
+    let sql = format!("SELECT {} FROM ingest_partition p WHERE partition = ANY($1)", Lease::COLUMNS);
+    db.query(&sql, &[&partitions]).await?.iter().map(Lease::of).collect()
+}
+
+/// How far every partition has been applied, in the order of partitions.
+pub async fn applied(db: &impl GenericClient) -> Result<Vec<i64>, StoreError> {
+    let statement = db.prepare_cached("SELECT applied_seq FROM ingest_partition ORDER BY partition").await?;
+    db.query(&statement, &[]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// How far the partitions of the stream that was made at this time (Unix milliseconds) have been applied.
+pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Result<Vec<(i16, Position)>, StoreError> {
+    let sql =
+        "SELECT partition, applied_seq, applied_ns FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
+    let rows = db.query(sql, &[&from_ms(stream_created_ms)]).await?;
+    let position = |row: &Row| {
+        let (seq, stored_ns) = (row.try_get::<_, i64>(1)?.unsigned_abs(), row.try_get(2)?);
+        Ok((row.try_get(0)?, Position { stream_created_ms, seq, stored_ns }))
+    };
+    rows.iter().map(position).collect()
+}
+
+/// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.
+pub async fn orphaned(db: &impl GenericClient) -> Result<(i64, Vec<i16>), StoreError> {
+    let sql = format!(
+        "SELECT count(*), coalesce(array_agg(partition ORDER BY partition) FILTER \
+               (WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST}), '{{}}') FROM ingest_partition"
+    );
+    let row = db.query_one(&sql, &[]).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}

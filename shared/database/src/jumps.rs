@@ -1,0 +1,342 @@
+//! Jumps of the database's clock: what would become due by one, all at once, is held.
+//!
+//! A program that follows the database's clock compares it with the time that has passed. If the clock runs ahead of that by more than
+//! ten minutes, the program goes on by the clock as it was, until the clock is back or an operator accepts it. Schedulers record the jump
+//! ([`Jumps::judge`]); other programs believe them ([`Jumps::follow`]).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::clock_jumps::{self, ClockJump};
+use crate::{Store, StoreError};
+use kernel::clock::{Clock, from_ms};
+
+/// Which due times have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueBy {
+    /// For messages that were due at once when they were queued, and for leases.
+    pub now: Timestamp,
+    /// For other messages. Earlier than `now` after a jump of the clock.
+    pub held: Timestamp,
+}
+
+impl From<Timestamp> for DueBy {
+    fn from(now: Timestamp) -> Self {
+        Self { now, held: now }
+    }
+}
+
+/// A larger difference between the clock and the time that has passed is a jump.
+const BOUND_MS: i64 = 10 * 60 * 1_000;
+/// How often a jump that is held is logged.
+const LOG_INTERVAL_MS: i64 = 60 * 1_000;
+/// How long a follower holds a jump that no scheduler has recorded: it may be its own machine that stood still.
+const CONFIRM_MS: i64 = 60 * 1_000;
+
+/// What this process has seen of the clock.
+#[derive(Debug, Default)]
+pub struct Jumps(Mutex<Seen>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// The clock, and the time that had passed, when it was last read.
+    last: Option<(i64, i64)>,
+    /// How far the clock runs ahead of the time that has passed; negative after a jump back.
+    ahead_ms: i64,
+    /// Whether the database has it.
+    noted: bool,
+    /// The time that had passed at the last jump.
+    jumped_ms: i64,
+    logged_ms: Option<i64>,
+}
+
+/// What follows from what this process has seen and what the database says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    Note,
+    /// The clock is back.
+    Forget,
+    /// An operator accepted it.
+    Accepted,
+}
+
+impl Seen {
+    fn read(&mut self, shown_ms: i64, passed_ms: i64) {
+        if let Some((shown_before, passed_before)) = self.last {
+            let moved = (shown_ms - shown_before) - (passed_ms - passed_before);
+            if moved.abs() > BOUND_MS {
+                self.ahead_ms += moved;
+                self.jumped_ms = passed_ms;
+                if self.ahead_ms.abs() <= BOUND_MS {
+                    self.ahead_ms = 0;
+                }
+                let minutes = moved / 60_000;
+                tracing::warn!(minutes, "the database's clock jumped");
+            }
+        }
+        self.last = Some((shown_ms, passed_ms));
+    }
+
+    fn held_ms(&self) -> i64 {
+        self.ahead_ms.max(0)
+    }
+
+    /// Takes over what the database says, which every scheduler writes and an operator removes.
+    fn compare(&mut self, stored: Option<&ClockJump>, shown_ms: i64) -> Next {
+        match stored {
+            None if self.held_ms() == 0 => {
+                self.noted = false;
+                Next::Nothing
+            }
+            None if self.noted => {
+                (self.ahead_ms, self.noted) = (0, false);
+                Next::Accepted
+            }
+            None => Next::Note,
+            Some(stored) if self.held_ms() > 0 => {
+                self.noted = true;
+                if (stored.ahead_ms - self.ahead_ms).abs() > BOUND_MS { Next::Note } else { Next::Nothing }
+            }
+            // This process knew of it, and has seen the clock come back.
+            Some(_) if self.noted => {
+                self.noted = false;
+                Next::Forget
+            }
+            Some(stored) if shown_ms < stored.jumped_at.as_millisecond() - BOUND_MS => Next::Forget,
+            Some(stored) => {
+                // It was seen before this process started.
+                (self.ahead_ms, self.noted) = (stored.ahead_ms, true);
+                Next::Nothing
+            }
+        }
+    }
+
+    /// Like [`Self::compare`], for a process that leaves writing to the schedulers.
+    fn follow(&mut self, stored: Option<&ClockJump>, shown_ms: i64, passed_ms: i64) -> Next {
+        let was_noted = self.noted;
+        match self.compare(stored, shown_ms) {
+            // The schedulers have not seen what this process saw, or see it otherwise.
+            Next::Note => {
+                if passed_ms - self.jumped_ms > CONFIRM_MS {
+                    self.ahead_ms = stored.map_or(0, |stored| stored.ahead_ms);
+                }
+                Next::Nothing
+            }
+            // Until a scheduler has removed it, it says nothing new.
+            Next::Forget => {
+                self.noted = was_noted;
+                Next::Nothing
+            }
+            next => next,
+        }
+    }
+
+    /// Whether to log again that something is held.
+    fn should_log(&mut self, passed_ms: i64) -> bool {
+        let should = self.held_ms() > 0 && self.logged_ms.is_none_or(|logged| passed_ms - logged >= LOG_INTERVAL_MS);
+        if should {
+            self.logged_ms = Some(passed_ms);
+        }
+        should
+    }
+}
+
+impl Jumps {
+    /// Returns the clock's time and how far that is ahead of the time by which is judged what is due, in milliseconds.
+    pub fn read(&self, clock: &Clock) -> (i64, i64) {
+        let mut seen = self.seen();
+        let (shown_ms, passed_ms) = clock.reading();
+        seen.read(shown_ms, passed_ms);
+        (shown_ms, seen.held_ms())
+    }
+
+    /// How far the clock has jumped ahead, if it has.
+    pub fn ahead(&self, clock: &Clock) -> Option<SignedDuration> {
+        let (_, held_ms) = self.read(clock);
+        (held_ms > 0).then(|| SignedDuration::from_millis(held_ms))
+    }
+
+    /// Reads the database's time. Records a jump, or that the clock is back. Returns how far the clock is ahead, in milliseconds.
+    pub async fn judge(&self, store: &Store, clock: &Clock) -> Result<i64, StoreError> {
+        let (stored, shown_ms) = self.update(store, clock).await?;
+        let (next, ahead_ms) = {
+            let mut seen = self.seen();
+            (seen.compare(stored.as_ref(), shown_ms), seen.ahead_ms)
+        };
+        match next {
+            Next::Nothing => {}
+            Next::Note => {
+                let jump = ClockJump { ahead_ms, jumped_at: from_ms(shown_ms) };
+                clock_jumps::note(&store.connection().await?, jump).await?;
+                self.seen().noted = true;
+            }
+            Next::Forget => {
+                clock_jumps::forget(&store.connection().await?).await?;
+                tracing::info!("the database's clock is back; what was held goes on");
+            }
+            Next::Accepted => log_accepted(),
+        }
+        Ok(self.log(clock))
+    }
+
+    /// Reads the database's time, and what schedulers and operators say of a jump.
+    pub async fn follow(&self, store: &Store, clock: &Clock) -> Result<(), StoreError> {
+        let (stored, shown_ms) = self.update(store, clock).await?;
+        let next = self.seen().follow(stored.as_ref(), shown_ms, clock.passed_ms());
+        if next == Next::Accepted {
+            log_accepted();
+        }
+        self.log(clock);
+        Ok(())
+    }
+
+    /// Reads the jump that is recorded, and then the database's time into the clock.
+    async fn update(&self, store: &Store, clock: &Clock) -> Result<(Option<ClockJump>, i64), StoreError> {
+        // The row first: a scheduler that removed it saw the clock back, and then this one does, too.
+        let stored = clock_jumps::get(&store.connection().await?).await?;
+        store.synchronize(clock).await?;
+        Ok((stored, self.read(clock).0))
+    }
+
+    /// Logs every minute that something is held; returns how far the clock is ahead, in milliseconds.
+    fn log(&self, clock: &Clock) -> i64 {
+        let mut seen = self.seen();
+        let held_ms = seen.held_ms();
+        if seen.should_log(clock.passed_ms()) {
+            let minutes = held_ms / 60_000;
+            tracing::warn!(
+                minutes,
+                "the database's clock jumped ahead; what became due by that is held until it is back, or `rekindle clock accept` says that it is right"
+            );
+        }
+        held_ms
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clock by which chunks are due.
+#[derive(Clone)]
+pub struct DueClock {
+    pub clock: Clock,
+    pub jumps: Arc<Jumps>,
+}
+
+impl DueClock {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, jumps: Arc::default() }
+    }
+
+    /// Returns the times up to which chunks are due. While a jump ahead is held, `held` is the clock without it.
+    pub fn due_by(&self) -> DueBy {
+        let (now_ms, held_ms) = self.jumps.read(&self.clock);
+        DueBy { now: from_ms(now_ms), held: from_ms(now_ms - held_ms) }
+    }
+
+    /// Returns the start of delays: the clock without a jump that a scheduler has recorded, so that all programs agree on it. When an
+    /// operator accepts the jump, delays that are shorter than it end.
+    pub fn delays_from(&self) -> Timestamp {
+        let DueBy { now, held } = self.due_by();
+        if self.jumps.seen().noted { held } else { now }
+    }
+}
+
+fn log_accepted() {
+    tracing::info!("the database's clock was accepted; what was held is due now");
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: i64 = 3_600_000;
+
+    fn seen(readings: &[(i64, i64)]) -> Seen {
+        let mut seen = Seen::default();
+        readings.iter().for_each(|(shown, passed)| seen.read(*shown, *passed));
+        seen
+    }
+
+    #[test]
+    fn only_what_runs_ahead_of_the_time_that_passed_is_a_jump() {
+        let held = |readings: &[(i64, i64)]| seen(readings).held_ms();
+        assert_eq!(held(&[(0, 0), (HOUR_MS, HOUR_MS), (30 * HOUR_MS, 30 * HOUR_MS)]), 0);
+        assert_eq!(held(&[(0, 0), (BOUND_MS, 0), (BOUND_MS + 5, 5)]), 0);
+        assert_eq!(held(&[(0, 0), (HOUR_MS + 7, 7), (HOUR_MS + 9, 9)]), HOUR_MS);
+        assert_eq!(held(&[(0, 0), (HOUR_MS, 0), (3 * HOUR_MS, 0)]), 3 * HOUR_MS);
+        // Back by itself, exactly or nearly.
+        assert_eq!(held(&[(0, 0), (HOUR_MS, 0), (5, 5)]), 0);
+        assert_eq!(held(&[(0, 0), (HOUR_MS, 0), (BOUND_MS / 2, 5)]), 0);
+        // And a clock that was back and comes right again holds nothing.
+        assert_eq!(held(&[(9 * HOUR_MS, 0), (0, 0), (9 * HOUR_MS, 0)]), 0);
+        assert_eq!(held(&[(9 * HOUR_MS, 0), (0, 0)]), 0);
+    }
+
+    #[test]
+    fn schedulers_agree_by_the_row_and_its_removal_says_that_the_clock_is_right() {
+        let jump = ClockJump { ahead_ms: HOUR_MS, jumped_at: from_ms(HOUR_MS) };
+        let mut first = seen(&[(0, 0), (HOUR_MS, 0)]);
+        // Until it could be written, its absence says nothing.
+        assert_eq!([first.compare(None, HOUR_MS), first.compare(None, HOUR_MS)], [Next::Note, Next::Note]);
+        first.noted = true;
+        assert_eq!(first.compare(Some(&jump), HOUR_MS), Next::Nothing);
+        // One that is started afterwards holds it, too, and forgets it with the others.
+        let mut later = seen(&[(HOUR_MS + 60_000, 9)]);
+        assert_eq!((later.compare(Some(&jump), HOUR_MS + 60_000), later.held_ms()), (Next::Nothing, HOUR_MS));
+        for one in [&mut first, &mut later] {
+            assert_eq!((one.compare(None, HOUR_MS), one.held_ms()), (Next::Accepted, 0));
+            assert_eq!(one.compare(None, HOUR_MS), Next::Nothing);
+        }
+        // A clock that came back while none was running.
+        let mut back = seen(&[(60_000, 9)]);
+        assert_eq!((back.compare(Some(&jump), 60_000), back.held_ms()), (Next::Forget, 0));
+        // One that was set back long after it had jumped, as this process saw.
+        let mut mended = seen(&[(0, 0), (HOUR_MS, 0)]);
+        mended.noted = true;
+        mended.read(4 * HOUR_MS, 3 * HOUR_MS);
+        mended.read(3 * HOUR_MS + 5, 3 * HOUR_MS + 5);
+        assert_eq!((mended.compare(Some(&jump), 3 * HOUR_MS + 5), mended.held_ms()), (Next::Forget, 0));
+        // A second jump is noted in the place of the first.
+        let mut twice = seen(&[(0, 0), (HOUR_MS, 0), (2 * HOUR_MS, 0)]);
+        assert_eq!(twice.compare(Some(&jump), 2 * HOUR_MS), Next::Note);
+    }
+
+    #[test]
+    fn follower_believes_the_schedulers() {
+        let jump = ClockJump { ahead_ms: HOUR_MS, jumped_at: from_ms(HOUR_MS) };
+        let mut confirmed = seen(&[(0, 0), (HOUR_MS, 0)]);
+        let mut alone = confirmed;
+        for passed_ms in [10_000, CONFIRM_MS] {
+            for seen in [&mut confirmed, &mut alone] {
+                assert_eq!((seen.follow(None, HOUR_MS, passed_ms), seen.held_ms()), (Next::Nothing, HOUR_MS));
+            }
+        }
+        assert_eq!(confirmed.follow(Some(&jump), HOUR_MS, CONFIRM_MS), Next::Nothing);
+        for seen in [&mut confirmed, &mut alone] {
+            seen.follow(None, HOUR_MS, CONFIRM_MS + 1);
+            assert_eq!(seen.held_ms(), 0, "accepted, or only this process's machine stood still");
+        }
+        // A row that no scheduler has removed yet does not count after the clock came back.
+        let mut back = seen(&[(0, 0), (HOUR_MS, 0)]);
+        back.follow(Some(&jump), HOUR_MS, 0);
+        back.read(3 * HOUR_MS, 3 * HOUR_MS);
+        for _ in 0..2 {
+            back.follow(Some(&jump), 3 * HOUR_MS, 3 * HOUR_MS);
+            assert_eq!(back.held_ms(), 0);
+        }
+    }
+
+    #[test]
+    fn held_jump_is_logged_every_minute() {
+        let mut seen = seen(&[(0, 0), (HOUR_MS, 0)]);
+        assert_eq!([0, 59_999, 60_000, 60_001].map(|passed| seen.should_log(passed)), [true, false, true, false]);
+        seen.ahead_ms = 0;
+        assert!(!seen.should_log(500_000));
+    }
+}

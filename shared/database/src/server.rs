@@ -1,0 +1,64 @@
+//! What the server itself is like, and how it is set.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+
+use crate::StoreError;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// As 170002 for 17.2.
+    pub version: i32,
+    /// Whether what was committed is on the disk: all of `fsync`, `full_page_writes` and `synchronous_commit`.
+    pub unsafe_settings: Vec<String>,
+    pub max_connections: i64,
+    /// Sessions at this moment, of all databases.
+    pub sessions: i64,
+    pub now: Timestamp,
+    /// As `TLSv1.3`: what this session goes over; none without TLS.
+    pub tls: Option<String>,
+    pub standbys: Standbys,
+}
+
+/// Servers that receive its log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standbys {
+    /// How many of them each commit waits for; 0 where `synchronous_standby_names` is empty.
+    pub awaited: i64,
+    /// Those that stream and may be waited for: of `sync_state` `sync` or `quorum`.
+    pub in_sync: i64,
+    /// All that receive the log, copies that are being made among them.
+    pub connected: i64,
+    /// Those of them whose state this role may not see, for want of `pg_read_all_stats`: all or none.
+    pub unseen: i64,
+}
+
+pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
+    // `FIRST 2 (…)`, `ANY 2 (…)` and `2 (…)` wait for two, a bare list of names for one.
+    let sql = "SELECT current_setting('server_version_num')::int, \
+               (SELECT coalesce(array_agg(name::text ORDER BY name), '{}') FROM pg_settings \
+                WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), \
+               current_setting('max_connections')::bigint, \
+               (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database), clock_timestamp(), \
+               (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl), \
+               CASE current_setting('synchronous_standby_names') WHEN '' THEN 0 ELSE coalesce(substring(\
+                   current_setting('synchronous_standby_names') \
+                   FROM '(?i)^[[:space:]]*(?:(?:FIRST|ANY)[[:space:]]+)?([0-9]+)[[:space:]]*[(]')::bigint, 1) END, \
+               r.in_sync, r.connected, r.unseen FROM (SELECT count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), \
+               count(*), count(*) FILTER (WHERE sync_state IS NULL) FROM pg_stat_replication) AS r (in_sync, connected, unseen)";
+    let row = db.query_one(sql, &[]).await?;
+    Ok(Server {
+        version: row.try_get(0)?,
+        unsafe_settings: row.try_get(1)?,
+        max_connections: row.try_get(2)?,
+        sessions: row.try_get(3)?,
+        now: row.try_get(4)?,
+        tls: row.try_get(5)?,
+        standbys: Standbys {
+            awaited: row.try_get(6)?,
+            in_sync: row.try_get(7)?,
+            connected: row.try_get(8)?,
+            unseen: row.try_get(9)?,
+        },
+    })
+}

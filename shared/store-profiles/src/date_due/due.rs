@@ -1,0 +1,66 @@
+//! Dates that have come, on their way to the broker.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::due::{self, Due};
+use kernel::ids::ProjectId;
+
+/// A date to be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DateDue {
+    pub automation: Uuid,
+    pub user_id: Uuid,
+    /// Of the ingest stream.
+    pub partition: i16,
+    pub due_at: Timestamp,
+}
+
+/// Returns up to `most` projects with due dates, the project with the oldest due date first.
+pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
+    due::projects(db, Due { table: "date_due", at: "look_at" }, now, most).await
+}
+
+/// Takes a project's dates that have come, earliest first; they are looked at again at `again`, should the publishing fail
+/// or whoever took them die.
+pub async fn take(
+    db: &impl GenericClient,
+    project: ProjectId,
+    now: Timestamp,
+    again: Timestamp,
+    most: i64,
+) -> Result<Vec<DateDue>, StoreError> {
+    let sql = "WITH due AS (SELECT automation_id, user_id FROM date_due WHERE project_id = $1 AND look_at <= $2 \
+               ORDER BY look_at LIMIT $4 FOR UPDATE SKIP LOCKED) \
+               UPDATE date_due d SET look_at = $3 FROM due \
+               WHERE d.project_id = $1 AND d.automation_id = due.automation_id AND d.user_id = due.user_id \
+               RETURNING d.automation_id, d.user_id, d.partition, d.due_at";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &now, &again, &most]).await?;
+    let mut taken = Vec::with_capacity(rows.len());
+    for row in rows {
+        taken.push(DateDue {
+            automation: row.try_get(0)?,
+            user_id: row.try_get(1)?,
+            partition: row.try_get(2)?,
+            due_at: row.try_get(3)?,
+        });
+    }
+    taken.sort_unstable_by_key(|date| (date.due_at, date.automation, date.user_id));
+    Ok(taken)
+}
+
+/// Forgets dates that the broker has. What was noted anew since then stays, and so does what somebody holds just now: it
+/// is published once more, and found as a repeat.
+pub async fn done(db: &impl GenericClient, project: ProjectId, published: &[DateDue]) -> Result<(), StoreError> {
+    let automations: Vec<Uuid> = published.iter().map(|d| d.automation).collect();
+    let people: Vec<Uuid> = published.iter().map(|d| d.user_id).collect();
+    let due: Vec<Timestamp> = published.iter().map(|d| d.due_at).collect();
+    let sql = "WITH gone AS (SELECT d.automation_id, d.user_id FROM unnest($2::uuid[], $3::uuid[], $4::timestamptz[]) AS v(a, u, due) \
+               JOIN date_due d ON d.automation_id = v.a AND d.user_id = v.u AND d.due_at = v.due \
+               WHERE d.project_id = $1 FOR UPDATE OF d SKIP LOCKED) \
+               DELETE FROM date_due d USING gone g WHERE d.project_id = $1 AND d.automation_id = g.automation_id AND d.user_id = g.user_id";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &automations, &people, &due]).await?;
+    Ok(())
+}

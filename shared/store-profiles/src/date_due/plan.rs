@@ -1,0 +1,142 @@
+//! Going through everybody once for each version of an automation that dates start, in slices.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use automation::{DateTrigger, Definition};
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+/// An automation whose people's dates are to be noted, or no longer.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub project: ProjectId,
+    pub automation: Uuid,
+    /// Where it is active, and a date starts it; else what was noted goes.
+    pub trigger: Option<DateTrigger>,
+    /// Dates that come after this are noted.
+    pub since: Timestamp,
+    /// The person up to whom that was done; none before it begins.
+    pub done_to: Option<Uuid>,
+    /// The project's.
+    pub timezone: String,
+}
+
+/// Some of them, longest waiting first, and few of each project, so that others need not wait for one that asks for much;
+/// none of a project that is gone. No locks: a distributed store refuses them here.
+pub async fn asked(db: &impl GenericClient, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let sql = "SELECT project_id, id FROM (SELECT a.project_id, a.id, a.dates_since, \
+               row_number() OVER (PARTITION BY a.project_id ORDER BY a.dates_since, a.id) AS nth \
+               FROM automation a JOIN project p ON p.project_id = a.project_id WHERE a.dates_since IS NOT NULL) AS asked \
+               WHERE nth <= 2 ORDER BY dates_since, id LIMIT $1";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&most]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Locks one until the end of the transaction; none where another scheduler is at it, or it is done. One that this program
+/// cannot read starts nothing, so nothing is noted for it.
+pub async fn take(tx: &Transaction<'_>, project: ProjectId, automation: Uuid) -> Result<Option<Plan>, StoreError> {
+    let sql = "SELECT a.definition, a.active AND a.deleted_at IS NULL, a.dates_since, a.dates_to, p.timezone FROM automation a \
+               JOIN project p ON p.project_id = a.project_id \
+               WHERE a.project_id = $1 AND a.id = $2 AND a.dates_since IS NOT NULL FOR UPDATE OF a SKIP LOCKED";
+    let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &automation]).await? else {
+        return Ok(None);
+    };
+    let is_active: bool = row.try_get(1)?;
+    let definition = Definition::decode(row.try_get(0)?).ok().filter(|_| is_active);
+    Ok(Some(Plan {
+        project,
+        automation,
+        trigger: definition.and_then(|definition| definition.date().cloned()),
+        since: row.try_get(2)?,
+        done_to: row.try_get(3)?,
+        timezone: row.try_get(4)?,
+    }))
+}
+
+/// Notes that the slices begin, unless what was asked is something else by now.
+pub async fn begun(db: &impl GenericClient, plan: &Plan) -> Result<(), StoreError> {
+    let sql = "UPDATE automation SET dates_to = $4 WHERE project_id = $1 AND id = $2 AND dates_since = $3 AND dates_to IS NULL";
+    db.execute(&db.prepare_cached(sql).await?, &[&plan.project, &plan.automation, &plan.since, &Uuid::nil()]).await?;
+    Ok(())
+}
+
+/// A person, as far as a date asks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dated {
+    pub id: Uuid,
+    pub external_id: Option<String>,
+    pub anonymous_id: Option<String>,
+    /// The one asked for and `timezone`, as far as they are there.
+    pub properties: Map<String, Value>,
+    /// The date that came last.
+    pub last_at: Option<Timestamp>,
+}
+
+/// The last of the next so many people behind one; none where there are fewer.
+pub async fn bound(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    behind: Option<Uuid>,
+    people: i64,
+) -> Result<Option<Uuid>, StoreError> {
+    let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 ORDER BY id OFFSET $3 LIMIT 1";
+    let behind = behind.unwrap_or_default();
+    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &behind, &(people - 1)]).await?;
+    row.map(|row| Ok(row.try_get(0)?)).transpose()
+}
+
+/// Returns the users behind `done_to` up to another who have the property (its first key) or a date noted, except those who are
+/// being erased.
+pub async fn people(tx: &Transaction<'_>, plan: &Plan, key: &str, to: Option<Uuid>) -> Result<Vec<Dated>, StoreError> {
+    let sql = "SELECT u.id, u.external_id, u.anonymous_id, u.properties -> $3::text, u.properties -> 'timezone', d.last_at FROM users u \
+               LEFT JOIN date_due d ON d.project_id = $1 AND d.automation_id = $2 AND d.user_id = u.id \
+               WHERE u.project_id = $1 AND u.id > $4 AND u.id <= $5 AND u.merged_into IS NULL \
+               AND (u.properties ? $3::text OR d.user_id IS NOT NULL) \
+               AND NOT EXISTS (SELECT FROM erasure e WHERE e.project_id = $1 AND e.user_id = u.id AND e.is_pending) ORDER BY u.id";
+    let (behind, to) = (plan.done_to.unwrap_or_default(), to.unwrap_or(Uuid::max()));
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&plan.project, &plan.automation, &key, &behind, &to]).await?;
+    let dated = |row: &Row| {
+        let (date, timezone): (Option<Value>, Option<Value>) = (row.try_get(3)?, row.try_get(4)?);
+        let properties = [("timezone", timezone), (key, date)].into_iter();
+        Ok(Dated {
+            id: row.try_get(0)?,
+            external_id: row.try_get(1)?,
+            anonymous_id: row.try_get(2)?,
+            properties: properties.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect(),
+            last_at: row.try_get(5)?,
+        })
+    };
+    rows.iter().map(dated).collect()
+}
+
+/// Removes up to so many of the dates noted for an automation that they start no more; returns how many.
+pub async fn clear(tx: &Transaction<'_>, plan: &Plan, most: i64) -> Result<u64, StoreError> {
+    let sql = "WITH gone AS (SELECT user_id FROM date_due WHERE project_id = $1 AND automation_id = $2 \
+               ORDER BY user_id LIMIT $3 FOR UPDATE) \
+               DELETE FROM date_due d USING gone g WHERE d.project_id = $1 AND d.automation_id = $2 AND d.user_id = g.user_id";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&plan.project, &plan.automation, &most]).await?)
+}
+
+/// Notes how far it is done: up to a person, or wholly.
+pub async fn done(tx: &Transaction<'_>, plan: &Plan, to: Option<Uuid>) -> Result<(), StoreError> {
+    let sql = "UPDATE automation SET dates_to = $3, dates_since = CASE WHEN $3::uuid IS NULL THEN NULL ELSE dates_since END \
+               WHERE project_id = $1 AND id = $2";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&plan.project, &plan.automation, &to]).await?;
+    Ok(())
+}
+
+/// Asks that the dates of a project be noted anew, because its timezone was changed. Where that was asked before and is not
+/// done, nothing that has come since then is left out; it is another moment all the same, as [`begun`] needs it.
+pub async fn ask_anew(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    // By way of UTC, or the sum would depend on the session's timezone, which a distributed store refuses here.
+    let sql = "UPDATE automation SET dates_to = NULL, \
+               dates_since = coalesce((dates_since AT TIME ZONE 'UTC' - interval '1 microsecond') AT TIME ZONE 'UTC', $2) \
+               WHERE project_id = $1 AND active AND trigger_type = 'DATE_PROPERTY'";
+    tx.execute(sql, &[&project, &now]).await?;
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! The exact numbers of events by name and day, which is that of the project's timezone.
+//!
+//! A recording transaction of thousands of events touches about as many numbers, and updating a row for each would cost
+//! more than the events' own rows. So it only adds one row for each project and day that holds what it has counted
+//! (`event_count_new`), and nobody waits for anybody's row; [`fold`] adds those rows up (`event_count_sum`) a little
+//! later. The view `event_count` shows both as one, and a statement that reads it is exact at any time: folding removes
+//! and adds in one statement.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use uuid::Uuid;
+
+use database::StoreError;
+use kernel::ids::ProjectId;
+use store_projects::projects;
+
+/// Events by name.
+pub type Names<'a> = BTreeMap<&'a str, i64>;
+
+/// Adds to the numbers, under an id of the transaction's own.
+pub async fn add(
+    tx: &Transaction<'_>,
+    transaction: Uuid,
+    counts: &BTreeMap<(ProjectId, Date), Names<'_>>,
+) -> Result<(), StoreError> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = counts.keys().map(|(p, _)| *p).collect();
+    let days: Vec<Date> = counts.keys().map(|(_, d)| *d).collect();
+    let json = |names: &Names<'_>| serde_json::to_string(names).map_err(|e| StoreError::Corrupt(e.to_string()));
+    let counted = counts.values().map(json).collect::<Result<Vec<String>, _>>()?;
+    let sql = "INSERT INTO event_count_new (project_id, id, day, counts) \
+               SELECT p, $1, d, c::jsonb FROM unnest($2::uuid[], $3::date[], $4::text[]) AS v(p, d, c)";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&transaction, &projects, &days, &counted]).await?;
+    Ok(())
+}
+
+/// The exact number of events, of all names or of some.
+pub async fn total(db: &impl GenericClient, project: ProjectId, names: Option<&[String]>) -> Result<i64, StoreError> {
+    let sql = "SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE project_id = $1 AND ($2::text[] IS NULL OR name = ANY($2))";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &names]).await?.try_get(0)?)
+}
+
+/// The numbers by day, both ends counted in; days without events are missing. Of events from before a change of the
+/// timezone a day may lack more than it has: that is none.
+pub async fn by_day(
+    db: &impl GenericClient,
+    project: ProjectId,
+    first: Date,
+    last: Date,
+) -> Result<Vec<(Date, i64)>, StoreError> {
+    let sql = "SELECT day, greatest(sum(count), 0)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 GROUP BY day";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &first, &last]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// The names with the greatest numbers over some days, greatest first.
+pub async fn most_frequent(
+    db: &impl GenericClient,
+    project: ProjectId,
+    first: Date,
+    last: Date,
+    limit: i64,
+) -> Result<Vec<(String, i64)>, StoreError> {
+    let sql = "SELECT name, sum(count)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 \
+               GROUP BY name HAVING sum(count) > 0 ORDER BY 2 DESC, name LIMIT $4";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &first, &last, &limit]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Adds a project's new rows to its sums; returns how many rows there were. One statement, so that a reader sees each of them once.
+/// Sums that come to nothing go, for an event's name may be personal data and its last event may have been an erased user's.
+pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, StoreError> {
+    let sql = "WITH gone AS (DELETE FROM event_count_new WHERE project_id = $1 RETURNING day, counts), \
+               added AS (SELECT g.day, c.key AS name, sum(c.value::bigint)::bigint AS count FROM gone g, jsonb_each_text(g.counts) c GROUP BY 1, 2), \
+               put AS (INSERT INTO event_count_sum (project_id, day, name, count) SELECT $1, day, name, count FROM added ORDER BY day, name \
+               ON CONFLICT (project_id, day, name) DO UPDATE SET count = event_count_sum.count + excluded.count) \
+               SELECT (SELECT count(*) FROM gone), array_agg(day), array_agg(name) FROM added WHERE count <= 0";
+    let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
+    let (rows, days, names): (i64, Option<Vec<Date>>, Option<Vec<String>>) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    if let (Some(days), Some(names)) = (days, names) {
+        let sql = "DELETE FROM event_count_sum s USING unnest($2::date[], $3::text[]) AS v(d, n) \
+                   WHERE s.project_id = $1 AND s.day = v.d AND s.name = v.n AND s.count = 0";
+        db.execute(&db.prepare_cached(sql).await?, &[&project, &days, &names]).await?;
+    }
+    Ok(rows as u64)
+}
+
+/// Removes zero counts of days before a date; returns how many.
+pub async fn forget_empty(db: &impl GenericClient, project: ProjectId, before: Date) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM event_count_sum WHERE project_id = $1 AND day < $2 AND count = 0";
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)
+}
+
+/// The projects that have rows to be folded.
+pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
+    let rows = db.query("SELECT DISTINCT project_id FROM event_count_new", &[]).await?;
+    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+}
+
+/// Takes events away from the numbers: so many of a name that were received within a quarter of an hour from a time on,
+/// which lies within one day of every timezone. They are taken from the days of the project's timezone as it is now.
+pub async fn take(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    events: &[(Timestamp, String, i64)],
+) -> Result<(), StoreError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let zone = projects::timezone(tx, project).await?;
+    let mut counts: BTreeMap<(ProjectId, Date), Names<'_>> = BTreeMap::new();
+    for (received, name, count) in events {
+        let day = received.to_zoned(zone.clone()).date();
+        *counts.entry((project, day)).or_default().entry(name).or_default() -= count;
+    }
+    add(tx, Uuid::from_u128(rand::random()), &counts).await
+}

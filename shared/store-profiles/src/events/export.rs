@@ -1,0 +1,74 @@
+//! Reading all events of a project from the newest on, a stretch at a time: nothing is held between two stretches.
+
+use deadpool_postgres::GenericClient;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::list::{EventFilter, FEW_NAMES, Way};
+use super::read::{Event, from_row};
+use database::StoreError;
+use database::filter::Pin;
+use database::months::{self, Month};
+use kernel::ids::ProjectId;
+
+/// How many events one stretch looks at, where there is no index for those that are wanted.
+const LOOKED_AT: i64 = 5_000;
+
+/// A stretch of the list.
+#[derive(Debug)]
+pub struct Stretch {
+    pub events: Vec<Event>,
+    /// The row's id behind which to go on; none at the end.
+    pub next: Option<Uuid>,
+}
+
+/// Returns up to `limit` matching events older than a row id, reading month by month.
+pub async fn stretch(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    wanted: &EventFilter,
+    behind: Uuid,
+    limit: i64,
+) -> Result<Stretch, StoreError> {
+    if wanted.finds_nothing() {
+        return Ok(Stretch { events: Vec::new(), next: None });
+    }
+    let way = match (wanted.names.as_deref(), wanted.user_ids.as_deref()) {
+        (_, Some([_, _, ..])) => Way::ByUser,
+        (Some(names @ [_, _, ..]), None) if names.len() <= FEW_NAMES => Way::ByName,
+        _ => Way::InOrder,
+    };
+    let newest = Month::of(Uuid::from_u128(behind.as_u128().saturating_sub(1)));
+    // Of many names one walks through all events, which may be long without coming upon one of them.
+    let many = way == Way::InOrder && wanted.user_ids.is_none() && wanted.names.as_ref().is_some_and(|n| n.len() > 1);
+    let mut events: Vec<Event> = Vec::new();
+    for month in months::of_table(db, "events").await?.into_iter().filter(|month| *month <= newest) {
+        let tx = Pin::Indexed.begin(db).await?;
+        let end: Option<Uuid> = if many {
+            let sql = format!(
+                "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {} ORDER BY id DESC OFFSET {} LIMIT 1",
+                month.condition("id"),
+                LOOKED_AT - 1
+            );
+            let row = tx.query_opt(&month.prepare(&tx, &sql).await?, &[&project, &behind]).await?;
+            row.map(|row| row.try_get(0)).transpose()?
+        } else {
+            None
+        };
+        let sql = wanted.stretch_sql(way, month);
+        let (from, left) = (end.unwrap_or(Uuid::nil()), limit - events.len() as i64);
+        let params: [&(dyn ToSql + Sync); 6] = [&project, &wanted.names, &wanted.user_ids, &behind, &from, &left];
+        let rows = tx.query(&month.prepare(&tx, &sql).await?, &params).await?;
+        tx.commit().await?;
+        for row in &rows {
+            events.push(from_row(row)?);
+        }
+        // A full page may have ended before the stretch did.
+        let is_full = events.len() as i64 >= limit;
+        let next = if is_full { events.last().map(|event| event.id) } else { end };
+        if next.is_some() {
+            return Ok(Stretch { events, next });
+        }
+    }
+    Ok(Stretch { events, next: None })
+}

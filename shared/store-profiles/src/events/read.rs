@@ -1,0 +1,98 @@
+//! Reading events.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::filter::{Filter, search_condition};
+use database::months::Month;
+use kernel::ids::{IdSpace, ProjectId, derived_event_id, is_marked, own_row_id, unmarked_row_id};
+
+/// A recorded event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The row's own id.
+    pub id: Uuid,
+    /// The id that the API shows, where it is not the row's own.
+    pub client_id: Option<Uuid>,
+    pub name: String,
+    /// Of the person as named at the time; they may have been merged since.
+    pub user_id: Uuid,
+    /// As its sender gave it.
+    pub anonymous_id: Option<String>,
+    /// An object.
+    pub properties: Value,
+    pub timestamp: Timestamp,
+    pub received_at: Timestamp,
+}
+
+impl Event {
+    pub fn public_id(&self) -> Uuid {
+        self.client_id.unwrap_or(self.id)
+    }
+}
+
+pub(super) const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, received_at, anonymous_id";
+
+pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
+    Ok(Event {
+        id: row.try_get(0)?,
+        client_id: row.try_get(1)?,
+        name: row.try_get(2)?,
+        user_id: row.try_get(3)?,
+        properties: row.try_get(4)?,
+        timestamp: row.try_get(5)?,
+        received_at: row.try_get(6)?,
+        anonymous_id: row.try_get(7)?,
+    })
+}
+
+/// Reads the first event that exists of these row ids, all of which carry the same time.
+async fn first_of(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<Option<Event>, StoreError> {
+    let Some(first) = ids.first() else { return Ok(None) };
+    let month = Month::of(*first);
+    let within = month.condition("id");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM events WHERE project_id = $1 AND id = ANY($2) AND {within} \
+         ORDER BY array_position($2::uuid[], id) LIMIT 1"
+    );
+    db.query_opt(&month.prepare(db, &sql).await?, &[&project, &ids]).await?.as_ref().map(from_row).transpose()
+}
+
+/// The row ids that an id stands for: of the backend's event with it, of the event whose row id it is, and of a public key's
+/// event with it.
+fn row_ids(project: ProjectId, id: Uuid) -> Vec<Uuid> {
+    let of = |space| own_row_id(project, space, id);
+    let public = is_marked(id).then(|| of(IdSpace::PublicKey));
+    [of(IdSpace::SecretKey), unmarked_row_id(project, id), id].into_iter().chain(public).collect()
+}
+
+/// By the row's id, the id that the API showed, or the id that its client sent. Where a backend's event and one that was sent
+/// with a public key have the same id, it is the backend's.
+pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Event>, StoreError> {
+    let id = Uuid::try_parse(text).ok();
+    if let Some(id) = id
+        && let Some(event) = first_of(db, project, &row_ids(project, id)).await?
+    {
+        return Ok(Some(event));
+    }
+    let spaces = [IdSpace::SecretKey, IdSpace::PublicKey];
+    let derived = spaces.map(|space| derived_event_id(project, space, text));
+    let derived: Vec<Uuid> = id.into_iter().chain(derived).collect();
+    let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = ANY($2) AND event_id IS NOT NULL \
+               ORDER BY array_position($2::uuid[], id) LIMIT 1";
+    match db.query_opt(&db.prepare_cached(sql).await?, &[&project, &derived]).await? {
+        Some(row) => first_of(db, project, &[row.try_get(0)?]).await,
+        None => Ok(None),
+    }
+}
+
+/// The names in use that a search (lower case) finds.
+pub async fn search_names(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Vec<String>, StoreError> {
+    let mut filter = Filter::of(&project);
+    filter.and(&search_condition(&["name"], text), &[&text]);
+    filter.distinct(db, "name", "event_count").await
+}

@@ -1,0 +1,27 @@
+//! Removing single events.
+
+use deadpool_postgres::Transaction;
+use uuid::Uuid;
+
+use super::counters;
+use crate::client_ids::FORGETTABLE;
+use database::StoreError;
+use database::months::Month;
+use kernel::ids::ProjectId;
+
+/// Removes an event by its row's id and takes it away from the counters. The id that it was sent under may be used again, unless
+/// it is a lasting one.
+/// False where it is no longer there.
+pub async fn remove(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
+    let month = Month::of(id);
+    let sql = format!(
+        "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND id = $2 AND {within} \
+         RETURNING client_id, name, received_at), \
+         names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 AND id = g.client_id AND {FORGETTABLE}) \
+         SELECT received_at, name FROM gone",
+        within = month.condition("id")
+    );
+    let Some(row) = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &id]).await? else { return Ok(false) };
+    counters::take(tx, project, &[(row.try_get(0)?, row.try_get(1)?, 1)]).await?;
+    Ok(true)
+}

@@ -1,0 +1,94 @@
+//! Removing events that are older than their project keeps them. What is removed is counted no more, and the ids that it was
+//! sent under may count anew.
+
+use std::collections::{BTreeMap, HashSet};
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::counters;
+use database::StoreError;
+use database::months::Month;
+use kernel::clock::from_ms;
+use kernel::ids::{self, ProjectId};
+
+/// Rows removed at once.
+pub const SLICE: i64 = 5_000;
+/// A key of Postgres's advisory locks: "rkretain" in ASCII.
+const LOCK: i64 = 0x72_6b72_6574_6169;
+const QUARTER_MS: i64 = 900_000;
+const HOUR_MS: i64 = 3_600_000;
+
+/// Makes this connection the one that removes, until [`end`]; false where another is.
+pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
+    Ok(db.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?.try_get(0)?)
+}
+
+pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
+    db.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
+    Ok(())
+}
+
+/// Removes at most [`SLICE`] of a project's oldest events of a month from before a time; returns how many they were.
+pub async fn remove_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    month: Month,
+    before: Timestamp,
+) -> Result<i64, StoreError> {
+    let (before, within) = (ids::lower_bound(before.as_millisecond()), month.condition("id"));
+    let sql = format!(
+        "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {within} ORDER BY id OFFSET {SLICE} LIMIT 1"
+    );
+    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before]).await?;
+    let end: Uuid = row.map(|row| row.try_get(0)).transpose()?.unwrap_or(before);
+    let sql = format!(
+        "DELETE FROM events WHERE project_id = $1 AND id < $2 AND {within} RETURNING received_at, name, client_id"
+    );
+    let gone = tx.query(&month.prepare(tx, &sql).await?, &[&project, &end]).await?;
+    let mut counts: BTreeMap<(i64, &str), i64> = BTreeMap::new();
+    let mut client_ids: Vec<Uuid> = Vec::new();
+    for row in &gone {
+        let received: Timestamp = row.try_get(0)?;
+        *counts.entry((received.as_millisecond().div_euclid(QUARTER_MS), row.try_get(1)?)).or_default() += 1;
+        client_ids.extend(row.try_get::<_, Option<Uuid>>(2)?.filter(|id| !ids::is_lasting(*id)));
+    }
+    // By their own ids and not by a join, for which a plan might read all of them.
+    let sql = "DELETE FROM client_id WHERE project_id = $1 AND id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &client_ids]).await?;
+    let counted =
+        |((quarter, name), count): ((i64, &str), i64)| (from_ms(quarter * QUARTER_MS), name.to_owned(), count);
+    counters::take(tx, project, &counts.into_iter().map(counted).collect::<Vec<_>>()).await?;
+    Ok(gone.len() as i64)
+}
+
+/// Takes what lies in a table that was a partition, and is to be removed, away from the numbers of these projects; the
+/// ids that clients chose go by their own age. Read hour by hour; an hour of a busy project may take its time, for which
+/// nobody waits.
+pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<ProjectId>) -> Result<(), StoreError> {
+    tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
+    let next = format!(
+        "SELECT project_id, id FROM {table} WHERE (project_id, id) >= ($1, $2) ORDER BY project_id, id LIMIT 1"
+    );
+    let of_hour = format!(
+        "SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM {table} \
+         WHERE project_id = $1 AND id >= $2 AND id < $3 GROUP BY 1, 2"
+    );
+    let (next, of_hour) = (tx.prepare(&next).await?, tx.prepare(&of_hour).await?);
+    let mut from = (Uuid::nil(), Uuid::nil());
+    while let Some(row) = tx.query_opt(&next, &[&from.0, &from.1]).await? {
+        let (project, id): (ProjectId, Uuid) = (row.try_get(0)?, row.try_get(1)?);
+        if !projects.contains(&project) {
+            from = (project.0, Uuid::max());
+            continue;
+        }
+        let hour = ids::time_ms(id).div_euclid(HOUR_MS);
+        let end = ids::lower_bound((hour + 1) * HOUR_MS);
+        let rows = tx.query(&of_hour, &[&project, &id, &end]).await?;
+        let counts = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+        counters::take(tx, project, &counts.collect::<Result<Vec<_>, StoreError>>()?).await?;
+        from = (project.0, end);
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! The devices that take a person's pushes. A token belongs to one person of a project.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use crate::users::record::PersonKey;
+use database::StoreError;
+use database::by_project::{self, Of};
+use database::filter::{Filter, Start, Total};
+use domain::push_token::Platform;
+use kernel::ids::ProjectId;
+
+/// Tokens that are forgotten together.
+const FORGOTTEN: i64 = 10_000;
+
+const COLUMNS: &str = "id, user_id, platform, token, created_at, updated_at";
+
+/// A device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PushToken {
+    /// By [`domain::push_token::id`].
+    pub id: Uuid,
+    pub user_id: Uuid,
+    pub platform: Platform,
+    /// The device's token, or the JSON of a browser's subscription.
+    pub token: String,
+    pub created_at: Timestamp,
+    /// When it was last registered.
+    pub updated_at: Timestamp,
+}
+
+/// What was said about a token.
+#[derive(Clone, Debug)]
+pub struct Said<'a> {
+    pub project: ProjectId,
+    pub id: Uuid,
+    /// None: it is nobody's any more.
+    pub device: Option<Device<'a>>,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// Its place in the stream, which decides between what was accepted in the same millisecond.
+    pub seq: i64,
+}
+
+/// Whose a token is from now on.
+#[derive(Clone, Debug)]
+pub struct Device<'a> {
+    pub user_id: Uuid,
+    pub platform: Platform,
+    pub token: &'a str,
+}
+
+/// Keeps what was said of tokens, each once; sorted by project and id. The last word on a token counts, in whatever order
+/// they come: people's registrations come by their own partitions. So a token that was taken away keeps its row, without
+/// its text.
+pub async fn keep(tx: &Transaction<'_>, said: &[Said<'_>]) -> Result<(), StoreError> {
+    if said.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = said.iter().map(|s| s.project).collect();
+    let ids: Vec<Uuid> = said.iter().map(|s| s.id).collect();
+    let users: Vec<Option<Uuid>> = said.iter().map(|s| Some(s.device.as_ref()?.user_id)).collect();
+    let platforms: Vec<Option<&str>> = said.iter().map(|s| Some(s.device.as_ref()?.platform.as_str())).collect();
+    let tokens: Vec<Option<&str>> = said.iter().map(|s| Some(s.device.as_ref()?.token)).collect();
+    let times: Vec<Timestamp> = said.iter().map(|s| s.at).collect();
+    let places: Vec<i64> = said.iter().map(|s| s.seq).collect();
+    let sql = "INSERT INTO push_token AS old (project_id, id, user_id, platform, token, created_at, updated_at, said_seq) \
+               SELECT p, i, u, f, t, a, a, s FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], \
+               $6::timestamptz[], $7::bigint[]) AS v(p, i, u, f, t, a, s) \
+               ON CONFLICT (project_id, id) DO UPDATE SET user_id = excluded.user_id, platform = excluded.platform, \
+               token = excluded.token, updated_at = excluded.updated_at, said_seq = excluded.said_seq, \
+               created_at = CASE WHEN old.user_id IS NULL THEN excluded.created_at ELSE old.created_at END \
+               WHERE (excluded.updated_at, excluded.said_seq) >= (old.updated_at, old.said_seq)";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&projects, &ids, &users, &platforms, &tokens, &times, &places]).await?;
+    Ok(())
+}
+
+/// The platforms of these people's devices, each with whose it is.
+pub async fn platforms_of(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<Vec<(Platform, Uuid)>, StoreError> {
+    let sql = "SELECT DISTINCT platform, user_id FROM push_token WHERE project_id = $1 AND user_id = ANY($2)";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    let mut found = Vec::with_capacity(rows.len());
+    for row in rows {
+        let platform = Platform::parse(row.try_get(0)?);
+        found.extend(platform.map(|platform| Ok::<_, StoreError>((platform, row.try_get(1)?))).transpose()?);
+    }
+    Ok(found)
+}
+
+/// Takes the devices of people who are erased away.
+pub async fn take_from(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]) -> Result<(), StoreError> {
+    let sql = "UPDATE push_token SET user_id = NULL, platform = NULL, token = NULL \
+               WHERE project_id = $1 AND user_id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
+    Ok(())
+}
+
+/// Forgets the tokens that were taken away before a time, when nothing said of them earlier can be waiting any more. Not all at
+/// once: there may be a million, and a statement has its time.
+pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<(), StoreError> {
+    let sql = "DELETE FROM push_token WHERE user_id IS NULL AND updated_at < $1 AND (project_id, id) IN \
+               (SELECT project_id, id FROM push_token WHERE user_id IS NULL AND updated_at < $1 LIMIT $2)";
+    let statement = db.prepare_cached(sql).await?;
+    while db.execute(&statement, &[&before, &FORGOTTEN]).await? >= FORGOTTEN.unsigned_abs() {}
+    Ok(())
+}
+
+/// The tokens of people who were merged are those of whom they became.
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
+             WHERE t.project_id = {project} AND t.user_id = v.f",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+        let (projects, from, into) = by_project::merged(part);
+        Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
+    };
+    by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
+    Ok(())
+}
+
+/// Takes tokens away that their provider calls gone, unless they were registered again since (`updated_at`). Their rows stay like those
+/// of others: whose they were before may still be waiting to be recorded.
+pub async fn remove_gone(
+    db: &impl GenericClient,
+    project: ProjectId,
+    gone: &[(Uuid, Timestamp)],
+) -> Result<(), StoreError> {
+    let (ids, times): (Vec<Uuid>, Vec<Timestamp>) = gone.iter().copied().unzip();
+    let sql = "UPDATE push_token t SET user_id = NULL, platform = NULL, token = NULL \
+               FROM unnest($2::uuid[], $3::timestamptz[]) AS v(i, at) \
+               WHERE t.project_id = $1 AND t.id = v.i AND t.updated_at <= v.at AND t.user_id IS NOT NULL";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &times]).await?;
+    Ok(())
+}
+
+/// A person's devices, the last registered first.
+pub async fn of_person(
+    db: &impl GenericClient,
+    project: ProjectId,
+    person: Uuid,
+) -> Result<Vec<PushToken>, StoreError> {
+    let mut devices = of_people(db, project, &[person]).await?;
+    Ok(devices.remove(&person).unwrap_or_default())
+}
+
+/// As [`of_person`], of many.
+pub async fn of_people(
+    db: &impl GenericClient,
+    project: ProjectId,
+    people: &[Uuid],
+) -> Result<HashMap<Uuid, Vec<PushToken>>, StoreError> {
+    let mut devices: HashMap<Uuid, Vec<PushToken>> = HashMap::new();
+    if people.is_empty() {
+        return Ok(devices);
+    }
+    let sql = format!(
+        "SELECT {COLUMNS} FROM push_token WHERE project_id = $1 AND user_id = ANY($2) ORDER BY updated_at DESC, id"
+    );
+    for row in db.query(&db.prepare_cached(&sql).await?, &[&project, &people]).await? {
+        let token = from_row(&row)?;
+        devices.entry(token.user_id).or_default().push(token);
+    }
+    Ok(devices)
+}
+
+/// What the list of devices is narrowed to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceFilter {
+    pub platform: Option<Platform>,
+    /// Of a person by their internal id.
+    pub user_id: Option<Uuid>,
+}
+
+impl DeviceFilter {
+    fn conditions<'a>(&'a self, project: &'a ProjectId, platform: &'a &str) -> Filter<'a> {
+        let mut filter = Filter::of(project);
+        filter.and("user_id IS NOT NULL", &[]);
+        if self.platform.is_some() {
+            filter.and("platform = ?1", &[platform]);
+        }
+        if let Some(user_id) = &self.user_id {
+            filter.and("user_id = ?1", &[user_id]);
+        }
+        filter
+    }
+
+    fn platform(&self) -> &'static str {
+        self.platform.map_or("", Platform::as_str)
+    }
+}
+
+/// A page of all devices, the newest first.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    of: &DeviceFilter,
+    start: &Start<(Timestamp, Uuid)>,
+    limit: i64,
+) -> Result<Vec<PushToken>, StoreError> {
+    let platform = of.platform();
+    let mut filter = of.conditions(&project, &platform);
+    if let Start::After((at, id)) = start {
+        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
+    }
+    let order = (COLUMNS, "push_token", "created_at DESC, id DESC");
+    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+pub async fn total(db: &impl GenericClient, project: ProjectId, of: &DeviceFilter) -> Result<Total, StoreError> {
+    let platform = of.platform();
+    of.conditions(&project, &platform).count_capped(db, "push_token").await
+}
+
+fn from_row(row: &Row) -> Result<PushToken, StoreError> {
+    let platform: &str = row.try_get(2)?;
+    let unknown = || StoreError::Corrupt(format!("platform {platform:?}"));
+    Ok(PushToken {
+        id: row.try_get(0)?,
+        user_id: row.try_get(1)?,
+        platform: Platform::parse(platform).ok_or_else(unknown)?,
+        token: row.try_get(3)?,
+        created_at: row.try_get(4)?,
+        updated_at: row.try_get(5)?,
+    })
+}

@@ -1,0 +1,171 @@
+//! Segments: rules that people satisfy, or lists that they were put on.
+//!
+//! Who is in one is found from the rules whenever it is asked ([`evaluate`]), so that counts are exact and windows slide
+//! with the time. Of those that automations start by ([`follow`]) it is kept in rows as well ([`membership`]), which people
+//! who were marked ([`dirty`]) are evaluated for.
+
+pub mod dirty;
+pub mod evaluate;
+pub mod follow;
+pub mod members;
+pub mod membership;
+pub mod person;
+pub mod starts;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::changes::{self, Topic};
+use database::filter::Filter;
+use kernel::ids::ProjectId;
+use rules::Rule;
+
+/// How its members are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentType {
+    /// Whoever satisfies the rules; everybody where there are none.
+    Rules,
+    /// Whoever was put on its list.
+    Manual,
+}
+
+impl SegmentType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rules => "RULES",
+            Self::Manual => "MANUAL",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Rules, Self::Manual].into_iter().find(|t| t.as_str() == text)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    pub id: Uuid,
+    pub name: String,
+    pub description: String,
+    pub segment_type: SegmentType,
+    /// As they were written; [`rules::parse`] took them when they were saved.
+    pub rules: Value,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Segment {
+    pub fn parsed_rules(&self) -> Result<Vec<Rule>, StoreError> {
+        parsed(self.id, &self.rules)
+    }
+
+    fn rests_on(&self) -> Result<Vec<Uuid>, StoreError> {
+        Ok(rules::segments(&self.parsed_rules()?).into_iter().collect())
+    }
+}
+
+fn parsed(id: Uuid, rules: &Value) -> Result<Vec<Rule>, StoreError> {
+    rules::parse(rules, "rules").map_err(|problems| {
+        let first = problems.first().map(|p| format!("{} {}", p.path, p.message)).unwrap_or_default();
+        StoreError::Corrupt(format!("the rules of segment {id}: {first}"))
+    })
+}
+
+const COLUMNS: &str = "id, name, description, type, rules, created_at, updated_at";
+
+fn from_row(row: &Row) -> Result<Segment, StoreError> {
+    Ok(Segment {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        description: row.try_get(2)?,
+        segment_type: segment_type(row.try_get(3)?)?,
+        rules: row.try_get(4)?,
+        created_at: row.try_get(5)?,
+        updated_at: row.try_get(6)?,
+    })
+}
+
+fn segment_type(text: &str) -> Result<SegmentType, StoreError> {
+    SegmentType::parse(text).ok_or_else(|| StoreError::Corrupt(format!("segment type {text:?}")))
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Segment>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM segment WHERE project_id = $1 AND id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Newest first, those before an id.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<Segment>, StoreError> {
+    let mut filter = Filter::of(&project);
+    if before.is_some() {
+        filter.and("id < ?1", &[&before]);
+    }
+    filter.page(db, (COLUMNS, "segment", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+}
+
+/// Begins a change of segments: one such transaction at a time, so that what one checks of others stays true.
+pub async fn begin_change(tx: &Transaction<'_>) -> Result<(), StoreError> {
+    changes::next(tx, Topic::Segment).await?;
+    Ok(())
+}
+
+/// Which of these segments exist; none of them can be deleted before the transaction's end.
+pub async fn existing(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+    let sql = "SELECT id FROM segment WHERE project_id = $1 AND id = ANY($2) ORDER BY id FOR SHARE";
+    tx.query(sql, &[&project, &ids]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<Option<Segment>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM segment WHERE project_id = $1 AND id = $2 FOR UPDATE");
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Another segment whose rules name this one: its id and name.
+pub async fn resting_on(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    let sql = "SELECT id, name FROM segment WHERE project_id = $1 AND rests_on @> ARRAY[$2::uuid] ORDER BY id LIMIT 1";
+    let row = db.query_opt(sql, &[&project, &id]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Segment) -> Result<(), StoreError> {
+    let sql = "INSERT INTO segment (project_id, id, name, description, type, rules, rests_on, created_at, updated_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let (s, kind) = (new, new.segment_type.as_str());
+    let rests_on = s.rests_on()?;
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
+        [&project, &s.id, &s.name, &s.description, &kind, &s.rules, &rests_on, &s.created_at, &s.updated_at];
+    tx.execute(sql, &params).await?;
+    Ok(())
+}
+
+/// Writes a segment that was read by [`get_for_update`] and changed.
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Segment) -> Result<(), StoreError> {
+    let sql = "UPDATE segment SET name = $3, description = $4, type = $5, rules = $6, rests_on = $7, updated_at = $8 \
+               WHERE project_id = $1 AND id = $2";
+    let (s, kind) = (changed, changed.segment_type.as_str());
+    let rests_on = s.rests_on()?;
+    tx.execute(sql, &[&project, &s.id, &s.name, &s.description, &kind, &s.rules, &rests_on, &s.updated_at]).await?;
+    Ok(())
+}
+
+/// Deletes a segment and its list.
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM segment_member WHERE project_id = $1 AND segment_id = $2", &[&project, &id]).await?;
+    tx.execute("DELETE FROM segment_count WHERE project_id = $1 AND segment_id = $2", &[&project, &id]).await?;
+    tx.execute("DELETE FROM segment WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
+    Ok(())
+}

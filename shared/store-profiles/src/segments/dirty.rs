@@ -1,0 +1,122 @@
+//! Whose segments may have changed by what. Marks are written in the transaction of the change and taken in one that
+//! evaluates them, a row for each transaction and kind of change (some, where it marks very many), so that a person costs
+//! 16 bytes and no index.
+
+use std::collections::BTreeSet;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::users::record::PersonKey;
+use database::StoreError;
+use kernel::ids::{self, ProjectId};
+use rules::look::Look;
+
+/// Marks people: pairs of a [`Look`]'s text and a person, none twice. `id` is the transaction's.
+pub async fn insert(tx: &Transaction<'_>, id: Uuid, marks: &[(&str, PersonKey)]) -> Result<(), StoreError> {
+    if marks.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = marks.iter().map(|(_, person)| person.0).collect();
+    let people: Vec<Uuid> = marks.iter().map(|(_, person)| person.1).collect();
+    let looks: Vec<&str> = marks.iter().map(|(look, _)| *look).collect();
+    let sql = "INSERT INTO segment_dirty (project_id, id, look, people) \
+               SELECT p, $1, l, array_agg(u) FROM unnest($2::uuid[], $3::text[], $4::uuid[]) AS v(p, l, u) GROUP BY p, l";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&id, &projects, &looks, &people]).await?;
+    Ok(())
+}
+
+/// People in a row at most: no less than a row of them can be taken.
+const PEOPLE: usize = 2_000;
+
+/// Marks people of one project for one reason.
+pub async fn mark(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    look: &Look,
+    people: &[Uuid],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO segment_dirty (project_id, id, look, people) VALUES ($1, $2, $3, $4)";
+    for people in people.chunks(PEOPLE) {
+        let id = ids::fresh(now.as_millisecond());
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &look.text(), &people]).await?;
+    }
+    Ok(())
+}
+
+/// Marks those whose messages came further, where a followed segment of the project looks at that. What becomes of messages
+/// is settled in other transactions than recording, which do not know what is looked at.
+pub async fn mark_messages(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    people: &[Uuid],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO segment_dirty (project_id, id, look, people) SELECT $1, $2, $3, $4 WHERE EXISTS \
+               (SELECT FROM segment_watch WHERE project_id = $1 AND looks_at @> ARRAY[$3::text])";
+    let statement = tx.prepare_cached(sql).await?;
+    for people in people.chunks(PEOPLE) {
+        let id = ids::fresh(now.as_millisecond());
+        tx.execute(&statement, &[&project, &id, &Look::Messages.text(), &people]).await?;
+    }
+    Ok(())
+}
+
+/// Takes a project's oldest marks, those of about so many people; and at least one row of them.
+pub async fn take(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    people: i64,
+) -> Result<Vec<(String, Vec<Uuid>)>, StoreError> {
+    let sql = "WITH oldest AS (SELECT id, look, sum(cardinality(people)) OVER (ORDER BY id, look) \
+               - cardinality(people) AS before FROM (SELECT * FROM segment_dirty WHERE project_id = $1 \
+               ORDER BY id, look LIMIT 1000) AS first) \
+               DELETE FROM segment_dirty d USING oldest o WHERE d.project_id = $1 AND d.id = o.id AND d.look = o.look \
+               AND o.before < $2 RETURNING d.look, d.people";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Rows of each table that one poll reads before it probes each project.
+const WINDOW: i64 = 2_000;
+
+/// Returns up to `most` projects with marks, with people whose verdicts are due, or with starts to be published. Takes no
+/// locks: Citus refuses locks across projects.
+///
+/// Reads the first rows of each table. If one of them has more, it also probes the indexes once for each project, so that
+/// one project's backlog hides no other project.
+pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
+    let sql = "SELECT project_id, max(count) FROM (\
+               SELECT project_id, count(*) FROM (SELECT project_id FROM segment_dirty ORDER BY id LIMIT $2) AS marked \
+               GROUP BY project_id UNION ALL \
+               SELECT project_id, count(*) FROM (SELECT project_id FROM segment_membership WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS due \
+               GROUP BY project_id UNION ALL \
+               SELECT project_id, count(*) FROM (SELECT project_id FROM segment_start LIMIT $2) AS started \
+               GROUP BY project_id) AS found GROUP BY project_id";
+    let (mut found, mut read) = (BTreeSet::new(), 0);
+    for row in db.query(&db.prepare_cached(sql).await?, &[&now, &WINDOW]).await? {
+        found.insert(row.try_get(0)?);
+        read += row.try_get::<_, i64>(1)?;
+    }
+    // No window can be full where the sum of the greatest counts is lower.
+    if read >= WINDOW {
+        let sql = "SELECT p.project_id FROM project p \
+                   LEFT JOIN LATERAL (SELECT true AS found FROM segment_dirty d WHERE d.project_id = p.project_id LIMIT 1) AS marked ON true \
+                   LEFT JOIN LATERAL (SELECT true AS found FROM segment_membership m WHERE m.project_id = p.project_id \
+                   AND m.due_at <= $1 LIMIT 1) AS due ON true \
+                   LEFT JOIN LATERAL (SELECT true AS found FROM segment_start s WHERE s.project_id = p.project_id LIMIT 1) AS started ON true \
+                   WHERE coalesce(marked.found, due.found, started.found, false)";
+        for row in db.query(&db.prepare_cached(sql).await?, &[&now]).await? {
+            found.insert(row.try_get(0)?);
+        }
+    }
+    Ok(found.into_iter().take(usize::try_from(most).unwrap_or(usize::MAX)).collect())
+}
+
+/// Forgets the marks of a project that follows nothing.
+pub async fn clear(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM segment_dirty WHERE project_id = $1", &[&project]).await?;
+    Ok(())
+}

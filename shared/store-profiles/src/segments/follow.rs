@@ -1,0 +1,295 @@
+//! Which segments have their members kept as rows: those by which active automations start. All others are found from
+//! their rules when they are asked for, and cost nothing meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::evaluate::{self, Definitions, closure};
+use database::StoreError;
+use database::changes::{self, Topic};
+use kernel::ids::ProjectId;
+use rules::look::{self, Look};
+use rules::sql::Membership;
+
+/// How the keeping of a segment's members stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follow {
+    pub segment: Uuid,
+    /// False: its rows are on their way out.
+    pub wanted: bool,
+    /// When it came to be wanted, or its rules were changed.
+    pub since: Timestamp,
+    /// Up to the last person.
+    pub filled: bool,
+    /// The person up to whom, in the order of their ids.
+    pub filled_to: Option<Uuid>,
+    /// Why its members are not kept at present.
+    pub error: Option<String>,
+}
+
+impl Follow {
+    /// Whether it is known of somebody whether they were in it before.
+    pub fn reaches(&self, person: Uuid) -> bool {
+        self.filled || self.filled_to.is_some_and(|to| person <= to)
+    }
+
+    /// How much of it is filled, from 0 to 1. People's ids lie evenly.
+    pub fn progress(&self) -> f64 {
+        let filled_to = self.filled_to.map_or(0, |to| (to.as_u128() >> 96) as u32);
+        if self.filled { 1.0 } else { f64::from(filled_to) / f64::from(u32::MAX) }
+    }
+}
+
+const COLUMNS: &str = "segment_id, wanted, since, filled, filled_to, error";
+
+fn from_row(row: &Row) -> Result<Follow, StoreError> {
+    Ok(Follow {
+        segment: row.try_get(0)?,
+        wanted: row.try_get(1)?,
+        since: row.try_get(2)?,
+        filled: row.try_get(3)?,
+        filled_to: row.try_get(4)?,
+        error: row.try_get(5)?,
+    })
+}
+
+/// The project's followed segments, by id.
+pub async fn wanted(db: &impl GenericClient, project: ProjectId) -> Result<BTreeMap<Uuid, Follow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND wanted");
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
+    rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
+}
+
+/// As [`wanted`], and none of them is changed before the transaction's end.
+pub async fn wanted_for_share(tx: &Transaction<'_>, project: ProjectId) -> Result<BTreeMap<Uuid, Follow>, StoreError> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND wanted ORDER BY segment_id FOR SHARE");
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project]).await?;
+    rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
+}
+
+/// As [`get`], and locked until the transaction's end.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    segment: Uuid,
+) -> Result<Option<Follow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND segment_id = $2 FOR UPDATE");
+    tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Locks all of a project's, in the order in which [`wanted_for_share`] does.
+async fn lock_all(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
+    tx.execute("SELECT FROM segment_follow WHERE project_id = $1 ORDER BY segment_id FOR UPDATE", &[&project]).await?;
+    Ok(())
+}
+
+/// One of them, also one that is on its way out.
+pub async fn get(db: &impl GenericClient, project: ProjectId, segment: Uuid) -> Result<Option<Follow>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND segment_id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Follows the segments by which active automations start, and no others. To be called when automations were changed, in
+/// a transaction that has moved on the topic of segments before that of automations.
+pub async fn refresh(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "SELECT DISTINCT s.id FROM automation a JOIN segment s ON s.project_id = $1 \
+               AND s.id = (a.definition ->> 'triggerSegmentId')::uuid WHERE a.project_id = $1 AND a.active \
+               AND a.deleted_at IS NULL AND a.trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT')";
+    let rows = tx.query(sql, &[&project]).await?;
+    let segments: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    lock_all(tx, project).await?;
+    let sql = "UPDATE segment_follow SET wanted = false, look_at = $3 \
+               WHERE project_id = $1 AND wanted AND segment_id <> ALL($2)";
+    tx.execute(sql, &[&project, &segments, &now]).await?;
+    let sql = "INSERT INTO segment_follow (project_id, segment_id, since, look_at) \
+               SELECT $1::uuid, s, $3::timestamptz, $3 FROM unnest($2::uuid[]) AS s \
+               ON CONFLICT (project_id, segment_id) DO UPDATE SET wanted = true, since = excluded.since, filled = false, \
+               filled_to = NULL, look_at = excluded.look_at, error = NULL, error_at = NULL WHERE NOT segment_follow.wanted";
+    tx.execute(sql, &[&project, &segments, &now]).await?;
+    watch(tx, project, &segments.into_iter().collect()).await
+}
+
+/// Fills those segments anew that are, or rest on, one whose rules were changed. The topic of segments must have been
+/// moved on before.
+pub async fn rules_changed(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    segment: Uuid,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    lock_all(tx, project).await?;
+    let segments: BTreeSet<Uuid> = wanted(tx, project).await?.into_keys().collect();
+    if segments.is_empty() {
+        return Ok(());
+    }
+    let definitions = evaluate::definitions(tx, project, &segments).await?;
+    let concerned: Vec<Uuid> =
+        segments.iter().copied().filter(|of| closure(*of, &definitions).contains(&segment)).collect();
+    let sql = "UPDATE segment_follow SET since = $3, filled = false, filled_to = NULL, look_at = $3, error = NULL, \
+               error_at = NULL WHERE project_id = $1 AND segment_id = ANY($2)";
+    tx.execute(sql, &[&project, &concerned, &now]).await?;
+    watch(tx, project, &segments).await
+}
+
+/// What a segment looks at, also through those that it rests on.
+pub fn looks_of(segment: Uuid, definitions: &Definitions) -> BTreeSet<Look> {
+    let mut looks = BTreeSet::from([Look::Person]);
+    for id in closure(segment, definitions) {
+        match definitions.get(&id) {
+            Some(Membership::Rules(rules)) => looks.extend(look::looks(rules)),
+            _ => _ = looks.insert(Look::Segment(id)),
+        }
+    }
+    looks
+}
+
+/// Says what recording has to look at.
+async fn watch(tx: &Transaction<'_>, project: ProjectId, segments: &BTreeSet<Uuid>) -> Result<(), StoreError> {
+    let definitions = evaluate::definitions(tx, project, segments).await?;
+    let looks: BTreeSet<Look> = segments.iter().flat_map(|segment| looks_of(*segment, &definitions)).collect();
+    if !segments.is_empty() {
+        let sql = "INSERT INTO segment_turn (project_id) VALUES ($1) ON CONFLICT DO NOTHING";
+        tx.execute(sql, &[&project]).await?;
+    }
+    let looks: Vec<String> = looks.iter().map(Look::text).collect();
+    let before = "SELECT looks_at FROM segment_watch WHERE project_id = $1";
+    let before: Option<Vec<String>> = tx.query_opt(before, &[&project]).await?.map(|row| row.try_get(0)).transpose()?;
+    if before.unwrap_or_default() == looks {
+        return Ok(());
+    }
+    let seq = changes::next(tx, Topic::Segment).await?;
+    let sql = "INSERT INTO segment_watch (project_id, looks_at, changed_seq) VALUES ($1, $2, $3) \
+               ON CONFLICT (project_id) DO UPDATE SET looks_at = excluded.looks_at, changed_seq = excluded.changed_seq";
+    tx.execute(sql, &[&project, &looks, &seq]).await?;
+    Ok(())
+}
+
+/// What projects look at whose looks were changed after a sequence of `Topic::Segment`; from -1 on, all that do.
+pub async fn watched_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(ProjectId, BTreeSet<Look>)>, StoreError> {
+    let sql = "SELECT project_id, looks_at FROM segment_watch WHERE changed_seq > $1";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&seq]).await?;
+    let watched = |row: &Row| {
+        let looks: Vec<String> = row.try_get(1)?;
+        Ok((row.try_get(0)?, looks.iter().filter_map(|look| Look::parse(look)).collect()))
+    };
+    rows.iter().map(watched).collect()
+}
+
+/// Segments to be looked at as a whole, longest due first.
+pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let sql = "SELECT project_id, segment_id FROM segment_follow WHERE look_at <= $1 ORDER BY look_at LIMIT $2";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// A segment as it has been followed since then: with rules that were not changed meanwhile.
+pub type Since = (Uuid, Timestamp);
+
+/// Notes up to whom a segment is filled, and that the others that wait come next. False: it was changed, or is followed no
+/// more, so that what was found of it must not be written.
+pub async fn filled_to(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    (segment, since): Since,
+    to: Uuid,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE segment_follow SET filled_to = $4, look_at = $5, error = NULL, error_at = NULL \
+               WHERE project_id = $1 AND segment_id = $2 AND wanted AND since = $3";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &to, &now]).await? > 0)
+}
+
+/// Notes that a segment is filled, and when it is to be looked at again. False as of [`filled_to`].
+pub async fn filled(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    (segment, since): Since,
+    look_at: Option<Timestamp>,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE segment_follow SET filled = true, look_at = $4, error = NULL, error_at = NULL \
+               WHERE project_id = $1 AND segment_id = $2 AND wanted AND since = $3";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &look_at]).await? > 0)
+}
+
+/// Notes why a segment's members are not kept; it is filled anew later. False as of [`filled_to`].
+pub async fn failed(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    (segment, since): Since,
+    error: &str,
+    (now, again): (Timestamp, Timestamp),
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE segment_follow SET filled = false, filled_to = NULL, error = $4, error_at = $5, look_at = $6 \
+               WHERE project_id = $1 AND segment_id = $2 AND wanted AND since = $3";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &error, &now, &again]).await? > 0)
+}
+
+/// Puts off looking at a segment that is due.
+pub async fn put_off(
+    db: &impl GenericClient,
+    project: ProjectId,
+    segment: Uuid,
+    (now, until): (Timestamp, Timestamp),
+) -> Result<(), StoreError> {
+    let sql = "UPDATE segment_follow SET look_at = $4 WHERE project_id = $1 AND segment_id = $2 AND look_at <= $3";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &segment, &now, &until]).await?;
+    Ok(())
+}
+
+/// Forgets one that was on its way out.
+pub async fn forget(tx: &Transaction<'_>, project: ProjectId, segment: Uuid) -> Result<(), StoreError> {
+    let sql = "DELETE FROM segment_follow WHERE project_id = $1 AND segment_id = $2 AND NOT wanted";
+    tx.execute(sql, &[&project, &segment]).await?;
+    Ok(())
+}
+
+/// Whose turn it is to evaluate a project's segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing of the project was ever followed.
+    Nobodys,
+    /// Somebody else has it.
+    Others,
+    /// Ours, until the transaction's end; with the number of starts so far.
+    Ours(i64),
+}
+
+/// Takes a project's turn of evaluating its segments, without waiting for it.
+pub async fn take_turn(tx: &Transaction<'_>, project: ProjectId) -> Result<Turn, StoreError> {
+    let sql = "SELECT starts FROM segment_turn WHERE project_id = $1 FOR UPDATE SKIP LOCKED";
+    if let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project]).await? {
+        return Ok(Turn::Ours(row.try_get(0)?));
+    }
+    let sql = "SELECT EXISTS (SELECT FROM segment_turn WHERE project_id = $1)";
+    let exists: bool = tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?;
+    Ok(if exists { Turn::Others } else { Turn::Nobodys })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_follows_the_ids() {
+        let mut follow = Follow {
+            segment: Uuid::nil(),
+            wanted: true,
+            since: Timestamp::UNIX_EPOCH,
+            filled: false,
+            filled_to: None,
+            error: None,
+        };
+        assert_eq!((follow.progress(), follow.reaches(Uuid::from_u128(1))), (0.0, false));
+        let half = Uuid::from_u128(1 << 127);
+        follow.filled_to = Some(half);
+        assert!((follow.progress() - 0.5).abs() < 1e-6);
+        assert!(follow.reaches(half) && !follow.reaches(Uuid::max()));
+        follow.filled = true;
+        assert!(follow.progress() >= 1.0 && follow.reaches(Uuid::max()));
+    }
+}

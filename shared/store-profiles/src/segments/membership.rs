@@ -1,0 +1,142 @@
+//! Who is in followed segments, and when that may change by itself. Written by whoever has the project's turn; the rows of
+//! erased people go with them.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::person::crowd::Pair;
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+/// What a row says; both none where there is no row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Since when they are in it; none: they are not.
+    pub since: Option<Timestamp>,
+    /// When that may change by itself.
+    pub due_at: Option<Timestamp>,
+}
+
+fn split(pairs: &[Pair]) -> (Vec<Uuid>, Vec<Uuid>) {
+    pairs.iter().copied().unzip()
+}
+
+/// The rows of these pairs.
+pub async fn states(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    pairs: &[Pair],
+) -> Result<HashMap<Pair, State>, StoreError> {
+    let (segments, people) = split(pairs);
+    let sql = "SELECT m.segment_id, m.user_id, m.since, m.due_at FROM unnest($2::uuid[], $3::uuid[]) AS v(s, u) \
+               JOIN segment_membership m ON m.project_id = $1 AND m.segment_id = v.s AND m.user_id = v.u";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &segments, &people]).await?;
+    let state = |row: &tokio_postgres::Row| {
+        Ok(((row.try_get(0)?, row.try_get(1)?), State { since: row.try_get(2)?, due_at: row.try_get(3)? }))
+    };
+    rows.iter().map(state).collect()
+}
+
+/// Writes rows. Sorted by pair.
+pub async fn put(tx: &Transaction<'_>, project: ProjectId, rows: &[(Pair, State)]) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let (segments, people): (Vec<Uuid>, Vec<Uuid>) = rows.iter().map(|(pair, _)| *pair).unzip();
+    let since: Vec<Option<Timestamp>> = rows.iter().map(|(_, state)| state.since).collect();
+    let due: Vec<Option<Timestamp>> = rows.iter().map(|(_, state)| state.due_at).collect();
+    let sql = "INSERT INTO segment_membership (project_id, segment_id, user_id, since, due_at) \
+               SELECT $1::uuid, s, u, a, d FROM unnest($2::uuid[], $3::uuid[], $4::timestamptz[], $5::timestamptz[]) AS v(s, u, a, d) \
+               ON CONFLICT (project_id, segment_id, user_id) DO UPDATE SET since = excluded.since, due_at = excluded.due_at";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &people, &since, &due]).await?;
+    Ok(())
+}
+
+pub async fn remove(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]) -> Result<(), StoreError> {
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    let (segments, people) = split(pairs);
+    let sql = "DELETE FROM segment_membership m USING unnest($2::uuid[], $3::uuid[]) AS v(s, u) \
+               WHERE m.project_id = $1 AND m.segment_id = v.s AND m.user_id = v.u";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &people]).await?;
+    Ok(())
+}
+
+/// Pairs whose verdict is due, longest due first.
+pub async fn due(tx: &Transaction<'_>, project: ProjectId, now: Timestamp, most: i64) -> Result<Vec<Pair>, StoreError> {
+    let sql = "SELECT segment_id, user_id FROM segment_membership WHERE project_id = $1 AND due_at <= $2 \
+               ORDER BY due_at LIMIT $3";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &now, &most]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Of these pairs, verdicts are not due any more: somebody looks at the segment as a whole.
+pub async fn forget_due(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]) -> Result<(), StoreError> {
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    let (segments, people) = split(pairs);
+    let sql = "UPDATE segment_membership m SET due_at = NULL FROM unnest($2::uuid[], $3::uuid[]) AS v(s, u) \
+               WHERE m.project_id = $1 AND m.segment_id = v.s AND m.user_id = v.u";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segments, &people]).await?;
+    Ok(())
+}
+
+/// What was known of people who became others, pairs of both, is known of these; whoever of the two came in first counts.
+/// Sorted.
+pub async fn merge(tx: &Transaction<'_>, project: ProjectId, merges: &[(Uuid, Uuid)]) -> Result<(), StoreError> {
+    if merges.is_empty() {
+        return Ok(());
+    }
+    let (from, into) = split(merges);
+    let sql = "WITH moved AS (DELETE FROM segment_membership m USING unnest($2::uuid[], $3::uuid[]) AS v(f, i) \
+               WHERE m.project_id = $1 AND m.user_id = v.f RETURNING m.segment_id, v.i AS person, m.since, m.due_at) \
+               INSERT INTO segment_membership (project_id, segment_id, user_id, since, due_at) \
+               SELECT $1::uuid, segment_id, person, min(since), min(due_at) FROM moved GROUP BY segment_id, person \
+               ON CONFLICT (project_id, segment_id, user_id) DO UPDATE \
+               SET since = least(segment_membership.since, excluded.since), \
+               due_at = least(segment_membership.due_at, excluded.due_at)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &from, &into]).await?;
+    Ok(())
+}
+
+/// Forgets people who are gone.
+pub async fn forget_people(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]) -> Result<(), StoreError> {
+    if people.is_empty() {
+        return Ok(());
+    }
+    let sql = "DELETE FROM segment_membership WHERE project_id = $1 AND user_id = ANY($2)";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
+    Ok(())
+}
+
+/// The people with rows of a segment behind one and up to another, both of whom may be missing.
+pub async fn people_between(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    segment: Uuid,
+    (after, to): (Option<Uuid>, Option<Uuid>),
+) -> Result<Vec<Uuid>, StoreError> {
+    let sql = "SELECT user_id FROM segment_membership WHERE project_id = $1 AND segment_id = $2 \
+               AND user_id > $3 AND user_id <= $4 ORDER BY user_id";
+    let (after, to) = (after.unwrap_or(Uuid::nil()), to.unwrap_or(Uuid::max()));
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &segment, &after, &to]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Removes up to so many rows of a segment; returns how many.
+pub async fn clear(tx: &Transaction<'_>, project: ProjectId, segment: Uuid, most: i64) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM segment_membership WHERE project_id = $1 AND segment_id = $2 AND user_id = ANY(ARRAY(\
+               SELECT user_id FROM segment_membership WHERE project_id = $1 AND segment_id = $2 LIMIT $3))";
+    Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &most]).await?)
+}
+
+/// Members of a segment, as the rows say.
+pub async fn count(db: &impl GenericClient, project: ProjectId, segment: Uuid) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM segment_membership WHERE project_id = $1 AND segment_id = $2 AND since IS NOT NULL";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &segment]).await?.try_get(0)?)
+}

@@ -1,0 +1,317 @@
+//! Evaluating segments for many people at once: what the rules ask is read set by set, each behaviour by one statement for
+//! all who are asked about it, and the verdicts are found in memory.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::super::evaluate::{Definitions, closure, limit};
+use super::super::members;
+use super::{in_order, maybe, totals};
+use crate::push_tokens;
+use crate::users::read::{self, User};
+use database::StoreError;
+use domain::push_token::Platform;
+use kernel::ids::ProjectId;
+use rules::eval::{self, Actual, Facts, Stats};
+use rules::sql::{self, Membership};
+use rules::{Behaviour, Condition, Rule, Source, slide};
+
+/// Whether somebody is in a segment, and when that can change by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub is_member: bool,
+    pub due_at: Option<Timestamp>,
+}
+
+/// A segment and a person.
+pub type Pair = (Uuid, Uuid);
+
+/// What came of an evaluation.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    pub by_pair: BTreeMap<Pair, Verdict>,
+    /// The people who are there, by id.
+    pub people: HashMap<Uuid, User>,
+    /// Segments whose evaluation was stopped, for it took too long: there are no verdicts on them.
+    pub too_slow: BTreeSet<Uuid>,
+}
+
+/// How long counting what people did may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Each statement of it, as the transaction is bounded to already.
+    pub statement: Duration,
+    /// All of them.
+    pub whole: Duration,
+}
+
+/// Fits a transaction to looking people up one by one, whatever the tables are thought to hold.
+pub async fn for_lookups(tx: &Transaction<'_>) -> Result<(), StoreError> {
+    let sql = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+    Ok(tx.batch_execute(sql).await?)
+}
+
+/// Evaluates segments, each for the people it is asked about, none of whom was merged into another. `definitions` are those
+/// segments and all that they rest on. What is not counted when the time is over was too slow.
+pub async fn evaluate(
+    tx: &mut Transaction<'_>,
+    project: ProjectId,
+    asked: &BTreeMap<Uuid, BTreeSet<Uuid>>,
+    definitions: &Definitions,
+    (now, limits): (Timestamp, Limits),
+) -> Result<Verdicts, StoreError> {
+    let deadline = Instant::now() + limits.whole;
+    let order = in_order(definitions);
+    let rest: BTreeMap<Uuid, BTreeSet<Uuid>> = asked.keys().map(|id| (*id, closure(*id, definitions))).collect();
+    let needed: BTreeSet<Uuid> = rest.values().flatten().copied().collect();
+    let everybody: BTreeSet<Uuid> = asked.values().flatten().copied().collect();
+    let everybody: Vec<Uuid> = everybody.into_iter().collect();
+
+    let memberships = needed.iter().filter_map(|id| definitions.get(id));
+    let mut crowd = Crowd::load(tx, project, &everybody, memberships).await?;
+    let (mut verdicts, mut is_lowered) = (Verdicts::default(), false);
+    for Question { behaviour, same, segments } in questions(&rest, definitions) {
+        if segments.is_subset(&verdicts.too_slow) {
+            continue;
+        }
+        let people: BTreeSet<Uuid> = segments.iter().filter_map(|id| asked.get(id)).flatten().copied().collect();
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left < limits.statement && !left.is_zero() {
+            limit(tx, left).await?;
+            is_lowered = true;
+        }
+        if left.is_zero() || !crowd.count(tx, project, (behaviour, same), &people, now).await? {
+            verdicts.too_slow.extend(segments);
+        }
+    }
+    if is_lowered {
+        limit(tx, limits.statement).await?;
+    }
+    for person in crowd.people.values() {
+        let is_asked = |segment: &&Uuid| asked[*segment].contains(&person.id) && !verdicts.too_slow.contains(*segment);
+        let segments: Vec<Uuid> = asked.keys().filter(is_asked).copied().collect();
+        let needed: BTreeSet<Uuid> = segments.iter().filter_map(|id| rest.get(id)).flatten().copied().collect();
+        let mut someone = Someone::new(&crowd, person);
+        let mut due: HashMap<Uuid, Option<Timestamp>> = HashMap::new();
+        for (id, rules) in order.iter().filter(|(id, _)| needed.contains(id)) {
+            if eval::holds(rules, &someone, now) {
+                someone.segments.insert(*id);
+            }
+            due.insert(*id, slide::next_change(rules, &someone, |b| someone.edge(b), now));
+        }
+        for segment in segments {
+            let due_at = rest[&segment].iter().filter_map(|id| due.get(id).copied().flatten()).min();
+            let is_member = someone.segments.contains(&segment);
+            verdicts.by_pair.insert((segment, person.id), Verdict { is_member, due_at });
+        }
+    }
+    verdicts.people = crowd.people;
+    Ok(verdicts)
+}
+
+/// A behaviour, wherever it stands, and the segments that ask about it, also through others.
+struct Question<'d> {
+    behaviour: &'d Behaviour,
+    same: Vec<usize>,
+    segments: BTreeSet<Uuid>,
+}
+
+fn questions<'d>(rest: &BTreeMap<Uuid, BTreeSet<Uuid>>, definitions: &'d Definitions) -> Vec<Question<'d>> {
+    let mut found: Vec<Question<'d>> = Vec::new();
+    for (id, membership) in definitions {
+        let Membership::Rules(rules) = membership else { continue };
+        let asking = || rest.iter().filter(|(_, all)| all.contains(id)).map(|(segment, _)| *segment);
+        for behaviour in rules::behaviours(rules).into_iter().filter(|_| asking().next().is_some()) {
+            match found.iter_mut().find(|question| question.behaviour == behaviour) {
+                Some(question) => {
+                    question.same.push(address(behaviour));
+                    question.segments.extend(asking());
+                }
+                None => {
+                    found.push(Question { behaviour, same: vec![address(behaviour)], segments: asking().collect() });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// What was counted of a person: with the time of the behaviour's [`slide::Edge`].
+type Counted = (Stats, Option<Timestamp>);
+
+struct Crowd {
+    people: HashMap<Uuid, User>,
+    lists: HashMap<Uuid, HashSet<Uuid>>,
+    platforms: HashMap<Uuid, BTreeSet<Platform>>,
+    counted: Vec<HashMap<Uuid, Counted>>,
+    /// Which of these is a behaviour's, by its address, which stands still as long as its definition.
+    places: HashMap<usize, usize>,
+    /// Everybody's ids, by person.
+    ids: HashMap<Uuid, Vec<Uuid>>,
+    /// Of whoever has none.
+    no_properties: Map<String, Value>,
+    no_platforms: BTreeSet<Platform>,
+}
+
+fn address(behaviour: &Behaviour) -> usize {
+    std::ptr::from_ref(behaviour) as usize
+}
+
+impl Crowd {
+    async fn load<'d>(
+        tx: &Transaction<'_>,
+        project: ProjectId,
+        people: &[Uuid],
+        memberships: impl Iterator<Item = &'d Membership> + Clone,
+    ) -> Result<Self, StoreError> {
+        let found = read::get_all(tx, project, people).await?;
+        let conditions =
+            || memberships.clone().filter_map(rules_of).flat_map(rules::leaves).map(|leaf| &leaf.condition);
+        let asks = |of: fn(&Condition) -> bool| conditions().any(of);
+        let by_devices = asks(|condition| matches!(condition, Condition::Platform(_)));
+        let by_deeds = asks(|condition| matches!(condition, Condition::Behaviour(_)));
+        let by_lists = memberships.clone().any(|membership| *membership == Membership::List);
+        let mut crowd = Self {
+            people: found.into_iter().map(|user| (user.id, user)).collect(),
+            lists: HashMap::new(),
+            platforms: HashMap::new(),
+            counted: Vec::new(),
+            places: HashMap::new(),
+            ids: HashMap::new(),
+            no_properties: Map::new(),
+            no_platforms: BTreeSet::new(),
+        };
+        if !(by_devices || by_deeds || by_lists) {
+            return Ok(crowd);
+        }
+        let (ids, whose) = read::all_ids_of(tx, project, people).await?;
+        let owner: HashMap<Uuid, Uuid> = ids.iter().copied().zip(whose).collect();
+        if by_lists {
+            for (segment, id) in members::lists_of(tx, project, &ids).await? {
+                let Some(person) = owner.get(&id) else { continue };
+                crowd.lists.entry(*person).or_default().insert(segment);
+            }
+        }
+        if by_devices {
+            for (platform, id) in push_tokens::platforms_of(tx, project, &ids).await? {
+                let Some(person) = owner.get(&id) else { continue };
+                crowd.platforms.entry(*person).or_default().insert(platform);
+            }
+        }
+        for (id, person) in owner {
+            crowd.ids.entry(person).or_default().push(id);
+        }
+        Ok(crowd)
+    }
+
+    /// Counts a behaviour of people; false where that took too long and was stopped.
+    async fn count(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        project: ProjectId,
+        (behaviour, same): (&Behaviour, Vec<usize>),
+        people: &BTreeSet<Uuid>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let all = people.iter().flat_map(|person| {
+            let ids = self.ids.get(person).map_or(&[][..], Vec::as_slice);
+            ids.iter().map(|id| (*id, *person))
+        });
+        let (ids, whose): (Vec<Uuid>, Vec<Uuid>) = all.unzip();
+        if ids.is_empty() {
+            return Ok(true);
+        }
+        let query = sql::crowd_stats(project, &ids, &whose, behaviour, now);
+        let params: Vec<&(dyn ToSql + Sync)> = query.params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
+        let attempt = tx.savepoint("counting").await?;
+        let rows = match attempt.query(&query.sql, &params).await.map_err(StoreError::from) {
+            Ok(rows) => rows,
+            Err(error) if error.is_too_slow() => {
+                attempt.rollback().await?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        attempt.commit().await?;
+        let counted = rows.iter().map(|row| counted(row, behaviour)).collect::<Result<_, _>>()?;
+        self.places.extend(same.into_iter().map(|address| (address, self.counted.len())));
+        self.counted.push(counted);
+        Ok(true)
+    }
+}
+
+fn rules_of(membership: &Membership) -> Option<&[Rule]> {
+    match membership {
+        Membership::Rules(rules) => Some(rules),
+        Membership::List => None,
+    }
+}
+
+fn counted(row: &Row, behaviour: &Behaviour) -> Result<(Uuid, Counted), StoreError> {
+    let stats = Stats { count: row.try_get(1)?, totals: totals(row, 3, behaviour)? };
+    Ok((row.try_get(0)?, (stats, row.try_get(2)?)))
+}
+
+/// One of them, as rules see a person.
+struct Someone<'c> {
+    crowd: &'c Crowd,
+    user: &'c User,
+    properties: &'c Map<String, Value>,
+    platforms: &'c BTreeSet<Platform>,
+    /// Their lists, and the segments that were found to hold them.
+    segments: HashSet<Uuid>,
+}
+
+impl<'c> Someone<'c> {
+    fn new(crowd: &'c Crowd, user: &'c User) -> Self {
+        Self {
+            crowd,
+            user,
+            properties: user.properties.as_object().unwrap_or(&crowd.no_properties),
+            platforms: crowd.platforms.get(&user.id).unwrap_or(&crowd.no_platforms),
+            segments: crowd.lists.get(&user.id).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn counted(&self, behaviour: &Behaviour) -> Option<&'c Counted> {
+        let place = self.crowd.places.get(&address(behaviour))?;
+        self.crowd.counted.get(*place)?.get(&self.user.id)
+    }
+
+    fn edge(&self, behaviour: &Behaviour) -> Option<Timestamp> {
+        self.counted(behaviour)?.1
+    }
+}
+
+impl Facts for Someone<'_> {
+    fn value(&self, source: &Source) -> Actual<'_> {
+        match source {
+            Source::Email => maybe(self.user.email.as_deref()),
+            Source::Name => maybe(self.user.name.as_deref()),
+            Source::ExternalId => maybe(self.user.external_id.as_deref()),
+            Source::CreatedAt => Actual::Time(self.user.created_at),
+            Source::LastSeenAt => Actual::Time(self.user.last_seen_at),
+            Source::Property(keys) => eval::property(self.properties, keys),
+        }
+    }
+
+    fn is_member(&self, segment: Uuid) -> bool {
+        self.segments.contains(&segment)
+    }
+
+    fn platforms(&self) -> &BTreeSet<Platform> {
+        self.platforms
+    }
+
+    fn stats(&self, behaviour: &Behaviour) -> Stats {
+        let none = || Stats { count: 0, totals: vec![None; behaviour.totals.len()] };
+        self.counted(behaviour).map_or_else(none, |(stats, _)| stats.clone())
+    }
+}

@@ -1,0 +1,103 @@
+//! What a person did, deed by deed, for dry runs: their time runs ahead of the person's.
+
+use std::collections::HashSet;
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::super::evaluate::Definitions;
+use super::{asked, in_order, lists, stats_of, total_of};
+use crate::users::read;
+use automation::journey;
+use database::StoreError;
+use kernel::ids::ProjectId;
+use rules::eval::{self, Counted};
+use rules::history::{Done, History};
+use rules::{Behaviour, Rule, slide, sql};
+
+/// Deeds of one behaviour that are looked at one by one, the newest.
+const DEEDS: usize = 10_000;
+
+/// As much of somebody's past as rules ask, and the segments that these rest on.
+#[derive(Debug)]
+pub struct Past {
+    histories: Vec<History>,
+    /// The lists that they are on.
+    lists: HashSet<Uuid>,
+    /// The segments that have rules, each behind those that it rests on.
+    segments: Vec<(Uuid, Vec<Rule>)>,
+}
+
+impl Past {
+    /// Of somebody of whom nothing is known.
+    pub fn of_nobody(rules: &[Rule], segments: &Definitions) -> Self {
+        let none = |behaviour: &Behaviour| History::new(behaviour.clone(), Vec::new(), 0);
+        Self {
+            histories: asked(rules, segments).into_iter().map(none).collect(),
+            lists: HashSet::new(),
+            segments: in_order(segments).into_iter().map(|(id, rules)| (id, rules.to_vec())).collect(),
+        }
+    }
+
+    /// Of a person, by their id.
+    pub async fn load(
+        db: &impl GenericClient,
+        project: ProjectId,
+        person: Uuid,
+        (rules, segments): (&[Rule], &Definitions),
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let ids = read::all_ids(db, project, person).await?;
+        let mut past = Self { lists: lists(db, project, &ids).await?, ..Self::of_nobody(rules, segments) };
+        for history in &mut past.histories {
+            *history = read_history(db, project, &ids, history.behaviour(), now).await?;
+        }
+        Ok(past)
+    }
+
+    /// Lets an event happen.
+    pub fn take(&mut self, event: &str, properties: &Map<String, Value>, at: Timestamp) {
+        self.histories.iter_mut().for_each(|history| history.take(event, properties, at));
+    }
+
+    /// Tells a person what they have done by a time, and which segments they are in.
+    pub fn tell(&self, person: &mut journey::Person, now: Timestamp) {
+        person.counted = self.histories.iter().map(|history| history.counted(now)).collect();
+        person.segments.clone_from(&self.lists);
+        person.segments_change_at = None;
+        for (id, rules) in &self.segments {
+            if eval::holds(rules, person, now) {
+                person.segments.insert(*id);
+            }
+            let edge = |behaviour: &Behaviour| Counted::of(&person.counted, behaviour)?.edge;
+            let changes_at = slide::next_change(rules, person, edge, now);
+            person.segments_change_at = person.segments_change_at.into_iter().chain(changes_at).min();
+        }
+    }
+}
+
+async fn read_history(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+    behaviour: &Behaviour,
+    now: Timestamp,
+) -> Result<History, StoreError> {
+    let query = sql::person_deeds(project, ids, behaviour, now, DEEDS);
+    let params: Vec<&(dyn ToSql + Sync)> = query.params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
+    let mut done = Vec::new();
+    for row in db.query(&query.sql, &params).await? {
+        let number = |column: usize| row.try_get::<_, Option<&str>>(column)?.map(total_of).transpose();
+        let numbers = (1..=behaviour.totals.len()).map(number).collect::<Result<_, StoreError>>()?;
+        done.push(Done { at: row.try_get(0)?, numbers });
+    }
+    let older = if done.len() < DEEDS {
+        0
+    } else {
+        stats_of(db, project, ids, behaviour, now).await?.stats.count - done.len() as i64
+    };
+    Ok(History::new(behaviour.clone(), done, older))
+}

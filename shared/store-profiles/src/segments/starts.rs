@@ -1,0 +1,122 @@
+//! Runs that entries and exits are to start, on their way to the people's own partitions; and how many there were.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+/// A run to be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewStart {
+    pub automation: Uuid,
+    pub segment: Uuid,
+    pub user_id: Uuid,
+    /// Of the ingest stream.
+    pub partition: i16,
+    /// False: left.
+    pub entered: bool,
+    pub at: Timestamp,
+}
+
+/// One with its place in the project's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    pub seq: i64,
+    pub new: NewStart,
+}
+
+/// Keeps starts until the broker has them, behind the `before` that there have been.
+pub async fn insert(tx: &Transaction<'_>, project: ProjectId, before: i64, new: &[NewStart]) -> Result<(), StoreError> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    let seqs: Vec<i64> = (before + 1..).take(new.len()).collect();
+    let automations: Vec<Uuid> = new.iter().map(|s| s.automation).collect();
+    let segments: Vec<Uuid> = new.iter().map(|s| s.segment).collect();
+    let people: Vec<Uuid> = new.iter().map(|s| s.user_id).collect();
+    let partitions: Vec<i16> = new.iter().map(|s| s.partition).collect();
+    let entered: Vec<bool> = new.iter().map(|s| s.entered).collect();
+    let times: Vec<Timestamp> = new.iter().map(|s| s.at).collect();
+    let sql = "INSERT INTO segment_start (project_id, seq, automation_id, segment_id, user_id, partition, entered, at) \
+               SELECT $1::uuid, * FROM unnest($2::bigint[], $3::uuid[], $4::uuid[], $5::uuid[], $6::smallint[], $7::boolean[], $8::timestamptz[])";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&project, &seqs, &automations, &segments, &people, &partitions, &entered, &times]).await?;
+    let last = before + new.len() as i64;
+    tx.execute("UPDATE segment_turn SET starts = $2 WHERE project_id = $1", &[&project, &last]).await?;
+    Ok(())
+}
+
+/// The first that the broker may not have yet, in their order.
+pub async fn pending(db: &impl GenericClient, project: ProjectId, most: i64) -> Result<Vec<Start>, StoreError> {
+    let sql = "SELECT seq, automation_id, segment_id, user_id, partition, entered, at FROM segment_start \
+               WHERE project_id = $1 ORDER BY seq LIMIT $2";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &most]).await?;
+    let start = |row: &Row| {
+        let new = NewStart {
+            automation: row.try_get(1)?,
+            segment: row.try_get(2)?,
+            user_id: row.try_get(3)?,
+            partition: row.try_get(4)?,
+            entered: row.try_get(5)?,
+            at: row.try_get(6)?,
+        };
+        Ok(Start { seq: row.try_get(0)?, new })
+    };
+    rows.iter().map(start).collect()
+}
+
+/// Forgets those that the broker has.
+pub async fn delete(db: &impl GenericClient, project: ProjectId, published: &[Start]) -> Result<(), StoreError> {
+    let seqs: Vec<i64> = published.iter().map(|start| start.seq).collect();
+    let sql = "DELETE FROM segment_start WHERE project_id = $1 AND seq = ANY($2)";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &seqs]).await?;
+    Ok(())
+}
+
+/// How many entered a segment and left it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    pub entered: i64,
+    pub exited: i64,
+}
+
+/// Adds to the counts of a day.
+pub async fn count(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    day: Date,
+    counts: &BTreeMap<Uuid, Count>,
+) -> Result<(), StoreError> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let segments: Vec<Uuid> = counts.keys().copied().collect();
+    let entered: Vec<i64> = counts.values().map(|count| count.entered).collect();
+    let exited: Vec<i64> = counts.values().map(|count| count.exited).collect();
+    let sql = "INSERT INTO segment_count (project_id, segment_id, day, entered, exited) \
+               SELECT $1::uuid, s, $2::date, e, x FROM unnest($3::uuid[], $4::bigint[], $5::bigint[]) AS v(s, e, x) \
+               ON CONFLICT (project_id, segment_id, day) DO UPDATE \
+               SET entered = segment_count.entered + excluded.entered, exited = segment_count.exited + excluded.exited";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &day, &segments, &entered, &exited]).await?;
+    Ok(())
+}
+
+/// The counts of a segment's days from one on, in order; a day without any is left out.
+pub async fn days(
+    db: &impl GenericClient,
+    project: ProjectId,
+    segment: Uuid,
+    from: Date,
+) -> Result<Vec<(Date, Count)>, StoreError> {
+    let sql = "SELECT day, entered, exited FROM segment_count WHERE project_id = $1 AND segment_id = $2 AND day >= $3 \
+               ORDER BY day";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &segment, &from]).await?;
+    let counts = |row: &Row| Ok((row.try_get(0)?, Count { entered: row.try_get(1)?, exited: row.try_get(2)? }));
+    rows.iter().map(counts).collect()
+}

@@ -1,0 +1,123 @@
+//! Subscription groups: kinds of messages that people may choose to get or not.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscriptionGroup {
+    pub id: Uuid,
+    pub name: String,
+    pub description: String,
+    /// Whether it is sent to whoever has not chosen.
+    pub default_subscribed: bool,
+    /// Shown on the preference page.
+    pub public: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+pub(super) const COLUMNS: &str =
+    "g.id, g.name, g.description, g.default_subscribed, g.public, g.created_at, g.updated_at";
+
+pub(super) fn from_row(row: &Row) -> Result<SubscriptionGroup, StoreError> {
+    Ok(SubscriptionGroup {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        description: row.try_get(2)?,
+        default_subscribed: row.try_get(3)?,
+        public: row.try_get(4)?,
+        created_at: row.try_get(5)?,
+        updated_at: row.try_get(6)?,
+    })
+}
+
+pub async fn get(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<SubscriptionGroup>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM subscription_group g WHERE g.project_id = $1 AND g.id = $2 AND g.deleted_at IS NULL"
+    );
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<SubscriptionGroup>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM subscription_group g WHERE g.project_id = $1 AND g.id = $2 AND g.deleted_at IS NULL FOR UPDATE"
+    );
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// All of a project, oldest first.
+pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<SubscriptionGroup>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM subscription_group g WHERE g.project_id = $1 AND g.deleted_at IS NULL ORDER BY g.id"
+    );
+    db.query(&db.prepare_cached(&sql).await?, &[&project]).await?.iter().map(from_row).collect()
+}
+
+/// Those of these groups that exist; they cannot be deleted before the transaction's end.
+pub async fn existing(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+    let sql = "SELECT id FROM subscription_group WHERE project_id = $1 AND id = ANY($2) AND deleted_at IS NULL \
+               ORDER BY id FOR SHARE";
+    tx.query(sql, &[&project, &ids]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// How many there are. Nobody else makes one before the transaction's end.
+pub async fn count_and_hold(tx: &Transaction<'_>, project: ProjectId) -> Result<i64, StoreError> {
+    let key = format!("subscription groups of {}", project.0);
+    tx.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&key]).await?;
+    let sql = "SELECT count(*) FROM subscription_group WHERE project_id = $1 AND deleted_at IS NULL";
+    Ok(tx.query_one(sql, &[&project]).await?.try_get(0)?)
+}
+
+pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &SubscriptionGroup) -> Result<(), StoreError> {
+    let sql = "INSERT INTO subscription_group (project_id, id, name, description, default_subscribed, public, created_at, \
+               updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    let g = new;
+    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+        [&project, &g.id, &g.name, &g.description, &g.default_subscribed, &g.public, &g.created_at, &g.updated_at];
+    tx.execute(sql, &params).await?;
+    Ok(())
+}
+
+/// Writes a group that was read by [`get_for_update`] and changed.
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &SubscriptionGroup) -> Result<(), StoreError> {
+    let sql = "UPDATE subscription_group SET name = $3, description = $4, default_subscribed = $5, public = $6, \
+               updated_at = $7 WHERE project_id = $1 AND id = $2";
+    let g = changed;
+    tx.execute(sql, &[&project, &g.id, &g.name, &g.description, &g.default_subscribed, &g.public, &g.updated_at])
+        .await?;
+    Ok(())
+}
+
+/// Deletes a group. What people chose of it goes in slices.
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE subscription_group SET deleted_at = $3 WHERE project_id = $1 AND id = $2";
+    tx.execute(sql, &[&project, &id, &now]).await?;
+    Ok(())
+}
+
+/// One that was deleted, if there is any.
+pub async fn deleted(db: &impl GenericClient) -> Result<Option<(ProjectId, Uuid)>, StoreError> {
+    let sql = "SELECT project_id, id FROM subscription_group WHERE deleted_at IS NOT NULL LIMIT 1";
+    db.query_opt(sql, &[]).await?.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// Forgets one that was deleted.
+pub async fn forget(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    let sql = "DELETE FROM subscription_group WHERE project_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
+    db.execute(sql, &[&project, &id]).await?;
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! What people chose of subscription groups. Only choices are rows; whoever has none is as the group says.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use crate::subscription_groups::{self, SubscriptionGroup};
+use crate::users::record::PersonKey;
+use database::StoreError;
+use database::by_project::{self, Of};
+use domain::subscription::Source;
+use kernel::ids::ProjectId;
+
+/// Rows removed at once.
+const SLICE: i64 = 5_000;
+
+/// What a person chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub user_id: Uuid,
+    pub group_id: Uuid,
+    pub subscribed: bool,
+    pub source: Source,
+    /// When it was accepted.
+    pub changed_at: Timestamp,
+}
+
+/// Keeps choices. The latest of a person and group counts, in whatever order they come. Groups that there are no more are
+/// left out, and on the page nobody chooses what it does not show.
+pub async fn put(tx: &Transaction<'_>, project: ProjectId, choices: &[Choice]) -> Result<(), StoreError> {
+    // One statement can write a row but once.
+    let mut latest: HashMap<(Uuid, Uuid), &Choice> = HashMap::new();
+    for choice in choices {
+        let kept = latest.entry((choice.user_id, choice.group_id)).or_insert(choice);
+        if choice.changed_at >= kept.changed_at {
+            *kept = choice;
+        }
+    }
+    if latest.is_empty() {
+        return Ok(());
+    }
+    let mut choices: Vec<&Choice> = latest.into_values().collect();
+    choices.sort_unstable_by_key(|choice| (choice.user_id, choice.group_id));
+    let sql = "INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
+               SELECT $1, u, v.g, s, w, t \
+               FROM unnest($2::uuid[], $3::uuid[], $4::boolean[], $5::text[], $6::timestamptz[]) AS v (u, g, s, w, t) \
+               JOIN subscription_group g ON g.project_id = $1 AND g.id = v.g AND g.deleted_at IS NULL \
+               AND (g.public OR v.w <> 'page') \
+               ON CONFLICT (project_id, user_id, group_id) DO UPDATE SET subscribed = excluded.subscribed, \
+               source = excluded.source, changed_at = excluded.changed_at WHERE excluded.changed_at >= old.changed_at";
+    let users: Vec<Uuid> = choices.iter().map(|choice| choice.user_id).collect();
+    let groups: Vec<Uuid> = choices.iter().map(|choice| choice.group_id).collect();
+    let subscribed: Vec<bool> = choices.iter().map(|choice| choice.subscribed).collect();
+    let sources: Vec<&str> = choices.iter().map(|choice| choice.source.as_str()).collect();
+    let times: Vec<Timestamp> = choices.iter().map(|choice| choice.changed_at).collect();
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&project, &users, &groups, &subscribed, &sources, &times]).await?;
+    Ok(())
+}
+
+/// The choices of people who were merged are those of whom they became. Both are the same human's: of two about one group
+/// the latest counts, so that nobody who has just unsubscribed gets messages again by logging in.
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
+             WHERE s.project_id = {project} AND s.user_id = v.f \
+             RETURNING s.project_id, v.t, s.group_id, s.subscribed, s.source, s.changed_at), \
+             latest AS (SELECT DISTINCT ON (project_id, t, group_id) * FROM gone \
+             ORDER BY project_id, t, group_id, changed_at DESC) \
+             INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
+             SELECT project_id, t, group_id, subscribed, source, changed_at FROM latest \
+             ON CONFLICT (project_id, user_id, group_id) DO UPDATE SET subscribed = excluded.subscribed, \
+             source = excluded.source, changed_at = excluded.changed_at WHERE excluded.changed_at > old.changed_at",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+        let (projects, from, into) = by_project::merged(part);
+        Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
+    };
+    by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
+    Ok(())
+}
+
+/// How a person stands to a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    pub group: SubscriptionGroup,
+    /// Whether, by what and when they chose; none: they have not.
+    pub chosen: Option<(bool, Source, Timestamp)>,
+}
+
+impl Subscription {
+    pub fn is_subscribed(&self) -> bool {
+        self.chosen.map_or(self.group.default_subscribed, |(subscribed, ..)| subscribed)
+    }
+}
+
+/// How a person stands to each of the project's groups, the oldest first.
+pub async fn of_person(
+    db: &impl GenericClient,
+    project: ProjectId,
+    person: Uuid,
+) -> Result<Vec<Subscription>, StoreError> {
+    let sql = format!(
+        "SELECT {}, s.subscribed, s.source, s.changed_at FROM subscription_group g \
+         LEFT JOIN subscription s ON s.project_id = $1 AND s.user_id = $2 AND s.group_id = g.id \
+         WHERE g.project_id = $1 AND g.deleted_at IS NULL ORDER BY g.id",
+        subscription_groups::COLUMNS
+    );
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &person]).await?;
+    rows.iter()
+        .map(|row| Ok(Subscription { group: subscription_groups::from_row(row)?, chosen: chosen(row)? }))
+        .collect()
+}
+
+fn chosen(row: &Row) -> Result<Option<(bool, Source, Timestamp)>, StoreError> {
+    let Some(subscribed) = row.try_get(7)? else { return Ok(None) };
+    let source: &str = row.try_get(8)?;
+    let corrupt = || StoreError::Corrupt(format!("a subscription's source {source:?}"));
+    Ok(Some((subscribed, Source::parse(source).ok_or_else(corrupt)?, row.try_get(9)?)))
+}
+
+/// Whether people are subscribed to groups, pair by pair; pairs with a group that there is no more are missing.
+pub async fn among(
+    db: &impl GenericClient,
+    project: ProjectId,
+    pairs: &[(Uuid, Uuid)],
+) -> Result<HashMap<(Uuid, Uuid), bool>, StoreError> {
+    if pairs.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (people, groups): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
+    let sql = "SELECT v.u, v.g, coalesce(s.subscribed, g.default_subscribed) FROM unnest($2::uuid[], $3::uuid[]) AS v (u, g) \
+               JOIN subscription_group g ON g.project_id = $1 AND g.id = v.g AND g.deleted_at IS NULL \
+               LEFT JOIN subscription s ON s.project_id = $1 AND s.user_id = v.u AND s.group_id = v.g";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people, &groups]).await?;
+    rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+}
+
+/// Removes a slice of what was chosen of a group; returns how many choices they were.
+pub async fn remove_of(db: &impl GenericClient, project: ProjectId, group: Uuid) -> Result<u64, StoreError> {
+    let sql = format!(
+        "DELETE FROM subscription WHERE project_id = $1 AND group_id = $2 AND ctid = ANY(ARRAY(\
+         SELECT ctid FROM subscription WHERE project_id = $1 AND group_id = $2 LIMIT {SLICE}))"
+    );
+    Ok(db.execute(&sql, &[&project, &group]).await?)
+}

@@ -1,0 +1,237 @@
+//! Imports of people: how far each has come, so that one that broke off goes on where it was.
+//!
+//! Whoever is at an import holds it by a lease, and is told apart from those before by the number of the attempt: what a
+//! deposed one writes finds no row.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::filter::{Filter, Start, Total};
+use kernel::ids::ProjectId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportStatus {
+    Running,
+    Completed,
+    /// Nobody is at it, and its end was not reached.
+    Interrupted,
+}
+
+impl ImportStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineProblem {
+    /// From 1.
+    pub line: u64,
+    pub field: String,
+    /// What is allowed.
+    pub message: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct UserImport {
+    pub id: Uuid,
+    /// `ndjson` or `csv`.
+    pub format: String,
+    /// Those before it are settled.
+    pub next_line: i64,
+    /// Of the lines that are settled.
+    pub digest: i64,
+    /// Lines that were handed on.
+    pub imported: i64,
+    /// Lines that were refused.
+    pub failed: i64,
+    /// The first of all that was wrong.
+    pub problems: Vec<LineProblem>,
+    /// How much was wrong besides.
+    pub problems_omitted: i64,
+    pub attempt: i32,
+    pub lease_until: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub completed_at: Option<Timestamp>,
+}
+
+impl UserImport {
+    pub fn status(&self, now: Timestamp) -> ImportStatus {
+        if self.lease_until.is_some_and(|until| until > now) {
+            ImportStatus::Running
+        } else if self.completed_at.is_some() {
+            ImportStatus::Completed
+        } else {
+            ImportStatus::Interrupted
+        }
+    }
+}
+
+const COLUMNS: &str = "id, format, next_line, digest, imported, failed, problems, problems_omitted, attempt, \
+                       lease_until, created_at, updated_at, completed_at";
+
+fn from_row(row: &Row) -> Result<UserImport, StoreError> {
+    let problems: Value = row.try_get(6)?;
+    Ok(UserImport {
+        id: row.try_get(0)?,
+        format: row.try_get(1)?,
+        next_line: row.try_get(2)?,
+        digest: row.try_get(3)?,
+        imported: row.try_get(4)?,
+        failed: row.try_get(5)?,
+        problems: serde_json::from_value(problems).map_err(|e| StoreError::Corrupt(format!("user_import: {e}")))?,
+        problems_omitted: row.try_get(7)?,
+        attempt: row.try_get(8)?,
+        lease_until: row.try_get(9)?,
+        created_at: row.try_get(10)?,
+        updated_at: row.try_get(11)?,
+        completed_at: row.try_get(12)?,
+    })
+}
+
+/// Makes an import that nobody holds, unless it is there; locks and reads it.
+pub async fn ensure(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    (format, digest): (&str, i64),
+    now: Timestamp,
+) -> Result<UserImport, StoreError> {
+    let insert = "INSERT INTO user_import (project_id, id, format, digest, created_at, updated_at) \
+                  VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (project_id, id) DO NOTHING";
+    tx.execute(&tx.prepare_cached(insert).await?, &[&project, &id, &format, &digest, &now]).await?;
+    let sql = format!("SELECT {COLUMNS} FROM user_import WHERE project_id = $1 AND id = $2 FOR UPDATE");
+    from_row(&tx.query_one(&tx.prepare_cached(&sql).await?, &[&project, &id]).await?)
+}
+
+/// How many of a project's imports somebody is at.
+pub async fn running(db: &impl GenericClient, project: ProjectId, now: Timestamp) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM user_import WHERE project_id = $1 AND lease_until > $2";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &now]).await?.try_get(0)?)
+}
+
+/// Takes a locked import until a time; returns the number of the attempt.
+pub async fn take(tx: &Transaction<'_>, project: ProjectId, id: Uuid, until: Timestamp) -> Result<i32, StoreError> {
+    let sql = "UPDATE user_import SET attempt = attempt + 1, lease_until = $3 WHERE project_id = $1 AND id = $2 RETURNING attempt";
+    Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project, &id, &until]).await?.try_get(0)?)
+}
+
+/// Who is at an import.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub attempt: i32,
+}
+
+/// What was settled since the last time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advance {
+    pub next_line: i64,
+    pub digest: i64,
+    pub imported: i64,
+    pub failed: i64,
+    /// To be shown behind those that are there.
+    pub problems: Vec<LineProblem>,
+    pub problems_omitted: i64,
+}
+
+/// Moves an import on; false where it has another holder by now.
+pub async fn advance(
+    db: &impl GenericClient,
+    holder: Holder,
+    by: &Advance,
+    (now, until): (Timestamp, Timestamp),
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE user_import SET next_line = $4, digest = $5, imported = imported + $6, failed = failed + $7, \
+               problems = problems || $8, problems_omitted = problems_omitted + $9, updated_at = $10, lease_until = $11, \
+               completed_at = NULL WHERE project_id = $1 AND id = $2 AND attempt = $3";
+    let problems = serde_json::to_value(&by.problems).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    let statement = db.prepare_cached(sql).await?;
+    let moved = db
+        .execute(
+            &statement,
+            &[
+                &holder.project,
+                &holder.id,
+                &holder.attempt,
+                &by.next_line,
+                &by.digest,
+                &by.imported,
+                &by.failed,
+                &problems,
+                &by.problems_omitted,
+                &now,
+                &until,
+            ],
+        )
+        .await?;
+    Ok(moved == 1)
+}
+
+/// Holds an import for longer; false where it has another holder by now.
+pub async fn renew(db: &impl GenericClient, holder: Holder, until: Timestamp) -> Result<bool, StoreError> {
+    let sql = "UPDATE user_import SET lease_until = $4 WHERE project_id = $1 AND id = $2 AND attempt = $3";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.execute(&statement, &[&holder.project, &holder.id, &holder.attempt, &until]).await? == 1)
+}
+
+/// Gives an import up, its end having been reached or not.
+pub async fn release(
+    db: &impl GenericClient,
+    holder: Holder,
+    completed: bool,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE user_import SET lease_until = NULL, updated_at = $4, \
+               completed_at = CASE WHEN $5 THEN coalesce(completed_at, $4) ELSE completed_at END \
+               WHERE project_id = $1 AND id = $2 AND attempt = $3";
+    let statement = db.prepare_cached(sql).await?;
+    db.execute(&statement, &[&holder.project, &holder.id, &holder.attempt, &now, &completed]).await?;
+    Ok(())
+}
+
+/// The first of these ids that there is.
+pub async fn find(
+    db: &impl GenericClient,
+    project: ProjectId,
+    candidates: &[Uuid],
+) -> Result<Option<UserImport>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM user_import WHERE project_id = $1 AND id = ANY($2) ORDER BY array_position($2::uuid[], id) LIMIT 1"
+    );
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &candidates]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Newest first, and how many there are.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    start: &Start<(Timestamp, Uuid)>,
+    limit: i64,
+) -> Result<(Vec<UserImport>, Total), StoreError> {
+    let sql = "SELECT count(*) FROM user_import WHERE project_id = $1";
+    let total = Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?);
+    let mut filter = Filter::of(&project);
+    if let Start::After((at, id)) = start {
+        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
+    }
+    let rows = filter.page(db, (COLUMNS, "user_import", "created_at DESC, id DESC"), &start.offset(), &limit).await?;
+    Ok((rows.iter().map(from_row).collect::<Result<_, _>>()?, total))
+}
+
+/// Forgets imports that nobody has been at since a time.
+pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
+    Ok(db.execute("DELETE FROM user_import WHERE updated_at < $1", &[&before]).await?)
+}

@@ -1,0 +1,128 @@
+//! Lists of people, newest first.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::place::{Found, Place, behind, counted, counted_page};
+use super::read::{COLUMNS, User, from_row};
+use super::search::Search;
+use database::StoreError;
+use database::filter::{Pin, Start, Total};
+use kernel::ids::ProjectId;
+
+/// What a list of people is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct UserFilter {
+    /// Lower case; in the email address, the name or the external id.
+    pub search: Option<String>,
+    /// Seen since (true) or not since (false) a time.
+    pub seen_since: Option<(bool, Timestamp)>,
+    /// The search is known to find more people than totals count, so they need not be counted again.
+    pub is_many: bool,
+}
+
+/// One page, and how many there are in all: exact from the counters where nothing narrows the list. A page may begin
+/// behind a person's place.
+pub async fn list(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    wanted: &UserFilter,
+    start: &Start<Place>,
+    limit: i64,
+) -> Result<(Vec<User>, Total), StoreError> {
+    let found = match (&wanted.search, wanted.seen_since) {
+        (Some(text), seen_since) => {
+            Search { project, text, seen_since, is_many: wanted.is_many, start, limit }.run(db).await?
+        }
+        (None, Some(seen)) => seen_since(db, project, seen, start, limit).await?,
+        (None, None) => {
+            Found { page: newest(db, project, None, start, limit).await?, total: total(db, project).await? }
+        }
+    };
+    Ok((in_order(db, project, &found.page).await?, found.total))
+}
+
+async fn total(db: &impl GenericClient, project: ProjectId) -> Result<Total, StoreError> {
+    let sql = "SELECT coalesce(sum(count), 0)::bigint FROM user_count WHERE project_id = $1";
+    let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
+    Ok(Total::exact(row.try_get(0)?))
+}
+
+/// The people of a page's places.
+async fn in_order(db: &impl GenericClient, project: ProjectId, page: &[Place]) -> Result<Vec<User>, StoreError> {
+    if page.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Uuid> = page.iter().map(|(_, id)| *id).collect();
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = ANY($2)");
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    let people: Result<HashMap<Uuid, User>, StoreError> =
+        rows.iter().map(|row| from_row(row).map(|u| (u.id, u))).collect();
+    let mut people = people?;
+    Ok(ids.iter().filter_map(|id| people.remove(id)).collect())
+}
+
+/// From the newest on, those who are wanted.
+async fn newest(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    seen: Option<(bool, Timestamp)>,
+    start: &Start<Place>,
+    limit: i64,
+) -> Result<Vec<Place>, StoreError> {
+    let seen_condition = match seen {
+        None => "$2::timestamptz IS NULL",
+        Some((true, _)) => "last_seen_at >= $2",
+        // Nobody was seen before they were there.
+        Some((false, _)) => "last_seen_at < $2 AND created_at < $2",
+    };
+    let sql = format!(
+        "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL AND {seen_condition} \
+         AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
+    );
+    let ((at, id), offset, time) = (behind(start), start.offset(), seen.map(|(_, time)| time));
+    let params: [&(dyn ToSql + Sync); 6] = [&project, &time, &at, &id, &offset, &limit];
+    let rows = if seen.is_none() {
+        db.query(&db.prepare_cached(&sql).await?, &params).await?
+    } else {
+        let tx = Pin::Ordered.begin(db).await?;
+        let rows = tx.query(&tx.prepare_cached(&sql).await?, &params).await?;
+        tx.commit().await?;
+        rows
+    };
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Those who were seen since a time, or were not. Where they are few they are all looked at; where they are many,
+/// reading on from the newest soon comes upon a page of them.
+async fn seen_since(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    (since, time): (bool, Timestamp),
+    start: &Start<Place>,
+    limit: i64,
+) -> Result<Found, StoreError> {
+    let is = if since { ">=" } else { "<" };
+    let sql = counted(&format!(
+        "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL \
+         AND seen_day {is}{} $2 AND last_seen_at {is} $3",
+        if since { "" } else { "=" }
+    ));
+    let day: Date = time.to_zoned(TimeZone::UTC).date();
+    let ((at, id), offset) = (behind(start), start.offset());
+    let tx = Pin::Indexed.begin(db).await?;
+    let statement = tx.prepare_cached(&sql).await?;
+    let rows = tx.query(&statement, &[&project, &day, &time, &at, &id, &offset, &limit]).await?;
+    tx.commit().await?;
+    let found = counted_page(&rows)?;
+    if !found.total.capped {
+        return Ok(found);
+    }
+    Ok(Found { page: newest(db, project, Some((since, time)), start, limit).await?, total: found.total })
+}

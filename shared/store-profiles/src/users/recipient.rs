@@ -1,0 +1,60 @@
+//! People as the recipients of messages.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::GenericClient;
+use uuid::Uuid;
+
+use database::StoreError;
+use domain::recipient::Recipient;
+use kernel::ids::ProjectId;
+
+/// Merges that are followed from one id. A person is merged once, and not into one who is; the rest is caution.
+const HOPS: usize = 4;
+
+/// The people that these ids lead to today, by the id asked for. Ids that lead to nobody are missing.
+pub async fn load(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, Recipient>, StoreError> {
+    let sql = "SELECT id, merged_into, external_id, anonymous_id, email, name, properties, created_at FROM users \
+               WHERE project_id = $1 AND id = ANY($2)";
+    let statement = db.prepare_cached(sql).await?;
+    let mut found = HashMap::with_capacity(ids.len());
+    let mut asked: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
+    for id in ids {
+        let by = asked.entry(*id).or_default();
+        if by.is_empty() {
+            by.push(*id);
+        }
+    }
+    for _ in 0..HOPS {
+        if asked.is_empty() {
+            break;
+        }
+        let wanted: Vec<Uuid> = asked.keys().copied().collect();
+        let mut further: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
+        for row in db.query(&statement, &[&project, &wanted]).await? {
+            let id: Uuid = row.try_get(0)?;
+            let by = asked.remove(&id).unwrap_or_default();
+            match row.try_get::<_, Option<Uuid>>(1)? {
+                Some(into) => further.entry(into).or_default().extend(by),
+                None => {
+                    let person = Recipient {
+                        id,
+                        external_id: row.try_get(2)?,
+                        anonymous_id: row.try_get(3)?,
+                        email: row.try_get(4)?,
+                        name: row.try_get(5)?,
+                        properties: row.try_get(6)?,
+                        created_at: row.try_get(7)?,
+                    };
+                    found.extend(by.into_iter().map(|asked| (asked, person.clone())));
+                }
+            }
+        }
+        asked = further;
+    }
+    Ok(found)
+}

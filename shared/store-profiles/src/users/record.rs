@@ -1,0 +1,199 @@
+//! What the recording transaction does to people.
+
+use std::collections::HashSet;
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use super::seen::Moves;
+use database::StoreError;
+use database::by_project::{self, Of};
+use kernel::ids::ProjectId;
+
+/// A person within a project.
+pub type PersonKey = (ProjectId, Uuid);
+
+/// A person as an item names them, to be made if they are not there yet.
+#[derive(Clone, Debug)]
+pub struct NewPerson {
+    pub key: PersonKey,
+    pub external_id: Option<String>,
+    pub anonymous_id: Option<String>,
+    pub seen: Timestamp,
+}
+
+/// A person's row, as far as recording changes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    pub key: PersonKey,
+    pub external_id: Option<String>,
+    pub anonymous_id: Option<String>,
+    pub email: Option<String>,
+    pub name: Option<String>,
+    pub properties: Map<String, Value>,
+    pub merged_into: Option<Uuid>,
+    pub merged_at: Option<Timestamp>,
+    pub last_seen_at: Timestamp,
+}
+
+fn split(keys: &[PersonKey]) -> (Vec<ProjectId>, Vec<Uuid>) {
+    keys.iter().copied().unzip()
+}
+
+/// Makes the people that are missing; returns those made. The keys must be sorted, so that two transactions never wait
+/// for each other in a circle.
+pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Result<HashSet<PersonKey>, StoreError> {
+    if people.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let keys: Vec<PersonKey> = people.iter().map(|p| p.key).collect();
+    let (projects, ids) = split(&keys);
+    let external: Vec<Option<&str>> = people.iter().map(|p| p.external_id.as_deref()).collect();
+    let anonymous: Vec<Option<&str>> = people.iter().map(|p| p.anonymous_id.as_deref()).collect();
+    let seen: Vec<Timestamp> = people.iter().map(|p| p.seen).collect();
+    let sql = "INSERT INTO users (project_id, id, external_id, anonymous_id, created_at, last_seen_at, updated_at) \
+               SELECT p, i, e, a, s, s, s FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::timestamptz[]) AS v(p, i, e, a, s) \
+               ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&projects, &ids, &external, &anonymous, &seen]).await?;
+    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+}
+
+/// A person who is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub key: PersonKey,
+    pub merged_into: Option<Uuid>,
+    pub merged_at: Option<Timestamp>,
+    pub last_seen_at: Timestamp,
+}
+
+/// Those of these people who are there.
+pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>, StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "SELECT u.project_id, u.id, u.merged_into, u.merged_at, u.last_seen_at \
+             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let found = |r: &Row| {
+        let key = (r.try_get(0)?, r.try_get(1)?);
+        Ok(Found { key, merged_into: r.try_get(2)?, merged_at: r.try_get(3)?, last_seen_at: r.try_get(4)? })
+    };
+    let read = async |statement: Statement, part: &[PersonKey]| {
+        let (projects, ids) = split(part);
+        tx.query(&statement, &[&projects, &ids]).await?.iter().map(found).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(by_project::each(tx, keys, |key| key.0, sql, read).await?.concat())
+}
+
+/// Locks people until the end of the transaction and reads them. The keys must be sorted.
+pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profile>, StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, u.merged_at, u.last_seen_at \
+             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i \
+             ORDER BY u.project_id, u.id FOR UPDATE OF u",
+            project = of("v.p")
+        )
+    };
+    let lock = async |statement: Statement, part: &[PersonKey]| {
+        let (projects, ids) = split(part);
+        tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(by_project::each(tx, keys, |key| key.0, sql, lock).await?.into_iter().flatten().collect())
+}
+
+fn from_row(row: &Row) -> Result<Profile, StoreError> {
+    let properties: Value = row.try_get(6)?;
+    Ok(Profile {
+        key: (row.try_get(0)?, row.try_get(1)?),
+        external_id: row.try_get(2)?,
+        anonymous_id: row.try_get(3)?,
+        email: row.try_get(4)?,
+        name: row.try_get(5)?,
+        properties: properties.as_object().cloned().unwrap_or_default(),
+        merged_into: row.try_get(7)?,
+        merged_at: row.try_get(8)?,
+        last_seen_at: row.try_get(9)?,
+    })
+}
+
+/// Writes locked people back.
+pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp) -> Result<(), StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "UPDATE users u SET anonymous_id = v.a, email = v.e, name = v.n, properties = v.j, merged_into = v.m, merged_at = v.t, \
+             last_seen_at = greatest(u.last_seen_at, v.s), updated_at = $10 \
+             FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::uuid[], $8::timestamptz[], $9::timestamptz[]) \
+             AS v(p, i, a, e, n, j, m, t, s) WHERE u.project_id = {project} AND u.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[&Profile]| {
+        let keys: Vec<PersonKey> = part.iter().map(|p| p.key).collect();
+        let (projects, ids) = split(&keys);
+        let anonymous: Vec<Option<&str>> = part.iter().map(|p| p.anonymous_id.as_deref()).collect();
+        let emails: Vec<Option<&str>> = part.iter().map(|p| p.email.as_deref()).collect();
+        let names: Vec<Option<&str>> = part.iter().map(|p| p.name.as_deref()).collect();
+        let properties: Vec<Value> = part.iter().map(|p| Value::Object(p.properties.clone())).collect();
+        let into: Vec<Option<Uuid>> = part.iter().map(|p| p.merged_into).collect();
+        let merged_at: Vec<Option<Timestamp>> = part.iter().map(|p| p.merged_at).collect();
+        let seen: Vec<Timestamp> = part.iter().map(|p| p.last_seen_at).collect();
+        let columns: [&(dyn ToSql + Sync); 10] =
+            [&projects, &ids, &anonymous, &emails, &names, &properties, &into, &merged_at, &seen, &now];
+        Ok(tx.execute(&statement, &columns).await?)
+    };
+    by_project::each(tx, profiles, |profile| profile.key.0, sql, write).await?;
+    Ok(())
+}
+
+/// Notes when people were last seen, at most once a minute each, so that most events write no row; says for whom that was on
+/// another day than before. Whoever another transaction holds is left out: it notes as much itself, and nobody waits for
+/// a time.
+pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<Moves, StoreError> {
+    let mut moves = Moves::default();
+    let sql = |of: Of| {
+        format!(
+            "WITH stale AS (SELECT u.project_id, u.id, v.s, u.seen_day FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
+             JOIN users u ON u.project_id = {given} AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
+             FOR UPDATE OF u SKIP LOCKED), \
+             noted AS (UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale \
+             WHERE u.project_id = {found} AND u.id = stale.id \
+             RETURNING u.project_id, stale.seen_day AS before, u.seen_day AS after, u.merged_into) \
+             SELECT project_id, before, after, count(*) FROM noted WHERE merged_into IS NULL AND before <> after GROUP BY 1, 2, 3",
+            given = of("v.p"),
+            found = of("stale.project_id")
+        )
+    };
+    let note = async |statement: Statement, part: &[(PersonKey, Timestamp)]| {
+        let keys: Vec<PersonKey> = part.iter().map(|s| s.0).collect();
+        let (projects, ids) = split(&keys);
+        let times: Vec<Timestamp> = part.iter().map(|s| s.1).collect();
+        Ok(tx.query(&statement, &[&projects, &ids, &times]).await?)
+    };
+    for row in by_project::each(tx, seen, |s| s.0.0, sql, note).await?.into_iter().flatten() {
+        let (project, people): (ProjectId, i64) = (row.try_get(0)?, row.try_get(3)?);
+        moves.add(project, row.try_get(1)?, -people);
+        moves.add(project, row.try_get(2)?, people);
+    }
+    Ok(moves)
+}
+
+/// Adds to the exact number of people; `lane` keeps two recorders off each other's row.
+pub async fn count(tx: &Transaction<'_>, lane: i16, deltas: &[(ProjectId, i64)]) -> Result<(), StoreError> {
+    if deltas.is_empty() {
+        return Ok(());
+    }
+    let (projects, counts): (Vec<ProjectId>, Vec<i64>) = deltas.iter().copied().unzip();
+    let sql = "INSERT INTO user_count (project_id, lane, count) SELECT p, $3, c FROM unnest($1::uuid[], $2::bigint[]) AS v(p, c) \
+               ON CONFLICT (project_id, lane) DO UPDATE SET count = user_count.count + excluded.count";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&projects, &counts, &lane]).await?;
+    Ok(())
+}

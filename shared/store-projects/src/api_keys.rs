@@ -1,0 +1,285 @@
+//! API keys: kept as a hash, shown once.
+
+use std::sync::Arc;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::changes::{self, Topic};
+use kernel::ids::{OwnerId, ProjectId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyType {
+    /// For clients: may track, identify and manage push tokens.
+    Public,
+    /// For servers: everything that takes a key.
+    Secret,
+}
+
+impl KeyType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Public => "public",
+            Self::Secret => "secret",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Public, Self::Secret].into_iter().find(|t| t.as_str() == text)
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Public => "pk_live_",
+            Self::Secret => "sk_live_",
+        }
+    }
+}
+
+/// The SHA-256 of a whole key. A key has 190 random bits, so that a plain hash cannot be turned back.
+pub type KeyHash = [u8; 32];
+
+/// A key as its owner holds it.
+pub struct NewKey {
+    pub id: Uuid,
+    /// The whole key: `pk_live_` or `sk_live_` and 32 base62 characters.
+    pub key: String,
+}
+
+/// A key that works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveKey {
+    pub id: Uuid,
+    pub project: ProjectId,
+    /// Owner of the project.
+    pub owner: OwnerId,
+    pub key_type: KeyType,
+    /// As it is listed.
+    pub prefix: String,
+    pub settings: KeySettings,
+    /// The project's limit, in requests a second.
+    pub rate_limit: u32,
+    /// Whether the project makes public keys prove the user ids that they name.
+    pub identity_verification: bool,
+}
+
+/// Restrictions of one public key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeySettings {
+    /// Origins that browsers may send the key from, normalized; empty: any.
+    pub allowed_origins: Arc<[String]>,
+    /// Requests per second; the project's limit applies as well.
+    pub rate_limit: Option<u32>,
+}
+
+/// A key as it is listed.
+#[derive(Clone, Debug)]
+pub struct ListedKey {
+    pub id: Uuid,
+    pub name: String,
+    pub key_type: KeyType,
+    /// The key's first characters.
+    pub prefix: String,
+    pub settings: KeySettings,
+    pub created_at: Timestamp,
+    /// Written now and again.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// When a key was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyUse {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub at: Timestamp,
+}
+
+/// How many characters of a key are listed.
+const PREFIX: usize = 12;
+
+pub fn hash(key: &str) -> KeyHash {
+    Sha256::digest(key.as_bytes()).into()
+}
+
+/// Whether a text has the shape of a key; whatever has not needs no look at the database.
+pub fn looks_like_key(text: &str) -> bool {
+    let rest = text.strip_prefix("pk_live_").or_else(|| text.strip_prefix("sk_live_"));
+    rest.is_some_and(|r| r.len() == 32 && r.bytes().all(|b| b.is_ascii_alphanumeric()))
+}
+
+/// 32 base62 characters behind the type's prefix, each drawn evenly.
+pub fn random_key(key_type: KeyType) -> String {
+    const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut key = key_type.prefix().to_owned();
+    for _ in 0..32 {
+        key.push(char::from(ALPHABET[rand::random_range(0..ALPHABET.len())]));
+    }
+    key
+}
+
+/// What is listed of a key.
+pub fn prefix(key: &str) -> &str {
+    key.get(..PREFIX).unwrap_or(key)
+}
+
+/// Stores a key made by [`random_key`].
+pub async fn insert(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    key_type: KeyType,
+    name: &str,
+    key: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::ApiKey).await?;
+    let prefix = prefix(key);
+    tx.execute(
+        "INSERT INTO api_key (project_id, id, name, type, prefix, hash, created_at, changed_seq) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        &[&project, &id, &name, &key_type.as_str(), &prefix, &&hash(key)[..], &now, &seq],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Writes the name and the settings of a key that was read by [`get_for_update`].
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, key: &ListedKey) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::ApiKey).await?;
+    let sql = "UPDATE api_key SET name = $3, allowed_origins = $4, rate_limit = $5, changed_seq = $6 \
+               WHERE project_id = $1 AND id = $2";
+    let (origins, limit) = (&key.settings.allowed_origins[..], key.settings.rate_limit.map(u32::cast_signed));
+    tx.execute(sql, &[&project, &key.id, &key.name, &origins, &limit, &seq]).await?;
+    Ok(())
+}
+
+/// Ends a key; false when the project has no such key that works.
+pub async fn revoke(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let seq = changes::next(tx, Topic::ApiKey).await?;
+    let sql =
+        "UPDATE api_key SET revoked_at = $3, changed_seq = $4 WHERE project_id = $1 AND id = $2 AND revoked_at IS NULL";
+    Ok(tx.execute(sql, &[&project, &id, &now, &seq]).await? == 1)
+}
+
+/// Ends all keys of a project.
+pub async fn revoke_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::ApiKey).await?;
+    let sql = "UPDATE api_key SET revoked_at = $2, changed_seq = $3 WHERE project_id = $1 AND revoked_at IS NULL";
+    tx.execute(sql, &[&project, &now, &seq]).await?;
+    Ok(())
+}
+
+const LISTED: &str = "SELECT id, name, type, prefix, created_at, last_used_at, allowed_origins, rate_limit FROM api_key \
+                      WHERE project_id = $1 AND revoked_at IS NULL";
+
+fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
+    Ok(ListedKey {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        key_type: key_type(row.try_get(2)?)?,
+        prefix: row.try_get(3)?,
+        created_at: row.try_get(4)?,
+        last_used_at: row.try_get(5)?,
+        settings: settings(row, 6)?,
+    })
+}
+
+/// The keys of a project that work, oldest first.
+pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<ListedKey>, StoreError> {
+    let statement = db.prepare_cached(&format!("{LISTED} ORDER BY created_at, id")).await?;
+    db.query(&statement, &[&project]).await?.iter().map(listed_from_row).collect()
+}
+
+/// A key that works, locked until the transaction's end.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<ListedKey>, StoreError> {
+    let sql = format!("{LISTED} AND id = $2 FOR UPDATE");
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(listed_from_row).transpose()
+}
+
+/// Writes when keys were last used, but for those of which a use after `before` is there already.
+pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse], before: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE api_key k SET last_used_at = u.at \
+               FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u (project_id, id, at) \
+               WHERE k.project_id = u.project_id AND k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < least(u.at, $4))";
+    let projects: Vec<ProjectId> = uses.iter().map(|u| u.project).collect();
+    let ids: Vec<Uuid> = uses.iter().map(|u| u.id).collect();
+    let times: Vec<Timestamp> = uses.iter().map(|u| u.at).collect();
+    db.execute(&db.prepare_cached(sql).await?, &[&projects, &ids, &times, &before]).await?;
+    Ok(())
+}
+
+/// Finds the key that works under a hash.
+pub async fn find_active(db: &impl GenericClient, hash: &KeyHash) -> Result<Option<ActiveKey>, StoreError> {
+    let sql = "SELECT k.id, k.project_id, k.type, k.prefix, p.rate_limit, p.identity_verification, \
+               coalesce(p.created_by, p.project_id), k.allowed_origins, k.rate_limit \
+               FROM api_key k JOIN project p ON p.project_id = k.project_id WHERE k.hash = $1 AND k.revoked_at IS NULL";
+    let statement = db.prepare_cached(sql).await?;
+    db.query_opt(&statement, &[&&hash[..]]).await?.as_ref().map(active_from_row).transpose()
+}
+
+/// The hashes of keys created, changed or revoked after a sequence: what a cache must forget.
+pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<KeyHash>, StoreError> {
+    let statement = db.prepare_cached("SELECT hash FROM api_key WHERE changed_seq > $1").await?;
+    let rows = db.query(&statement, &[&seq]).await?;
+    rows.iter().map(|r| hash_of(r.try_get(0)?)).collect()
+}
+
+fn hash_of(bytes: &[u8]) -> Result<KeyHash, StoreError> {
+    bytes.try_into().map_err(|_| StoreError::Corrupt("a key's hash is not 32 bytes".to_owned()))
+}
+
+fn active_from_row(row: &Row) -> Result<ActiveKey, StoreError> {
+    Ok(ActiveKey {
+        id: row.try_get(0)?,
+        project: row.try_get(1)?,
+        key_type: key_type(row.try_get(2)?)?,
+        prefix: row.try_get(3)?,
+        rate_limit: row.try_get::<_, i32>(4)?.unsigned_abs(),
+        identity_verification: row.try_get(5)?,
+        owner: OwnerId(row.try_get(6)?),
+        settings: settings(row, 7)?,
+    })
+}
+
+/// Reads `allowed_origins` and `rate_limit`, which are the columns from `first` on.
+fn settings(row: &Row, first: usize) -> Result<KeySettings, StoreError> {
+    let origins: Vec<String> = row.try_get(first)?;
+    let rate_limit: Option<i32> = row.try_get(first + 1)?;
+    Ok(KeySettings { allowed_origins: origins.into(), rate_limit: rate_limit.map(i32::unsigned_abs) })
+}
+
+fn key_type(text: &str) -> Result<KeyType, StoreError> {
+    KeyType::parse(text).ok_or_else(|| StoreError::Corrupt(format!("key type {text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_documented_shape() {
+        for key_type in [KeyType::Public, KeyType::Secret] {
+            let key = random_key(key_type);
+            assert!(looks_like_key(&key), "{key}");
+            assert_ne!(key, random_key(key_type));
+            assert_eq!(KeyType::parse(key_type.as_str()), Some(key_type));
+        }
+        assert!(random_key(KeyType::Secret).starts_with("sk_live_"));
+        for wrong in [
+            "",
+            "pk_live_",
+            "sk_live_0123456789012345678901234567890",
+            "sk_live_012345678901234567890123456789-1",
+            "xx_live_01234567890123456789012345678901",
+        ] {
+            assert!(!looks_like_key(wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Accounts, projects and their settings: one file a table, with every statement beside the rows it reads and writes.
+
+pub mod accounts;
+pub mod api_keys;
+pub mod audit;
+pub mod channels;
+pub mod invites;
+pub mod login_attempts;
+pub mod members;
+pub mod project_removals;
+pub mod projects;
+pub mod sealed;
+pub mod sessions;
+pub mod templates;
+pub mod vapid_keys;
+pub mod webhook_endpoints;

@@ -1,0 +1,143 @@
+//! Which accounts belong to which projects, and as what.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use kernel::ids::{OwnerId, ProjectId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// May change everything.
+    Admin,
+    /// Works on content: not on keys, channels, the team or the project's settings.
+    Member,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "ADMIN",
+            Self::Member => "MEMBER",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Admin, Self::Member].into_iter().find(|r| r.as_str() == text)
+    }
+}
+
+pub(super) fn role(text: &str) -> Result<Role, StoreError> {
+    Role::parse(text).ok_or_else(|| StoreError::Corrupt(format!("role {text:?}")))
+}
+
+/// Somebody of a project's team.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub account_id: Uuid,
+    pub email: String,
+    pub name: String,
+    /// Whether the account's address is proven.
+    pub is_verified: bool,
+    pub role: Role,
+    pub joined_at: Timestamp,
+}
+
+/// A project as one of its members is let into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    pub project: ProjectId,
+    pub owner: OwnerId,
+    pub project_name: String,
+    /// The project's limit, in requests a second.
+    pub rate_limit: u32,
+    pub role: Role,
+}
+
+/// Makes the account a member of a project, or changes its role.
+pub async fn join(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    account: Uuid,
+    role: Role,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO member (project_id, account_id, role, created_at) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (project_id, account_id) DO UPDATE SET role = excluded.role";
+    tx.execute(sql, &[&project, &account, &role.as_str(), &now]).await?;
+    Ok(())
+}
+
+const MEMBERSHIPS: &str = "SELECT m.project_id, p.name, p.rate_limit, m.role, coalesce(p.created_by, p.project_id) FROM member m \
+                           JOIN project p ON p.project_id = m.project_id WHERE m.account_id = $1";
+
+fn membership(row: &Row) -> Result<Membership, StoreError> {
+    Ok(Membership {
+        project: row.try_get(0)?,
+        project_name: row.try_get(1)?,
+        rate_limit: row.try_get::<_, i32>(2)?.unsigned_abs(),
+        role: role(row.try_get(3)?)?,
+        owner: OwnerId(row.try_get(4)?),
+    })
+}
+
+/// What an account is in a project; `None` if it does not belong to it, or there is no such project.
+pub async fn membership_of(
+    db: &impl GenericClient,
+    account: Uuid,
+    project: ProjectId,
+) -> Result<Option<Membership>, StoreError> {
+    let statement = db.prepare_cached(&format!("{MEMBERSHIPS} AND m.project_id = $2")).await?;
+    db.query_opt(&statement, &[&account, &project]).await?.as_ref().map(membership).transpose()
+}
+
+/// Every project of an account, oldest membership first.
+pub async fn memberships(db: &impl GenericClient, account: Uuid) -> Result<Vec<Membership>, StoreError> {
+    let statement = db.prepare_cached(&format!("{MEMBERSHIPS} ORDER BY m.created_at, m.project_id")).await?;
+    db.query(&statement, &[&account]).await?.iter().map(membership).collect()
+}
+
+const MEMBERS: &str = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL, m.role, m.created_at FROM member m \
+                       JOIN account a ON a.id = m.account_id WHERE m.project_id = $1";
+
+fn member(row: &Row) -> Result<Member, StoreError> {
+    Ok(Member {
+        account_id: row.try_get(0)?,
+        email: row.try_get(1)?,
+        name: row.try_get(2)?,
+        is_verified: row.try_get(3)?,
+        role: role(row.try_get(4)?)?,
+        joined_at: row.try_get(5)?,
+    })
+}
+
+/// A project's team, in the order of joining.
+pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Member>, StoreError> {
+    let statement = db.prepare_cached(&format!("{MEMBERS} ORDER BY m.created_at, m.account_id")).await?;
+    db.query(&statement, &[&project]).await?.iter().map(member).collect()
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, account: Uuid) -> Result<Option<Member>, StoreError> {
+    let statement = db.prepare_cached(&format!("{MEMBERS} AND m.account_id = $2")).await?;
+    db.query_opt(&statement, &[&project, &account]).await?.as_ref().map(member).transpose()
+}
+
+/// The project's admins, locked until the transaction's end, so that two of them cannot each take the other's role away.
+pub async fn lock_admins(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<Uuid>, StoreError> {
+    let sql = "SELECT account_id FROM member WHERE project_id = $1 AND role = 'ADMIN' ORDER BY account_id FOR UPDATE";
+    let rows = tx.query(sql, &[&project]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+pub async fn set_role(tx: &Transaction<'_>, project: ProjectId, account: Uuid, role: Role) -> Result<(), StoreError> {
+    let sql = "UPDATE member SET role = $3 WHERE project_id = $1 AND account_id = $2";
+    tx.execute(sql, &[&project, &account, &role.as_str()]).await?;
+    Ok(())
+}
+
+pub async fn remove(tx: &Transaction<'_>, project: ProjectId, account: Uuid) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM member WHERE project_id = $1 AND account_id = $2", &[&project, &account]).await?;
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Projects that were deleted: remembered, so that what is still on its way for them is dropped, and cleared away row by row.
+
+use std::collections::HashSet;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::months::{self, Month};
+use kernel::ids::ProjectId;
+
+/// Rows removed at once.
+pub const SLICE: i64 = 5_000;
+
+/// Tables partitioned by time, which are cleared month by month.
+const BY_MONTH: [&str; 2] = ["message", "events"];
+/// A partitioned table that is cleared in the order of its ids.
+const BY_ID: &str = "client_id";
+/// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
+const BY_ROW: [&str; 50] = [
+    "send_chunk",
+    "timer",
+    "date_due",
+    "webhook_call",
+    "webhook_delivery",
+    "run_listener",
+    "run",
+    "user_import",
+    "user_search",
+    "users",
+    "push_token",
+    "segment_member",
+    "segment_dirty",
+    "segment_start",
+    "segment_membership",
+    "segment_count",
+    "segment_follow",
+    "segment_watch",
+    "segment_turn",
+    "dead_item",
+    "capped_send",
+    "inbox",
+    "inbox_owner",
+    "bounce_streak",
+    "suppression",
+    "subscription",
+    "event_count_new",
+    "event_count_sum",
+    "user_count",
+    "user_seen_count",
+    "message_count",
+    "message_status_count",
+    "erasure",
+    "campaign_click",
+    "campaign_link",
+    "campaign_count",
+    "campaign_outcome",
+    "campaign",
+    "automation_count",
+    "automation_version",
+    "automation",
+    "segment",
+    "subscription_group",
+    "template",
+    "news",
+    "channel",
+    "vapid_key",
+    "webhook_endpoint",
+    "invite",
+    "member",
+];
+/// What stays until the removal is forgotten: by the keys' rows gateways learn that they work no more, and the log says
+/// who deleted the project.
+const LAST: [&str; 2] = ["api_key", "audit_log"];
+
+/// Notes that a project is deleted; its rows go from now on.
+pub(super) async fn begin(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO project_removal (project_id, name, removed_at, look_at) VALUES ($1, $2, $3, $3)";
+    tx.execute(sql, &[&project, &name, &now]).await?;
+    Ok(())
+}
+
+/// Every project that was deleted and is remembered.
+pub async fn all(db: &impl GenericClient) -> Result<HashSet<ProjectId>, StoreError> {
+    let rows = db.query(&db.prepare_cached("SELECT project_id FROM project_removal").await?, &[]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Which of these projects were deleted.
+pub async fn among(db: &impl GenericClient, projects: &[ProjectId]) -> Result<HashSet<ProjectId>, StoreError> {
+    let statement = db.prepare_cached("SELECT project_id FROM project_removal WHERE project_id = ANY($1)").await?;
+    db.query(&statement, &[&projects]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// A deleted project that is to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    pub project: ProjectId,
+    pub removed_at: Timestamp,
+}
+
+/// Takes a removal that is due and locks it until the end of the transaction.
+pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Removal>, StoreError> {
+    // A distributed store locks within one project, so each that is due is tried by itself.
+    let due = "SELECT project_id FROM project_removal WHERE look_at <= $1 ORDER BY look_at";
+    let sql = "SELECT removed_at FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
+    let take = tx.prepare_cached(sql).await?;
+    for row in tx.query(&tx.prepare_cached(due).await?, &[&now]).await? {
+        let project: ProjectId = row.try_get(0)?;
+        if let Some(row) = tx.query_opt(&take, &[&project, &now]).await? {
+            return Ok(Some(Removal { project, removed_at: row.try_get(0)? }));
+        }
+    }
+    Ok(None)
+}
+
+/// Locks a due removal until the end of the transaction. False where another scheduler holds it, or has finished it.
+pub async fn hold(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "SELECT FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
+    Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &now]).await?.is_some())
+}
+
+/// Rows of a project that one transaction removes. A part is one table, or one month of a time-partitioned table, because locks
+/// last until the transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Month(&'static str, Month),
+    ById(&'static str),
+    ByRow(&'static str),
+}
+
+/// All parts, in the order in which they are removed.
+pub async fn parts(db: &impl GenericClient) -> Result<Vec<Part>, StoreError> {
+    let mut parts = Vec::new();
+    for table in BY_MONTH {
+        parts.extend(months::of_table(db, table).await?.into_iter().rev().map(|month| Part::Month(table, month)));
+    }
+    parts.push(Part::ById(BY_ID));
+    parts.extend(BY_ROW.map(Part::ByRow));
+    Ok(parts)
+}
+
+/// Removes up to [`SLICE`] rows of a part; returns how many they were, none when all are gone.
+pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, part: Part) -> Result<u64, StoreError> {
+    match part {
+        Part::Month(table, month) => remove_by_id(tx, table, project, &month.condition("id")).await,
+        Part::ById(table) => remove_by_id(tx, table, project, "true").await,
+        Part::ByRow(table) => remove_by_row(tx, table, project).await,
+    }
+}
+
+async fn remove_by_id(tx: &Transaction<'_>, table: &str, project: ProjectId, limited: &str) -> Result<u64, StoreError> {
+    let sql = format!("SELECT id FROM {table} WHERE project_id = $1 AND {limited} ORDER BY id OFFSET {SLICE} LIMIT 1");
+    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project]).await?;
+    let end: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
+    let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND {limited} AND ($2::uuid IS NULL OR id < $2)");
+    Ok(tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &end]).await?)
+}
+
+async fn remove_by_row(tx: &Transaction<'_>, table: &str, project: ProjectId) -> Result<u64, StoreError> {
+    let sql = format!(
+        "DELETE FROM {table} WHERE project_id = $1 AND ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE project_id = $1 LIMIT {SLICE}))"
+    );
+    Ok(tx.execute(&tx.prepare_cached(&sql).await?, &[&project]).await?)
+}
+
+/// Says when it is looked at again: what was just being written when the project was deleted may have come since.
+pub async fn look_again(tx: &Transaction<'_>, project: ProjectId, at: Timestamp) -> Result<(), StoreError> {
+    tx.execute("UPDATE project_removal SET look_at = $2 WHERE project_id = $1", &[&project, &at]).await?;
+    Ok(())
+}
+
+/// Removes the last that there is of a project, and forgets it.
+pub async fn forget(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
+    for table in LAST {
+        while remove_by_row(tx, table, project).await? > 0 {}
+    }
+    tx.execute("DELETE FROM project_removal WHERE project_id = $1", &[&project]).await?;
+    Ok(())
+}
+
+/// The tables that hold rows of projects, as this module knows them.
+pub fn tables() -> impl Iterator<Item = &'static str> {
+    BY_MONTH.into_iter().chain([BY_ID]).chain(BY_ROW).chain(LAST)
+}

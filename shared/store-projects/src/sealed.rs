@@ -1,0 +1,110 @@
+//! Every sealed secret of the database, for sealing them anew under another master key.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use uuid::Uuid;
+
+use crate::{channels, invites, projects, vapid_keys, webhook_endpoints};
+use database::StoreError;
+use kernel::ids::ProjectId;
+use secrets::MasterKeys;
+
+/// A column that holds sealed secrets.
+#[derive(Clone, Copy)]
+pub struct Sealed {
+    pub table: &'static str,
+    pub column: &'static str,
+    /// What tells a project's rows apart, as SQL of type text.
+    pub(super) key: &'static str,
+    /// The place that a row's secret is sealed for, by that.
+    pub(super) place: fn(&str) -> String,
+}
+
+/// All of them. A test holds this against the schema.
+pub const SEALED: [Sealed; 5] =
+    [projects::SEALED, channels::SEALED, vapid_keys::SEALED, invites::mail::SEALED, webhook_endpoints::SEALED];
+
+/// A row's project and key, behind which the next step goes on.
+pub type Place = (ProjectId, String);
+
+/// Before the first row.
+pub fn start() -> Place {
+    (ProjectId(Uuid::nil()), String::new())
+}
+
+/// What one step came to.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub resealed: u64,
+    /// Rows whose secret is under a key that is not among ours, or altered; they stay as they are.
+    pub unreadable: Vec<Place>,
+    /// Where the next step begins; none behind the last row.
+    pub next: Option<Place>,
+}
+
+/// How many secrets are not under the key that seals.
+pub async fn left(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Result<i64, StoreError> {
+    let Sealed { table, column, .. } = of;
+    let sql = format!("SELECT count(*) FROM {table} WHERE substr({column}, 1, 8) <> $1");
+    Ok(db.query_one(&sql, &[&&keys.sealing_id()[..]]).await?.try_get(0)?)
+}
+
+/// How many secrets of a column no key of these opens. One of each key that they were sealed under is tried, and stands for
+/// all of that key.
+pub async fn unopened(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Result<i64, StoreError> {
+    let Sealed { table, column, key, place } = of;
+    let sql = format!(
+        "SELECT DISTINCT ON (substr({column}, 1, 8)) project_id, {key}, {column}, \
+         count(*) OVER (PARTITION BY substr({column}, 1, 8)) FROM {table} WHERE {column} IS NOT NULL"
+    );
+    let mut unopened = 0;
+    for row in &db.query(&sql, &[]).await? {
+        let (project, key): Place = (row.try_get(0)?, row.try_get(1)?);
+        if keys.open(project, &place(&key), row.try_get(2)?).is_err() {
+            unopened += row.try_get::<_, i64>(3)?;
+        }
+    }
+    Ok(unopened)
+}
+
+/// Seals up to `most` of a column's secrets that are under another key anew. Whoever reads them meanwhile reads the old or
+/// the new form, and whoever would write them waits for the end of the transaction.
+pub async fn reseal(
+    tx: &Transaction<'_>,
+    of: Sealed,
+    keys: &MasterKeys,
+    (project, key): &Place,
+    most: i64,
+) -> Result<Step, StoreError> {
+    let Sealed { table, column, key: expression, place } = of;
+    let next = format!(
+        "SELECT project_id, {expression} FROM {table} WHERE substr({column}, 1, 8) <> $1 \
+         AND (project_id, {expression}) > ($2, $3::text) ORDER BY 1, 2 LIMIT $4"
+    );
+    let sealing = keys.sealing_id();
+    let rows = tx.query(&next, &[&&sealing[..], project, key, &most]).await?;
+    // Locked one by one and in order: a distributed store locks within one project. What was sealed anew meanwhile needs nothing.
+    let lock = format!(
+        "SELECT {column} FROM {table} WHERE project_id = $1 AND {expression} = $2::text AND substr({column}, 1, 8) <> $3 FOR UPDATE"
+    );
+    let lock = tx.prepare_cached(&lock).await?;
+    let write = format!("UPDATE {table} SET {column} = $3 WHERE project_id = $1 AND {expression} = $2::text");
+    let write = tx.prepare_cached(&write).await?;
+    let mut step = Step::default();
+    for row in &rows {
+        let at: Place = (row.try_get(0)?, row.try_get(1)?);
+        if let Some(held) = tx.query_opt(&lock, &[&at.0, &at.1, &&sealing[..]]).await? {
+            match keys.reseal(at.0, &place(&at.1), held.try_get(0)?) {
+                Ok(anew) => {
+                    tx.execute(&write, &[&at.0, &at.1, &anew]).await?;
+                    step.resealed += 1;
+                }
+                Err(_) => step.unreadable.push(at.clone()),
+            }
+        }
+        step.next = Some(at);
+    }
+    if i64::try_from(rows.len()).unwrap_or(i64::MAX) < most {
+        step.next = None;
+    }
+    Ok(step)
+}

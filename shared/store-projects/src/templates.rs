@@ -1,0 +1,183 @@
+//! Templates: what messages are made from.
+
+pub mod source;
+
+use std::collections::HashMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::changes::{self, Topic};
+use database::filter::Filter;
+use database::{StoreError, channel};
+use domain::message::Channel;
+use kernel::ids::ProjectId;
+
+/// A template. Subject and body hold the sources, which parsed when they were saved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredTemplate {
+    pub id: Uuid,
+    pub name: String,
+    pub channel: Channel,
+    /// The title, for push and in-app messages.
+    pub subject: String,
+    pub body: String,
+    /// What a push opens, a source too; see [`domain::push_url`]. No other channel has one.
+    pub url: Option<String>,
+    pub tags: Vec<String>,
+    /// Written by AI, as whoever saved it says.
+    pub ai: bool,
+    /// From 1; moved on by every change of subject, body or URL: what a compiled template was made from.
+    pub version: i32,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// What delivery takes in the body's place, where it was made into something else; lists leave it out.
+    pub compiled: Option<String>,
+    /// Why the CSS of the body is not inlined, where it is not; lists leave it out.
+    pub not_inlined: Option<String>,
+}
+
+const COLUMNS: &str =
+    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, compiled, not_inlined";
+/// Of many, without what is as large as the bodies and not shown.
+const LISTED: &str =
+    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, NULL::text, NULL::text";
+
+fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
+    Ok(StoredTemplate {
+        id: row.try_get(0)?,
+        name: row.try_get(1)?,
+        channel: channel(row.try_get(2)?)?,
+        subject: row.try_get(3)?,
+        body: row.try_get(4)?,
+        tags: row.try_get(5)?,
+        ai: row.try_get(6)?,
+        version: row.try_get(7)?,
+        created_at: row.try_get(8)?,
+        updated_at: row.try_get(9)?,
+        url: row.try_get(10)?,
+        compiled: row.try_get(11)?,
+        not_inlined: row.try_get(12)?,
+    })
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<StoredTemplate>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM template WHERE project_id = $1 AND id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<StoredTemplate>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM template WHERE project_id = $1 AND id = $2 FOR UPDATE");
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// What a list of templates is narrowed to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TemplateFilter {
+    pub channel: Option<Channel>,
+    pub ai: Option<bool>,
+}
+
+/// Newest first, those before an id.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: TemplateFilter,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<StoredTemplate>, StoreError> {
+    let channel = wanted.channel.map(Channel::as_str);
+    let mut filter = Filter::of(&project);
+    if channel.is_some() {
+        filter.and("channel = ?1", &[&channel]);
+    }
+    if wanted.ai.is_some() {
+        filter.and("ai = ?1", &[&wanted.ai]);
+    }
+    if before.is_some() {
+        filter.and("id < ?1", &[&before]);
+    }
+    filter.page(db, (LISTED, "template", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+}
+
+/// The channels of those of these templates that exist; they cannot be deleted before the transaction's end.
+pub async fn channels_of(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, Channel>, StoreError> {
+    let sql = "SELECT id, channel FROM template WHERE project_id = $1 AND id = ANY($2) ORDER BY id FOR SHARE";
+    let rows = tx.query(sql, &[&project, &ids]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, channel(row.try_get(1)?)?))).collect()
+}
+
+pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTemplate) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::Template).await?;
+    let sql = "INSERT INTO template (project_id, id, name, channel, subject, body, tags, ai, version, created_at, \
+               updated_at, url, compiled, not_inlined, changed_seq) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+    let t = new;
+    tx.execute(
+        sql,
+        &[
+            &project,
+            &t.id,
+            &t.name,
+            &t.channel.as_str(),
+            &t.subject,
+            &t.body,
+            &t.tags,
+            &t.ai,
+            &t.version,
+            &t.created_at,
+            &t.updated_at,
+            &t.url,
+            &t.compiled,
+            &t.not_inlined,
+            &seq,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Writes a template that was read by [`get_for_update`] and changed. Its channel stays.
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &StoredTemplate) -> Result<(), StoreError> {
+    let seq = changes::next(tx, Topic::Template).await?;
+    let sql = "UPDATE template SET name = $3, subject = $4, body = $5, tags = $6, ai = $7, version = $8, updated_at = $9, \
+               url = $10, compiled = $11, not_inlined = $12, changed_seq = $13 WHERE project_id = $1 AND id = $2";
+    let t = changed;
+    tx.execute(
+        sql,
+        &[
+            &project,
+            &t.id,
+            &t.name,
+            &t.subject,
+            &t.body,
+            &t.tags,
+            &t.ai,
+            &t.version,
+            &t.updated_at,
+            &t.url,
+            &t.compiled,
+            &t.not_inlined,
+            &seq,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    changes::next(tx, Topic::Template).await?;
+    tx.execute("DELETE FROM template WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
+    Ok(())
+}

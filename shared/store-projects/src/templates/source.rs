@@ -1,0 +1,47 @@
+//! Templates as delivery needs them: in the version of this moment, without reading again what is known already.
+
+use deadpool_postgres::GenericClient;
+use uuid::Uuid;
+
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+/// A template's version and, unless that is known already, its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateSource {
+    pub id: Uuid,
+    pub version: i32,
+    pub text: Option<SourceText>,
+}
+
+/// What a template is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceText {
+    pub subject: String,
+    /// Or what was made of it.
+    pub body: String,
+    /// Of a push that opens one.
+    pub url: Option<String>,
+}
+
+/// The templates of a project among `wanted`: their ids, each with the version known of it or 0. Deleted ones are missing.
+pub async fn newest(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &[(Uuid, i32)],
+) -> Result<Vec<TemplateSource>, StoreError> {
+    let (ids, known): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
+    let sql = "SELECT t.id, t.version, CASE WHEN t.version <> k.version THEN t.subject END, \
+               CASE WHEN t.version <> k.version THEN coalesce(t.compiled, t.body) END, \
+               CASE WHEN t.version <> k.version THEN t.url END \
+               FROM unnest($2::uuid[], $3::int[]) AS k (id, version) JOIN template t ON t.id = k.id WHERE t.project_id = $1";
+    let statement = db.prepare_cached(sql).await?;
+    let mut sources = Vec::with_capacity(wanted.len());
+    for row in db.query(&statement, &[&project, &ids, &known]).await? {
+        let (subject, body): (Option<String>, Option<String>) = (row.try_get(2)?, row.try_get(3)?);
+        let url: Option<String> = row.try_get(4)?;
+        let text = subject.zip(body).map(|(subject, body)| SourceText { subject, body, url });
+        sources.push(TemplateSource { id: row.try_get(0)?, version: row.try_get(1)?, text });
+    }
+    Ok(sources)
+}

@@ -1,0 +1,44 @@
+//! Each project's key pair for push services, made when it is first asked for and never changed: browsers' subscriptions
+//! are bound to it.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+
+use crate::sealed::Sealed;
+use database::StoreError;
+use kernel::ids::ProjectId;
+use secrets::MasterKeys;
+use secrets::vapid::VapidKeys;
+
+/// Where the private key is sealed for.
+const PLACE: &str = "vapid";
+pub(super) const SEALED: Sealed =
+    Sealed { table: "vapid_key", column: "private_key", key: "''", place: |_| PLACE.to_owned() };
+
+pub async fn get(
+    db: &impl GenericClient,
+    keys: &MasterKeys,
+    project: ProjectId,
+) -> Result<Option<VapidKeys>, StoreError> {
+    let sql = "SELECT public_key, private_key FROM vapid_key WHERE project_id = $1";
+    let Some(row) = db.query_opt(&db.prepare_cached(sql).await?, &[&project]).await? else { return Ok(None) };
+    let private = keys
+        .open(project, PLACE, row.try_get(1)?)
+        .map_err(|e| StoreError::Corrupt(format!("the VAPID key of project {project}: {e}")))?;
+    Ok(Some(VapidKeys { public: row.try_get(0)?, private }))
+}
+
+/// Keeps a project's key pair unless it has one; of two that are made at once, the first one stays.
+pub async fn insert(
+    db: &impl GenericClient,
+    keys: &MasterKeys,
+    project: ProjectId,
+    new: &VapidKeys,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sealed = keys.seal(project, PLACE, &new.private);
+    let sql = "INSERT INTO vapid_key (project_id, public_key, private_key, created_at) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (project_id) DO NOTHING";
+    db.execute(sql, &[&project, &new.public, &sealed, &now]).await?;
+    Ok(())
+}

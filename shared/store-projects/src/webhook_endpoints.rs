@@ -1,0 +1,314 @@
+//! Endpoints of other systems that are told of messages and automations.
+
+use std::collections::{HashMap, HashSet};
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::sealed::Sealed;
+use database::changes::{self, Topic};
+use database::{StoreError, by_project};
+use domain::webhook::EndpointSecrets;
+use kernel::ids::ProjectId;
+use secrets::MasterKeys;
+
+fn place_of(id: &str) -> String {
+    format!("webhook_endpoint:{id}")
+}
+
+pub(super) const SEALED: Sealed =
+    Sealed { table: "webhook_endpoint", column: "secrets", key: "id::text", place: place_of };
+
+/// An endpoint as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub id: Uuid,
+    pub url: String,
+    pub description: String,
+    /// What it asks for, of [`domain::webhook::TYPES`], or [`domain::webhook::ALL_TYPES`] alone.
+    pub types: Vec<String>,
+    pub enabled: bool,
+    /// Why the product disabled it.
+    pub disabled_reason: Option<String>,
+    pub disabled_at: Option<Timestamp>,
+    /// Since when every call to it has failed.
+    pub failing_since: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+const COLUMNS: &str =
+    "id, url, description, types, enabled, disabled_reason, disabled_at, failing_since, created_at, updated_at";
+
+fn from_row(row: &Row) -> Result<Endpoint, StoreError> {
+    Ok(Endpoint {
+        id: row.try_get(0)?,
+        url: row.try_get(1)?,
+        description: row.try_get(2)?,
+        types: row.try_get(3)?,
+        enabled: row.try_get(4)?,
+        disabled_reason: row.try_get(5)?,
+        disabled_at: row.try_get(6)?,
+        failing_since: row.try_get(7)?,
+        created_at: row.try_get(8)?,
+        updated_at: row.try_get(9)?,
+    })
+}
+
+pub async fn insert(
+    tx: &Transaction<'_>,
+    keys: &MasterKeys,
+    project: ProjectId,
+    new: &Endpoint,
+    secrets: &EndpointSecrets,
+) -> Result<(), StoreError> {
+    changes::next(tx, Topic::Webhook).await?;
+    let sql = "INSERT INTO webhook_endpoint (project_id, id, url, description, types, enabled, secrets, created_at, updated_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    let sealed = sealed(keys, project, new.id, secrets)?;
+    tx.execute(
+        sql,
+        &[
+            &project,
+            &new.id,
+            &new.url,
+            &new.description,
+            &new.types,
+            &new.enabled,
+            &sealed,
+            &new.created_at,
+            &new.updated_at,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// A project's, oldest first.
+pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Endpoint>, StoreError> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM webhook_endpoint WHERE project_id = $1 AND deleted_at IS NULL ORDER BY id");
+    db.query(&db.prepare_cached(&sql).await?, &[&project]).await?.iter().map(from_row).collect()
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Endpoint>, StoreError> {
+    read(db, project, id, "").await
+}
+
+/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<Endpoint>, StoreError> {
+    read(tx, project, id, "FOR UPDATE").await
+}
+
+async fn read(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    lock: &str,
+) -> Result<Option<Endpoint>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM webhook_endpoint WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL {lock}"
+    );
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Writes an endpoint that was read by [`get_for_update`] and changed. Where it fails no longer, it begins anew.
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Endpoint) -> Result<(), StoreError> {
+    changes::next(tx, Topic::Webhook).await?;
+    let sql = "UPDATE webhook_endpoint SET url = $3, description = $4, types = $5, enabled = $6, disabled_reason = $7, \
+               disabled_at = $8, updated_at = $9, failing_since = $10, \
+               failures = CASE WHEN $10::timestamptz IS NULL THEN 0 ELSE failures END, \
+               rests_until = CASE WHEN $10::timestamptz IS NULL THEN NULL ELSE rests_until END \
+               WHERE project_id = $1 AND id = $2";
+    let e = changed;
+    tx.execute(
+        sql,
+        &[
+            &project,
+            &e.id,
+            &e.url,
+            &e.description,
+            &e.types,
+            &e.enabled,
+            &e.disabled_reason,
+            &e.disabled_at,
+            &e.updated_at,
+            &e.failing_since,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Deletes an endpoint: nothing is told to it any more, and its deliveries go in slices. Whether it was there.
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let sql = "UPDATE webhook_endpoint SET deleted_at = $3, enabled = false WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
+    let deleted = tx.execute(sql, &[&project, &id, &now]).await? > 0;
+    // After the row, as whoever changes or disables it: the other way round, two of them would deadlock.
+    if deleted {
+        changes::next(tx, Topic::Webhook).await?;
+    }
+    Ok(deleted)
+}
+
+/// Deletes all that a project has.
+pub(super) async fn delete_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    let sql =
+        "UPDATE webhook_endpoint SET deleted_at = $2, enabled = false WHERE project_id = $1 AND deleted_at IS NULL";
+    if tx.execute(sql, &[&project, &now]).await? > 0 {
+        changes::next(tx, Topic::Webhook).await?;
+    }
+    Ok(())
+}
+
+/// What signs for an endpoint that was read by [`get_for_update`].
+pub async fn secrets(
+    db: &impl GenericClient,
+    keys: &MasterKeys,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<EndpointSecrets>, StoreError> {
+    let sql = "SELECT secrets FROM webhook_endpoint WHERE project_id = $1 AND id = $2";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
+    row.map(|row| opened(keys, project, id, row.try_get(0)?)).transpose()
+}
+
+pub async fn set_secrets(
+    tx: &Transaction<'_>,
+    keys: &MasterKeys,
+    project: ProjectId,
+    id: Uuid,
+    secrets: &EndpointSecrets,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE webhook_endpoint SET secrets = $3, updated_at = $4 WHERE project_id = $1 AND id = $2";
+    tx.execute(sql, &[&project, &id, &sealed(keys, project, id, secrets)?, &now]).await?;
+    Ok(())
+}
+
+fn sealed(keys: &MasterKeys, project: ProjectId, id: Uuid, of: &EndpointSecrets) -> Result<Vec<u8>, StoreError> {
+    let plain = serde_json::to_vec(of).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    Ok(keys.seal(project, &place_of(&id.to_string()), &plain))
+}
+
+fn opened(keys: &MasterKeys, project: ProjectId, id: Uuid, sealed: &[u8]) -> Result<EndpointSecrets, StoreError> {
+    let corrupt = |why: String| StoreError::Corrupt(format!("secrets of webhook endpoint {id}: {why}"));
+    let plain = keys.open(project, &place_of(&id.to_string()), sealed).map_err(|e| corrupt(e.to_string()))?;
+    serde_json::from_slice(&plain).map_err(|e| corrupt(e.to_string()))
+}
+
+/// What all projects ask for.
+pub async fn subscribed(db: &impl GenericClient) -> Result<HashMap<ProjectId, HashSet<String>>, StoreError> {
+    let mut found: HashMap<ProjectId, HashSet<String>> = HashMap::new();
+    for row in db.query("SELECT project_id, types FROM webhook_endpoint WHERE enabled", &[]).await? {
+        found.entry(row.try_get(0)?).or_default().extend(row.try_get::<_, Vec<String>>(1)?);
+    }
+    Ok(found)
+}
+
+/// An endpoint that something is due for.
+pub struct DueEndpoint {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub url: String,
+    /// None where they cannot be read.
+    pub secrets: Option<EndpointSecrets>,
+    /// Calls in a row that failed.
+    pub failures: i32,
+}
+
+/// Steps from each endpoint with pending deliveries to the next, with the due time of its first one. An endpoint without any
+/// costs nothing, and one with many costs as much as one with a single one.
+const PENDING: &str = "WITH RECURSIVE pending AS (\
+     (SELECT project_id, endpoint_id, due_at FROM webhook_delivery WHERE due_at IS NOT NULL \
+     ORDER BY project_id, endpoint_id, due_at LIMIT 1) UNION ALL \
+     SELECT next.* FROM pending p CROSS JOIN LATERAL (SELECT d.project_id, d.endpoint_id, d.due_at FROM webhook_delivery d \
+     WHERE d.due_at IS NOT NULL AND (d.project_id, d.endpoint_id) > (p.project_id, p.endpoint_id) \
+     ORDER BY d.project_id, d.endpoint_id, d.due_at LIMIT 1) AS next)";
+
+/// Returns the enabled endpoints with due deliveries, except those that rest after failures, the one with the oldest due
+/// delivery first. Takes no locks: Citus refuses locks across projects.
+pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> Result<Vec<DueEndpoint>, StoreError> {
+    const COLUMNS: &str = "e.project_id, e.id, e.url, e.secrets, e.failures";
+    const CALLABLE: &str = "e.enabled AND (e.rests_until IS NULL OR e.rests_until <= $1)";
+    // A lateral look-up by the key, so that no plan reads all endpoints.
+    let by_pending = format!(
+        "{PENDING} SELECT {COLUMNS} FROM pending p CROSS JOIN LATERAL (SELECT * FROM webhook_endpoint w \
+         WHERE w.project_id = p.project_id AND w.id = p.endpoint_id LIMIT 1) AS e WHERE p.due_at <= $1 AND {CALLABLE} ORDER BY p.due_at"
+    );
+    // Citus takes no recursion over several projects.
+    let by_endpoint = format!(
+        "SELECT {COLUMNS} FROM webhook_endpoint e CROSS JOIN LATERAL (SELECT d.due_at FROM webhook_delivery d \
+         WHERE d.project_id = e.project_id AND d.endpoint_id = e.id AND d.due_at <= $1 ORDER BY d.due_at LIMIT 1) AS due \
+         WHERE {CALLABLE} ORDER BY due.due_at"
+    );
+    let sql = if by_project::is_spread() { &by_endpoint } else { &by_pending };
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&now]).await?;
+    let due = |row: &Row| {
+        let (project, id) = (row.try_get(0)?, row.try_get(1)?);
+        let secrets = opened(keys, project, id, row.try_get(3)?);
+        if let Err(error) = &secrets {
+            tracing::debug!(%project, endpoint = %id, %error, "nothing can be signed for an endpoint");
+        }
+        Ok(DueEndpoint { project, id, url: row.try_get(2)?, secrets: secrets.ok(), failures: row.try_get(4)? })
+    };
+    rows.iter().map(due).collect()
+}
+
+/// Notes that a call succeeded, where the ones before had failed.
+pub async fn recovered(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE webhook_endpoint SET failures = 0, failing_since = NULL, rests_until = NULL \
+               WHERE project_id = $1 AND id = $2 AND failing_since IS NOT NULL";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
+    Ok(())
+}
+
+/// Notes that a call failed, and when the next is made at the earliest; returns since when they all do, and how many did.
+pub async fn failed(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    rests_until: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Option<(Timestamp, i32)>, StoreError> {
+    let sql = "UPDATE webhook_endpoint SET failures = failures + 1, failing_since = coalesce(failing_since, $4), \
+               rests_until = greatest(rests_until, $3) WHERE project_id = $1 AND id = $2 RETURNING failing_since, failures";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &rests_until, &now]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// Disables an endpoint. What it has pending waits until somebody enables it again. Whether it was enabled.
+pub async fn disable(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    reason: &str,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE webhook_endpoint SET enabled = false, disabled_reason = $3, disabled_at = $4 \
+               WHERE project_id = $1 AND id = $2 AND enabled";
+    let disabled = tx.execute(sql, &[&project, &id, &reason, &now]).await? > 0;
+    if disabled {
+        changes::next(tx, Topic::Webhook).await?;
+    }
+    Ok(disabled)
+}
+
+/// One that was deleted, if there is any.
+pub async fn deleted(db: &impl GenericClient) -> Result<Option<(ProjectId, Uuid)>, StoreError> {
+    let sql = "SELECT project_id, id FROM webhook_endpoint WHERE deleted_at IS NOT NULL LIMIT 1";
+    db.query_opt(sql, &[]).await?.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// Forgets one that was deleted.
+pub async fn forget(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    let sql = "DELETE FROM webhook_endpoint WHERE project_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
+    db.execute(sql, &[&project, &id]).await?;
+    Ok(())
+}

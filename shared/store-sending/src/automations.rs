@@ -1,0 +1,74 @@
+//! Automations: a head that is edited, and versions that never change, of which each run keeps its own.
+//!
+//! `definition` holds what [`automation::Definition`] describes, in the head as in every version; the head's
+//! is that of its newest version. A deleted automation stays as an inactive row, so that caches see it go.
+
+mod read;
+mod write;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+pub use read::{
+    BySegment, SendingUse, by_segments, changed_after, get, get_version, is_active, list, load_followed, uses_segment,
+    uses_subscription_group, uses_template,
+};
+pub use write::{delete, delete_all, get_for_update, insert, update};
+
+use automation::Definition;
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+/// An automation's head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Automation {
+    pub id: Uuid,
+    pub name: String,
+    pub active: bool,
+    /// From 1; moved on by every change of the definition.
+    pub version: i32,
+    pub definition: Definition,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// What a worker needs to start runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActiveAutomation {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub version: i32,
+    pub definition: Definition,
+}
+
+/// An automation as the workers follow it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FollowedAutomation {
+    pub project: ProjectId,
+    pub id: Uuid,
+    /// Where it may start runs: not where it was switched off or deleted, or this program cannot read it.
+    pub active: Option<ActiveAutomation>,
+    /// The events that runs of any version of it may listen for; none of a deleted one.
+    pub hears: Vec<String>,
+}
+
+const COLUMNS: &str = "id, name, active, version, definition, created_at, updated_at";
+
+fn from_row(row: &Row) -> Result<Automation, StoreError> {
+    let id = row.try_get(0)?;
+    Ok(Automation {
+        id,
+        name: row.try_get(1)?,
+        active: row.try_get(2)?,
+        version: row.try_get(3)?,
+        definition: decoded(id, row.try_get(4)?)?,
+        created_at: row.try_get(5)?,
+        updated_at: row.try_get(6)?,
+    })
+}
+
+fn decoded(id: Uuid, stored: Value) -> Result<Definition, StoreError> {
+    Definition::decode(stored).map_err(|e| StoreError::Corrupt(format!("definition of automation {id}: {e}")))
+}

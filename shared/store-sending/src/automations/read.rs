@@ -1,0 +1,174 @@
+//! Reading automations: for the API, and for the workers that run them.
+
+use deadpool_postgres::GenericClient;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{ActiveAutomation, Automation, COLUMNS, FollowedAutomation, decoded, from_row};
+use automation::Definition;
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Automation>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Newest first, those before an id.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<Automation>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND deleted_at IS NULL AND ($2::uuid IS NULL OR id < $2) \
+         ORDER BY id DESC LIMIT $3"
+    );
+    db.query(&db.prepare_cached(&sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
+}
+
+/// Who sends a template, or to the subscribers of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendingUse {
+    pub automation: Uuid,
+    pub name: String,
+    /// Whether its newest version does, and it is active; otherwise runs under way do, of whatever version.
+    pub active: bool,
+}
+
+/// An active automation whose newest version sends this template, or one with runs under way whose version does.
+pub async fn uses_template(
+    db: &impl GenericClient,
+    project: ProjectId,
+    template: Uuid,
+) -> Result<Option<SendingUse>, StoreError> {
+    used_by_steps(db, project, "templateId", template).await
+}
+
+/// As [`uses_template`], of a subscription group.
+pub async fn uses_subscription_group(
+    db: &impl GenericClient,
+    project: ProjectId,
+    group: Uuid,
+) -> Result<Option<SendingUse>, StoreError> {
+    used_by_steps(db, project, "subscriptionGroupId", group).await
+}
+
+async fn used_by_steps(
+    db: &impl GenericClient,
+    project: ProjectId,
+    field: &str,
+    id: Uuid,
+) -> Result<Option<SendingUse>, StoreError> {
+    let sends = format!("'$.steps.**.{field} ? (@ == $t)', jsonb_build_object('t', $2::text)");
+    let sql = format!(
+        "SELECT id, name, active FROM (SELECT a.id, a.name, a.active AND jsonb_path_exists(a.definition, {sends}) AS active, \
+         EXISTS (SELECT FROM automation_version v WHERE v.project_id = $1 AND v.automation_id = a.id \
+         AND jsonb_path_exists(v.definition, {sends}) AND EXISTS (SELECT FROM run r WHERE r.project_id = $1 \
+         AND r.automation_id = a.id AND r.version = v.version AND r.ended_at IS NULL)) AS under_way \
+         FROM automation a WHERE a.project_id = $1 AND a.deleted_at IS NULL) AS found \
+         WHERE active OR under_way ORDER BY active DESC, id LIMIT 1"
+    );
+    let row = db.query_opt(&sql, &[&project, &id.to_string()]).await?;
+    let found =
+        |row: Row| Ok(SendingUse { automation: row.try_get(0)?, name: row.try_get(1)?, active: row.try_get(2)? });
+    row.map(found).transpose()
+}
+
+/// An active automation that starts by this segment: its id and name.
+pub async fn uses_segment(
+    db: &impl GenericClient,
+    project: ProjectId,
+    segment: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    let sql = format!(
+        "SELECT id, name FROM automation WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' = $2 ORDER BY id LIMIT 1"
+    );
+    let row = db.query_opt(&sql, &[&project, &segment.to_string()]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+/// What an entry or an exit starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BySegment {
+    pub automation: Uuid,
+    pub segment: Uuid,
+    /// False: it starts by those who leave.
+    pub entered: bool,
+}
+
+/// The project's active automations that start by segments, oldest first.
+pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<Vec<BySegment>, StoreError> {
+    let sql = format!(
+        "SELECT id, (definition ->> 'triggerSegmentId')::uuid, trigger_type = 'SEGMENT_ENTER' FROM automation \
+         WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' IS NOT NULL ORDER BY id"
+    );
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
+    let found =
+        |row: &Row| Ok(BySegment { automation: row.try_get(0)?, segment: row.try_get(1)?, entered: row.try_get(2)? });
+    rows.iter().map(found).collect()
+}
+
+const BY_SEGMENT: &str = "project_id = $1 AND active AND deleted_at IS NULL \
+                          AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT')";
+
+const FOLLOWED: &str = "project_id, id, version, definition, active AND deleted_at IS NULL, \
+                        CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END";
+
+/// Automations read at once.
+const PART: usize = 500;
+
+/// The automations of every project that may start runs or have some that may listen, a part of them: those behind an
+/// automation, none at the end. One that this program cannot read is logged, and starts none. To keep up, read
+/// `Topic::Automation`'s sequence before this, and [`changed_after`] it later.
+pub async fn load_followed(
+    db: &impl GenericClient,
+    behind: Option<(ProjectId, Uuid)>,
+) -> Result<Vec<FollowedAutomation>, StoreError> {
+    let (project, id) = behind.unwrap_or((ProjectId(Uuid::nil()), Uuid::nil()));
+    let sql = format!(
+        "SELECT {FOLLOWED} FROM automation WHERE (project_id, id) > ($1, $2) AND deleted_at IS NULL \
+         AND (active OR hears <> '{{}}') ORDER BY project_id, id LIMIT {PART}"
+    );
+    db.query(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.iter().map(followed).collect()
+}
+
+/// Those that were changed after a sequence of `Topic::Automation`, also those that are neither any more.
+pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<FollowedAutomation>, StoreError> {
+    let sql = format!("SELECT {FOLLOWED} FROM automation WHERE changed_seq > $1 ORDER BY changed_seq");
+    db.query(&db.prepare_cached(&sql).await?, &[&seq]).await?.iter().map(followed).collect()
+}
+
+fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {
+    let (project, id): (ProjectId, Uuid) = (row.try_get(0)?, row.try_get(1)?);
+    let mut active = None;
+    if row.try_get(4)? {
+        match decoded(id, row.try_get(3)?) {
+            Ok(definition) => active = Some(ActiveAutomation { project, id, version: row.try_get(2)?, definition }),
+            Err(error) => {
+                tracing::error!(%project, automation = %id, %error, "an automation cannot be read, and starts no runs");
+            }
+        }
+    }
+    Ok(FollowedAutomation { project, id, active, hears: row.try_get(5)? })
+}
+
+/// The definition that a run started with.
+pub async fn get_version(
+    db: &impl GenericClient,
+    project: ProjectId,
+    automation: Uuid,
+    version: i32,
+) -> Result<Option<Definition>, StoreError> {
+    let sql = "SELECT definition FROM automation_version WHERE project_id = $1 AND automation_id = $2 AND version = $3";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation, &version]).await?;
+    row.map(|row| decoded(automation, row.try_get(0)?)).transpose()
+}
+
+/// Whether its runs may go on now; a deleted one's may not.
+pub async fn is_active(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT active AND deleted_at IS NULL FROM automation WHERE project_id = $1 AND id = $2";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
+    row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
+}

@@ -1,0 +1,241 @@
+//! Campaigns.
+
+pub mod audience;
+pub mod clicks;
+pub mod conversions;
+pub mod counts;
+pub mod faults;
+pub mod outcomes;
+pub mod sending;
+pub mod winner;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::filter::Filter;
+use domain::campaign::{CampaignStatus, Settings};
+use domain::message::Channel;
+use kernel::ids::ProjectId;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Campaign {
+    pub id: Uuid,
+    pub name: String,
+    pub channel: Channel,
+    pub segment_id: Uuid,
+    pub exclude_segment_ids: Vec<Uuid>,
+    /// There is one, or there are variants.
+    pub template_id: Option<Uuid>,
+    pub settings: Settings,
+    /// Whoever is not subscribed to it is not sent the campaign.
+    pub subscription_group_id: Option<Uuid>,
+    pub scheduled_at: Option<Timestamp>,
+    pub status: CampaignStatus,
+    /// Why it stands as it does, where somebody has to know.
+    pub status_reason: Option<String>,
+    /// When the last sending began.
+    pub started_at: Option<Timestamp>,
+    /// People taken into it so far.
+    pub recipients: i64,
+    /// It began and has not ended, also while it is paused.
+    pub under_way: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Campaign {
+    /// Every segment that it goes by.
+    pub fn segment_ids(&self) -> Vec<Uuid> {
+        std::iter::once(self.segment_id).chain(self.exclude_segment_ids.iter().copied()).collect()
+    }
+
+    /// Returns when the scheduler first checks it, if it is scheduled.
+    pub fn first_check_at(&self) -> Option<Timestamp> {
+        let waits = self.status == CampaignStatus::Scheduled;
+        self.scheduled_at.filter(|_| waits).map(|at| self.settings.first_check_at(at))
+    }
+
+    /// What its templates see beside the user.
+    pub fn data(&self) -> Value {
+        json!({ "campaign": { "id": self.id, "name": self.name } })
+    }
+
+    /// Every template that it sends.
+    pub fn template_ids(&self) -> Vec<Uuid> {
+        self.template_id.into_iter().chain(self.settings.variants.iter().map(|variant| variant.template_id)).collect()
+    }
+}
+
+const COLUMNS: &str = "id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, status, \
+    status_reason, created_at, updated_at, started_at, recipients, under_way, subscription_group_id";
+const COLUMNS_COUNT: usize = 16;
+
+fn from_row(row: &Row) -> Result<Campaign, StoreError> {
+    let id: Uuid = row.try_get(0)?;
+    let (channel, status): (&str, &str) = (row.try_get(2)?, row.try_get(8)?);
+    let corrupt = |what: &str| StoreError::Corrupt(format!("campaign {id}: {what}"));
+    Ok(Campaign {
+        id,
+        name: row.try_get(1)?,
+        channel: Channel::parse(channel).ok_or_else(|| corrupt(channel))?,
+        segment_id: row.try_get(3)?,
+        exclude_segment_ids: row.try_get(4)?,
+        template_id: row.try_get(5)?,
+        settings: Settings::decode(row.try_get(6)?).map_err(|e| corrupt(&e))?,
+        scheduled_at: row.try_get(7)?,
+        status: CampaignStatus::parse(status).ok_or_else(|| corrupt(status))?,
+        status_reason: row.try_get(9)?,
+        created_at: row.try_get(10)?,
+        updated_at: row.try_get(11)?,
+        started_at: row.try_get(12)?,
+        recipients: row.try_get(13)?,
+        under_way: row.try_get(14)?,
+        subscription_group_id: row.try_get(15)?,
+    })
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Campaign>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM campaign WHERE project_id = $1 AND id = $2");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Newest first, those before an id; of one status if that is given.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    status: Option<CampaignStatus>,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<Campaign>, StoreError> {
+    let status = status.map(CampaignStatus::as_str);
+    let mut filter = Filter::of(&project);
+    if status.is_some() {
+        filter.and("status = ?1", &[&status]);
+    }
+    if before.is_some() {
+        filter.and("id < ?1", &[&before]);
+    }
+    filter.page(db, (COLUMNS, "campaign", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+}
+
+/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+pub async fn get_for_update(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+) -> Result<Option<Campaign>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM campaign WHERE project_id = $1 AND id = $2 FOR UPDATE");
+    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// A campaign that may still send and goes by this segment: its id and name.
+pub async fn uses_segment(
+    db: &impl GenericClient,
+    project: ProjectId,
+    segment: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    used(db, project, "(segment_id = $2 OR exclude_segment_ids @> ARRAY[$2])", segment).await
+}
+
+/// A campaign that may still send and sends this template: its id and name.
+pub async fn uses_template(
+    db: &impl GenericClient,
+    project: ProjectId,
+    template: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    used(db, project, "template_ids @> ARRAY[$2]", template).await
+}
+
+/// A campaign that may still send to those who are subscribed to this group: its id and name.
+pub async fn uses_subscription_group(
+    db: &impl GenericClient,
+    project: ProjectId,
+    group: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    used(db, project, "subscription_group_id = $2", group).await
+}
+
+async fn used(
+    db: &impl GenericClient,
+    project: ProjectId,
+    condition: &str,
+    id: Uuid,
+) -> Result<Option<(Uuid, String)>, StoreError> {
+    let open: Vec<&str> = CampaignStatus::ALL.iter().filter(|s| s.is_open()).map(|s| s.as_str()).collect();
+    let condition = condition.replace("$2", "$2::uuid");
+    let sql = format!(
+        "SELECT id, name FROM campaign WHERE project_id = $1 AND {condition} AND status = ANY($3) ORDER BY id LIMIT 1"
+    );
+    let row = db.query_opt(&sql, &[&project, &id, &open]).await?;
+    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+}
+
+pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) -> Result<(), StoreError> {
+    let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, exclude_segment_ids, template_id, \
+               template_ids, settings, scheduled_at, status, status_reason, updated_at, look_at, \
+               subscription_group_id, created_at) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+    write(tx, sql, project, new, &[&new.created_at]).await
+}
+
+/// Writes a campaign that was read by [`get_for_update`] and changed. While it is under way, what it has sent by stays among its
+/// templates until the end: some of its messages may still go by it.
+pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Campaign) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET name = $3, channel = $4, segment_id = $5, exclude_segment_ids = $6, template_id = $7, \
+               template_ids = CASE WHEN under_way THEN ARRAY(SELECT DISTINCT unnest(template_ids || $8::uuid[])) ELSE $8::uuid[] END, \
+               settings = $9, scheduled_at = $10, status = $11, status_reason = $12, updated_at = $13, \
+               look_at = CASE WHEN $11 IN ('SCHEDULED', 'DRAFT') THEN $14 ELSE look_at END, \
+               subscription_group_id = $15 \
+               WHERE project_id = $1 AND id = $2";
+    write(tx, sql, project, changed, &[]).await
+}
+
+async fn write(
+    tx: &Transaction<'_>,
+    sql: &str,
+    project: ProjectId,
+    c: &Campaign,
+    more: &[&(dyn ToSql + Sync)],
+) -> Result<(), StoreError> {
+    let (channel, status) = (c.channel.as_str(), c.status.as_str());
+    let (templates, settings, next_check_at) = (c.template_ids(), c.settings.encode(), c.first_check_at());
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+        &project,
+        &c.id,
+        &c.name,
+        &channel,
+        &c.segment_id,
+        &c.exclude_segment_ids,
+        &c.template_id,
+        &templates,
+        &settings,
+        &c.scheduled_at,
+        &status,
+        &c.status_reason,
+        &c.updated_at,
+        &next_check_at,
+        &c.subscription_group_id,
+    ];
+    params.extend(more);
+    tx.execute(sql, &params).await?;
+    Ok(())
+}
+
+pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    tx.execute("DELETE FROM campaign WHERE project_id = $1 AND id = $2", &[&project, &id]).await?;
+    clicks::forget(tx, project, id).await?;
+    counts::forget(tx, project, id, None).await?;
+    outcomes::forget(tx, project, id).await
+}
+
+/// Ends all campaigns of a project that is being deleted: nobody looks at them any more.
+pub async fn cancel_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET status = 'CANCELLED', look_at = NULL, updated_at = $2 WHERE project_id = $1";
+    tx.execute(sql, &[&project, &now]).await?;
+    Ok(())
+}

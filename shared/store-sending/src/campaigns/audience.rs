@@ -1,0 +1,242 @@
+//! Taking a campaign's audience into the queue.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::Campaign;
+use super::counts::{self, Counts};
+use super::sending::Progress;
+use crate::send_chunks::{self, CAPACITY, NewChunk, SendAt, Share};
+use database::StoreError;
+use domain::campaign::{LocalTimes, Variant};
+use domain::message::{DeliveryState, Lane, Queue};
+use kernel::ids::ProjectId;
+use rules::sql::Membership;
+use rules::{Condition, Leaf, Rule, sql};
+use store_profiles::segments::evaluate::{self, Definitions};
+use store_profiles::users::read;
+use store_projects::projects;
+
+/// The next recipients of an audience, found before the campaign's row is locked, because finding them may take long and must not
+/// delay a pause or a cancellation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    people: Vec<Uuid>,
+    /// The names of their timezones, in lower case, where the campaign is sent by those.
+    zones: Vec<Option<String>>,
+    /// Users up to this id have been judged; none where all have.
+    to: Option<Uuid>,
+    /// When the search began. A user who is erased later gets no message.
+    found_at: Timestamp,
+    /// The occurrence, the position and the version of the campaign that the slice continues from.
+    after: (i32, Option<Uuid>, Timestamp),
+}
+
+impl Slice {
+    pub fn len(&self) -> usize {
+        self.people.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.people.is_empty()
+    }
+
+    /// Whether the slice continues from the campaign's current position: no one has changed it or stored recipients since.
+    pub fn goes_on_from(&self, campaign: &Campaign, progress: &Progress) -> bool {
+        self.after == (progress.occurrence, progress.taken_to, campaign.updated_at)
+    }
+}
+
+/// How long finding one slice of a sparse audience may go on, and how long one of its queries should take at most.
+const FINDING: Duration = Duration::from_secs(5);
+const RANGE: Duration = Duration::from_secs(1);
+
+/// Finds up to `most` further recipients. Users are judged range by range in the order of their ids: the cost of a slice depends on
+/// the users in its ranges and not on the size of the audience. Where few of them are recipients, the ranges grow.
+pub async fn find_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    campaign: &Campaign,
+    progress: &Progress,
+    most: i64,
+    now: Timestamp,
+) -> Result<Slice, StoreError> {
+    let (rules, segments) = audience(tx, project, campaign).await?;
+    let after = (progress.occurrence, progress.taken_to, campaign.updated_at);
+    let mut slice = Slice { people: Vec::new(), zones: Vec::new(), to: progress.taken_to, found_at: now, after };
+    let (began, mut width) = (Instant::now(), most);
+    evaluate::for_ranges(tx, true).await?;
+    loop {
+        let asked = Instant::now();
+        let from = slice.to.unwrap_or(Uuid::nil());
+        let end = read::range_end(tx, project, from, width).await?;
+        let range = sql::IdRange { after: from, to: end.unwrap_or(Uuid::max()) };
+        let left = most - slice.people.len() as i64;
+        let by_zone = campaign.settings.send_in_user_timezone;
+        let people = sql::people_between(project, &rules, &segments, now, range);
+        let found = find(tx, &people, by_zone, left).await?;
+        let (count, is_cut) = (found.len() as i64, found.len() as i64 == left);
+        for (id, zone) in found {
+            slice.people.push(id);
+            slice.zones.push(zone);
+        }
+        slice.to = if is_cut { slice.people.last().copied() } else { end };
+        if slice.to.is_none() || slice.people.len() as i64 > most / 2 || began.elapsed() > FINDING {
+            break;
+        }
+        if count < width / 8 && asked.elapsed() * 4 < RANGE {
+            width *= 4;
+        }
+    }
+    evaluate::for_ranges(tx, false).await?;
+    Ok(slice)
+}
+
+/// Up to `most` of these people in the order of their ids, with the names of their timezones.
+async fn find(
+    tx: &Transaction<'_>,
+    sql::People { with, from, condition, params }: &sql::People,
+    by_zone: bool,
+    most: i64,
+) -> Result<Vec<(Uuid, Option<String>)>, StoreError> {
+    let mut params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
+    params.push(&most);
+    let limit = params.len();
+    let zone = if by_zone { "lower(u.properties ->> 'timezone')" } else { "NULL::text" };
+    let statement =
+        format!("{with} SELECT u.id, {zone} FROM {from} WHERE {condition} ORDER BY u.id LIMIT ${limit}::bigint");
+    tx.query(&statement, &params).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Queues these users in parked chunks, by variant and time, and moves the campaign on. The caller holds the campaign's row, and the slice
+/// continues from it, so a user is queued once. Their messages are written when they are sent (`messages::recipients`).
+pub async fn take_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    campaign: &Campaign,
+    progress: &Progress,
+    slice: &Slice,
+) -> Result<(), StoreError> {
+    let of = (campaign.id, progress.occurrence);
+    let queue = Queue { project, channel: campaign.channel, lane: Lane::Campaign };
+    let times = send_times(tx, project, campaign, progress, slice).await?;
+    let shares = Shares::of(campaign, progress);
+    let (mut parts, mut counted): (BTreeMap<(SendAt, Share), Vec<Uuid>>, Counts) = (BTreeMap::new(), Counts::default());
+    for (user, time) in slice.people.iter().zip(times) {
+        let (share, is_tested) = shares.of_user(*user);
+        let send_at = if is_tested { SendAt::Time(time) } else { SendAt::AfterTest };
+        counted.add(of, share.variant.as_deref(), DeliveryState::Queued, 1);
+        parts.entry((send_at, share)).or_default().push(*user);
+    }
+    let chunks: Vec<NewChunk> = parts
+        .iter()
+        .flat_map(|((send_at, share), users)| {
+            users.chunks(CAPACITY).map(|part| NewChunk {
+                due_at: None,
+                campaign: Some(of),
+                audience: Some(share.clone()),
+                send_at: Some(*send_at),
+                ..NewChunk::due(queue, part.to_vec(), slice.found_at)
+            })
+        })
+        .collect();
+    send_chunks::insert(tx, &chunks, slice.found_at).await?;
+    counts::add(tx, project, &counted).await?;
+    let sql = "UPDATE campaign SET taken_to = coalesce($3, taken_to), taken = $4, recipients = recipients + $5 \
+               WHERE project_id = $1 AND id = $2";
+    let (is_last, count) = (slice.to.is_none(), slice.people.len() as i64);
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaign.id, &slice.to, &is_last, &count]).await?;
+    Ok(())
+}
+
+/// When each user of a slice may be sent to: at once, or at the time of the person's own timezone.
+async fn send_times(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    campaign: &Campaign,
+    progress: &Progress,
+    slice: &Slice,
+) -> Result<Vec<Timestamp>, StoreError> {
+    if !campaign.settings.send_in_user_timezone {
+        return Ok(vec![progress.started_at; slice.people.len()]);
+    }
+    let home = projects::timezone(tx, project).await?;
+    let local = LocalTimes::from(progress.started_at, progress.meant_for, &home);
+    let (names, times) = local.columns();
+    let by_name: HashMap<&str, Timestamp> = names.into_iter().zip(times).collect();
+    let known = slice.zones.iter().map(|zone| zone.as_deref().and_then(|name| by_name.get(name).copied()));
+    Ok(known.map(|time| time.unwrap_or(local.elsewhere)).collect())
+}
+
+/// The rules of users who are in the campaign's segment and in none of the excluded ones, and the segments that these name.
+async fn audience(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    campaign: &Campaign,
+) -> Result<(Vec<Rule>, Definitions), StoreError> {
+    let member = |ids: &[Uuid], negated| {
+        Rule::Leaf(Leaf { negated, condition: Condition::Segment(ids.iter().copied().collect()) })
+    };
+    let roots: BTreeSet<Uuid> = campaign.segment_ids().into_iter().collect();
+    let segments = evaluate::definitions(tx, project, &roots).await?;
+    let mut rules = match segments.get(&campaign.segment_id) {
+        Some(Membership::Rules(rules)) => rules.clone(),
+        _ => vec![member(&[campaign.segment_id], false)],
+    };
+    if !campaign.exclude_segment_ids.is_empty() {
+        rules.push(member(&campaign.exclude_segment_ids, true));
+    }
+    Ok((rules, segments))
+}
+
+/// How an audience is shared between variants. A user's share follows from a hash of the sending and the user's id.
+struct Shares<'a> {
+    key: String,
+    variants: &'a [Variant],
+    template_id: Option<Uuid>,
+    /// Percentages at which the next variant begins.
+    bounds: Vec<f64>,
+    /// The percentage that takes part in the test.
+    test_share: Option<f64>,
+}
+
+impl<'a> Shares<'a> {
+    fn of(campaign: &'a Campaign, progress: &Progress) -> Self {
+        let variants = &campaign.settings.variants;
+        let mut sum = 0.0;
+        let bounds = variants.iter().map(|variant| {
+            sum += variant.weight;
+            sum
+        });
+        Self {
+            key: format!("{}:{}", campaign.id, progress.occurrence),
+            variants,
+            template_id: campaign.template_id,
+            bounds: bounds.collect(),
+            test_share: campaign.settings.winner.as_ref().map(|winner| winner.test_share),
+        }
+    }
+
+    /// A user's share, and whether it is sent before the test is decided.
+    fn of_user(&self, user: Uuid) -> (Share, bool) {
+        if self.variants.is_empty() {
+            return (Share { variant: None, template_id: self.template_id }, true);
+        }
+        let hash = xxh3_128(format!("{}{user}", self.key).as_bytes());
+        let percent = |bits: u128| (bits as u64 as f64) / (u64::MAX as f64) * 100.0;
+        if self.test_share.is_some_and(|share| percent(hash >> 64) >= share) {
+            return (Share::default(), false);
+        }
+        let at = percent(hash & u128::from(u64::MAX));
+        // The last share ends where all do, whatever the weights add up to in the last digit.
+        let nth = self.bounds.iter().position(|bound| at < *bound).unwrap_or(self.variants.len() - 1);
+        let variant = self.variants.get(nth);
+        (Share { variant: variant.map(|v| v.name.clone()), template_id: variant.map(|v| v.template_id) }, true)
+    }
+}

@@ -1,0 +1,275 @@
+//! Sending a campaign: its state, and how much of its audience is queued. The queue itself is in `send_chunks::campaign`.
+//!
+//! Functions that change rows must run in a transaction that has locked the campaign's row, so that schedulers do not overlap.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use super::{Campaign, counts, outcomes, winner};
+use database::StoreError;
+use database::by_project::{self, Of};
+use database::due::{self, Due};
+use database::months::Month;
+use domain::campaign::{CampaignStatus, Verdict};
+use kernel::ids::{self, ProjectId};
+
+/// Progress of a campaign's current occurrence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Number of the occurrence, from 1. A recurring campaign has many.
+    pub occurrence: i32,
+    pub started_at: Timestamp,
+    /// The time for which it was scheduled.
+    pub meant_for: Timestamp,
+    /// The last user ID up to which the audience is queued.
+    pub taken_to: Option<Uuid>,
+    /// Whether the whole audience is queued.
+    pub taken: bool,
+    /// Up to when the pace's allowance is used.
+    pub paced_to: Timestamp,
+    /// When the test of its variants had been sent.
+    pub test_sent_at: Option<Timestamp>,
+    /// The result of the test.
+    pub verdict: Option<Verdict>,
+}
+
+/// The messages of one occurrence. Their IDs hold its start time, so all of them are in one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub project: ProjectId,
+    pub campaign: Uuid,
+    pub(super) first: Uuid,
+    pub(super) last: Uuid,
+}
+
+impl Rows {
+    pub fn of(project: ProjectId, campaign: Uuid, progress: &Progress) -> Self {
+        Self::begun(project, campaign, progress.started_at)
+    }
+
+    /// The messages of the occurrence that began at this time.
+    pub fn begun(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
+        let ms = started_at.as_millisecond();
+        Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
+    }
+
+    pub(super) fn month(&self) -> Month {
+        Month::of(self.first)
+    }
+}
+
+/// SQL condition: the campaign's occurrence has begun and not ended.
+const UNDER_WAY: &str = "under_way AND status IN ('SENDING', 'PAUSED')";
+
+/// Maximum projects in which one poll searches for due campaigns.
+const MAX_PROJECTS: i64 = 10_000;
+
+/// Returns up to `max` campaigns whose next check is due, longest due first, and at most `max_per_project` of one project, so that a project with
+/// thousands of them does not delay the others. Takes no locks: a distributed store refuses them across projects.
+pub async fn due(
+    db: &impl GenericClient,
+    now: Timestamp,
+    max_per_project: i64,
+    max: i64,
+) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, MAX_PROJECTS).await?;
+    let sql = |of: Of| {
+        format!(
+            "SELECT p.id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
+             WHERE project_id = {project} AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4",
+            project = of("p.id")
+        )
+    };
+    let read = async |statement: Statement, part: &[ProjectId]| {
+        Ok(db.query(&statement, &[&part, &now, &max_per_project, &max]).await?)
+    };
+    let rows = by_project::each(db, &projects, |project| *project, sql, read).await?;
+    let due = |row: &Row| Ok((row.try_get(2)?, row.try_get(0)?, row.try_get(1)?));
+    let mut due: Vec<(Timestamp, ProjectId, Uuid)> =
+        rows.iter().flatten().map(due).collect::<Result<_, StoreError>>()?;
+    due.sort_by_key(|due| due.0);
+    due.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+    Ok(due.into_iter().map(|(_, project, campaign)| (project, campaign)).collect())
+}
+
+/// Tries to reserve a campaign's check for this transaction; returns false if another scheduler is checking it. Does not lock the
+/// row, so that pausing or cancelling the campaign does not wait.
+pub async fn try_lock(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
+    let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))";
+    let statement = tx.prepare_cached(sql).await?;
+    Ok(tx.query_one(&statement, &[&format!("campaign {} {id}", project.0)]).await?.try_get(0)?)
+}
+
+/// Returns a campaign whose check is due, without locking its row.
+pub async fn get_due(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Option<(Campaign, Progress)>, StoreError> {
+    if_due(tx, project, id, now, "").await
+}
+
+/// Locks the row of a campaign whose check is due. Returns `None` if it is not due or another transaction has locked it.
+pub async fn lock_due(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Option<(Campaign, Progress)>, StoreError> {
+    if_due(tx, project, id, now, "FOR UPDATE SKIP LOCKED").await
+}
+
+async fn if_due(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    id: Uuid,
+    now: Timestamp,
+    lock: &str,
+) -> Result<Option<(Campaign, Progress)>, StoreError> {
+    let sql = format!(
+        "SELECT {}, occurrence, coalesce(started_at, $3), coalesce(meant_for, $3), taken_to, taken, coalesce(paced_to, $3), \
+         test_sent_at, verdict FROM campaign WHERE project_id = $1 AND id = $2 AND look_at <= $3 {lock}",
+        super::COLUMNS
+    );
+    let Some(row) = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &id, &now]).await? else {
+        return Ok(None);
+    };
+    let at = super::COLUMNS_COUNT;
+    let progress = Progress {
+        occurrence: row.try_get(at)?,
+        started_at: row.try_get(at + 1)?,
+        meant_for: row.try_get(at + 2)?,
+        taken_to: row.try_get(at + 3)?,
+        taken: row.try_get(at + 4)?,
+        paced_to: row.try_get(at + 5)?,
+        test_sent_at: row.try_get(at + 6)?,
+        verdict: winner::decoded(id, row.try_get(at + 7)?)?,
+    };
+    Ok(Some((super::from_row(&row)?, progress)))
+}
+
+/// Sets a campaign's status and when the scheduler checks it next. `None`: never.
+pub async fn to_state(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    (status, reason): (CampaignStatus, Option<&str>),
+    next_check_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET status = $3, status_reason = $4, look_at = $5, faults = 0, updated_at = $6 \
+               WHERE project_id = $1 AND id = $2";
+    tx.execute(sql, &[&project, &id, &status.as_str(), &reason, &next_check_at, &now]).await?;
+    // Failures from before a resumption do not count afterwards.
+    if status == CampaignStatus::Sending { outcomes::forget(tx, project, id).await } else { Ok(()) }
+}
+
+/// Returns up to `max` campaigns that are being sent and whose check has been due since `before`.
+pub async fn late(db: &impl GenericClient, before: Timestamp, max: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let sql =
+        "SELECT project_id, id FROM campaign WHERE look_at <= $1 AND status = 'SENDING' ORDER BY look_at LIMIT $2";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&before, &max]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Pauses a campaign that is being sent and whose check has been due since `before`. Returns false if it is in another state.
+pub async fn pause_late(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    (before, now): (Timestamp, Timestamp),
+    reason: &str,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE campaign SET status = 'PAUSED', status_reason = $5, look_at = $4, faults = 0, updated_at = $4 \
+               WHERE project_id = $1 AND id = $2 AND status = 'SENDING' AND look_at <= $3";
+    Ok(db.execute(sql, &[&project, &id, &before, &now, &reason]).await? > 0)
+}
+
+/// Begins an occurrence. `meant_for`: the scheduled time, or now.
+pub async fn begin(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    meant_for: Timestamp,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET status = 'SENDING', status_reason = NULL, occurrence = occurrence + 1, started_at = $3, \
+               meant_for = $4, taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, faults = 0, \
+               test_sent_at = NULL, verdict = NULL, updated_at = $3 WHERE project_id = $1 AND id = $2 RETURNING occurrence";
+    if let Some(row) = tx.query_opt(sql, &[&project, &id, &now, &meant_for]).await? {
+        counts::forget(tx, project, id, Some(row.try_get(0)?)).await?;
+    }
+    outcomes::forget(tx, project, id).await
+}
+
+/// Ends an occurrence. The campaign is completed, or scheduled for `next`. Forgets templates that the campaign used before it was edited.
+pub async fn end(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    campaign: &Campaign,
+    next: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let status = if next.is_some() { CampaignStatus::Scheduled } else { CampaignStatus::Completed };
+    let next_check_at = next.map(|next| campaign.settings.first_check_at(next));
+    let sql = "UPDATE campaign SET status = $3, scheduled_at = coalesce($4, scheduled_at), look_at = $5, \
+               under_way = false, faults = 0, template_ids = $7, updated_at = $6 \
+               WHERE project_id = $1 AND id = $2";
+    let templates = campaign.template_ids();
+    tx.execute(sql, &[&project, &campaign.id, &status.as_str(), &next, &next_check_at, &now, &templates]).await?;
+    Ok(())
+}
+
+/// Schedules the next check of a campaign that has not begun.
+pub async fn postpone_check(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    next_check_at: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET look_at = $3, faults = 0 WHERE project_id = $1 AND id = $2";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &next_check_at]).await?;
+    Ok(())
+}
+
+/// Schedules a campaign's next check (`None`: never), and records up to when its pace's allowance is used.
+pub async fn schedule_check(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    next_check_at: Option<Timestamp>,
+    paced_to: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET look_at = $3, paced_to = $4, faults = 0 WHERE project_id = $1 AND id = $2";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &id, &next_check_at, &paced_to]).await?;
+    Ok(())
+}
+
+/// Returns a project's campaigns with a sending under way, and for each the smallest id that a row of that sending can have.
+/// Retention keeps these rows: reports count them, and the next slice of the audience looks for those of merged users.
+pub(crate) async fn under_way(
+    db: &impl GenericClient,
+    project: ProjectId,
+) -> Result<(Vec<Uuid>, Vec<Uuid>), StoreError> {
+    let sql =
+        format!("SELECT id, started_at FROM campaign WHERE project_id = $1 AND {UNDER_WAY} AND started_at IS NOT NULL");
+    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
+    let first = |row: &Row| {
+        let (campaign, started_at): (Uuid, Timestamp) = (row.try_get(0)?, row.try_get(1)?);
+        Ok((campaign, ids::lower_bound(started_at.as_millisecond())))
+    };
+    let sendings: Vec<(Uuid, Uuid)> = rows.iter().map(first).collect::<Result<_, StoreError>>()?;
+    Ok(sendings.into_iter().unzip())
+}
+
+/// Returns whether an occurrence that has not ended began within `from..to`. The IDs of all its rows, future ones included, hold that time.
+pub(crate) async fn began_within(
+    db: &impl GenericClient,
+    (from, to): (Timestamp, Timestamp),
+) -> Result<bool, StoreError> {
+    let sql = format!("SELECT id FROM campaign WHERE {UNDER_WAY} AND started_at >= $1 AND started_at < $2 LIMIT 1");
+    Ok(db.query_opt(&sql, &[&from, &to]).await?.is_some())
+}

@@ -1,0 +1,99 @@
+//! A campaign that tries its variants on a part of the audience: how they do, and which one has won. The rest of the audience waits
+//! without a variant (`SendAt::AfterTest`). What counts is called before the campaign's row is held, all else while it is.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::conversions::conversions;
+use super::sending::{Progress, Rows};
+use crate::send_chunks::campaign::{self as chunks, Of};
+use database::StoreError;
+use domain::campaign::{Goal, Metric, Score, Verdict};
+use kernel::ids::ProjectId;
+
+/// Whether messages of the test are still on their way, other than those that their provider has refused for now.
+pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
+    let campaign = Of { project: of.project, campaign: of.campaign };
+    if chunks::is_test_open(tx, campaign).await? {
+        return Ok(true);
+    }
+    let sql = format!(
+        "SELECT EXISTS (SELECT FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
+         AND status = 'queued' AND failures = 0 AND {})",
+        of.month().condition("id")
+    );
+    let statement = of.month().prepare(tx, &sql).await?;
+    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
+}
+
+/// How the variants have done so far.
+pub async fn scores(
+    tx: &impl GenericClient,
+    of: &Rows,
+    progress: &Progress,
+    metric: Metric,
+    goal: Option<&Goal>,
+) -> Result<Vec<Score>, StoreError> {
+    let result = match metric {
+        Metric::Opened => "opened_at IS NOT NULL OR clicked_at IS NOT NULL",
+        Metric::Clicked => "clicked_at IS NOT NULL",
+        Metric::Converted => "false",
+    };
+    let sql = format!(
+        "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL), count(*) FILTER (WHERE {result}) FROM message \
+         WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND {} AND variant IS NOT NULL GROUP BY variant",
+        of.month().condition("id")
+    );
+    let rows = tx.query(&sql, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
+    let score = |row: &Row| -> Result<Score, StoreError> {
+        Ok(Score { variant: row.try_get(0)?, sent: row.try_get(1)?, results: row.try_get(2)? })
+    };
+    let mut scores: Vec<Score> = rows.iter().map(score).collect::<Result<_, _>>()?;
+    if let (Metric::Converted, Some(goal)) = (metric, goal) {
+        let converted = conversions(tx, of, progress.started_at, goal).await?;
+        for score in &mut scores {
+            let of_variant = converted.iter().find(|(variant, _)| variant.as_ref() == Some(&score.variant));
+            score.results = of_variant.map_or(0, |(_, count)| *count);
+        }
+    }
+    Ok(scores)
+}
+
+/// Notes that the test has been sent: from then on its results are waited for.
+pub async fn note_sent(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET test_sent_at = $3 WHERE project_id = $1 AND id = $2";
+    tx.execute(sql, &[&project, &id, &now]).await?;
+    Ok(())
+}
+
+/// Notes which variant the rest gets.
+pub async fn note_verdict(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    verdict: &Verdict,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE campaign SET verdict = $3 WHERE project_id = $1 AND id = $2";
+    tx.execute(sql, &[&project, &id, &serde_json::to_value(verdict).unwrap_or_default()]).await?;
+    Ok(())
+}
+
+/// What came of the test of the last sending, if it has been decided.
+pub async fn verdict(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Verdict>, StoreError> {
+    let sql = "SELECT verdict FROM campaign WHERE project_id = $1 AND id = $2";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
+    decoded(id, row.map(|row| row.try_get(0)).transpose()?.flatten())
+}
+
+pub(super) fn decoded(id: Uuid, stored: Option<Value>) -> Result<Option<Verdict>, StoreError> {
+    let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("campaign {id}: verdict: {error}"));
+    stored.map(serde_json::from_value).transpose().map_err(corrupt)
+}

@@ -1,0 +1,377 @@
+//! The erasure of people: a row for each of their ids, which keeps out what was accepted before it, and the removal of
+//! what was theirs.
+
+use std::collections::{HashMap, HashSet};
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use crate::campaigns::counts::{self, Counts};
+use crate::messages;
+use crate::{capped_sends, webhook_deliveries};
+use database::StoreError;
+use database::by_project::{self, Of};
+use database::months::{self, Month};
+use kernel::ids::{self as id_times, ProjectId, unproven};
+use store_profiles::client_ids::FORGETTABLE;
+use store_profiles::push_tokens;
+use store_profiles::users::record::PersonKey;
+use store_profiles::users::removals;
+use store_profiles::users::seen::Moves;
+
+/// Rows removed at once; what is more goes in slices.
+pub const SLICE: i64 = 5_000;
+/// Unfinished erasures of one project that the scheduler finishes before it turns to the next project.
+pub const BATCH: i64 = 500;
+/// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
+const OWNED: [&str; 12] = [
+    "subscription",
+    "segment_member",
+    "segment_membership",
+    "segment_start",
+    "dead_item",
+    "run_listener",
+    "webhook_call",
+    "date_due",
+    "inbox",
+    "inbox_owner",
+    "campaign_click",
+    "bounce_streak",
+];
+
+/// When somebody was erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erased {
+    /// Accepted: what was accepted until then is theirs no longer.
+    pub accepted: Timestamp,
+    /// Carried out: what the product made for them until then is gone.
+    pub applied: Timestamp,
+}
+
+/// Notes that these ids were erased. A later erasure counts.
+pub async fn record(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    erased: Erased,
+    left: bool,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO erasure (project_id, user_id, erased_at, applied_at, has_left) \
+               SELECT $1, i, $3, $4, $5 FROM unnest($2::uuid[]) AS i ORDER BY i \
+               ON CONFLICT (project_id, user_id) DO UPDATE SET erased_at = greatest(erasure.erased_at, excluded.erased_at), \
+               applied_at = excluded.applied_at, has_left = erasure.has_left OR excluded.has_left";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids, &erased.accepted, &erased.applied, &left]).await?;
+    Ok(())
+}
+
+/// When the latest erasure was accepted: who was accepted after it needs no look at the others.
+pub async fn latest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    Ok(db.query_one(&db.prepare_cached("SELECT max(erased_at) FROM erasure").await?, &[]).await?.try_get(0)?)
+}
+
+/// When the latest erasure that was accepted until a time was accepted.
+pub async fn latest_until(db: &impl GenericClient, until: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let sql = "SELECT max(erased_at) FROM erasure WHERE erased_at <= $1";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&until]).await?.try_get(0)?)
+}
+
+/// When these people were erased, as far as they were.
+pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap<PersonKey, Timestamp>, StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+             JOIN erasure e ON e.project_id = {project} AND e.user_id = v.i",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[PersonKey]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(db.query(&statement, &[&projects, &ids]).await?)
+    };
+    let rows = by_project::each(db, people, |person| person.0, sql, read).await?;
+    rows.iter().flatten().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+}
+
+/// Keeps these users from being erased until the end of the transaction, after erasures that are under way. Returns when each of them was
+/// erased last, if ever. To be called before rows are locked.
+pub async fn hold(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    users: &[Uuid],
+) -> Result<HashMap<Uuid, Timestamp>, StoreError> {
+    removals::edition(tx).await?;
+    let sql = "SELECT user_id, applied_at, is_pending FROM erasure WHERE project_id = $1 AND user_id = ANY($2)";
+    let statement = tx.prepare_cached(sql).await?;
+    let mut rows = tx.query(&statement, &[&project, &users]).await?;
+    let mut pending: Vec<PersonKey> = Vec::new();
+    for row in &rows {
+        if row.try_get(2)? {
+            pending.push((project, row.try_get(0)?));
+        }
+    }
+    if !pending.is_empty() {
+        removals::lock(tx, &[], &pending).await?;
+        rows = tx.query(&statement, &[&project, &users]).await?;
+    }
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Of these people, whose rows are still being removed: what was accepted until then is not to be shown.
+pub async fn under_way(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<HashMap<Uuid, Timestamp>, StoreError> {
+    let sql = "SELECT user_id, erased_at FROM erasure WHERE project_id = $1 AND user_id = ANY($2) AND has_left";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// Takes the lock on a project's incomplete erasures for this connection, until [`end`]. False where another connection holds
+/// it.
+pub async fn begin(db: &impl GenericClient, project: ProjectId) -> Result<bool, StoreError> {
+    let statement = db.prepare_cached("SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))").await?;
+    Ok(db.query_one(&statement, &[&lock_name(project)]).await?.try_get(0)?)
+}
+
+/// Releases the lock of [`begin`].
+pub async fn end(db: &impl GenericClient, project: ProjectId) -> Result<(), StoreError> {
+    let statement = db.prepare_cached("SELECT pg_advisory_unlock(hashtextextended($1::text, 0))").await?;
+    db.execute(&statement, &[&lock_name(project)]).await?;
+    Ok(())
+}
+
+fn lock_name(project: ProjectId) -> String {
+    format!("erasures {}", project.0)
+}
+
+/// The projects with incomplete erasures.
+pub async fn incomplete_projects(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
+    let sql = "SELECT DISTINCT project_id FROM erasure WHERE has_left";
+    db.query(&db.prepare_cached(sql).await?, &[]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Returns up to [`BATCH`] ids of a project whose erasures are incomplete, the oldest erasure first.
+pub async fn incomplete(db: &impl GenericClient, project: ProjectId) -> Result<Vec<(Uuid, Erased)>, StoreError> {
+    let sql = "SELECT user_id, erased_at, applied_at FROM erasure WHERE project_id = $1 AND has_left \
+               ORDER BY erased_at, user_id LIMIT $2";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &BATCH]).await?;
+    let erased = |row: &Row| Ok((row.try_get(0)?, Erased { accepted: row.try_get(1)?, applied: row.try_get(2)? }));
+    rows.iter().map(erased).collect()
+}
+
+/// Returns which of these ids have events or messages in a month, events sent under them without proof included.
+pub async fn with_rows(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+    month: Month,
+) -> Result<HashSet<Uuid>, StoreError> {
+    let within = month.condition("id");
+    let sql = format!(
+        "SELECT v.i FROM unnest($2::uuid[], $3::uuid[]) AS v (i, u) CROSS JOIN LATERAL \
+         (SELECT 1 AS one FROM events WHERE project_id = $1 AND user_id IN (v.i, v.u) AND {within} LIMIT 1) AS found \
+         UNION SELECT v.i FROM unnest($2::uuid[]) AS v (i) CROSS JOIN LATERAL \
+         (SELECT 1 AS one FROM message WHERE project_id = $1 AND user_id = v.i AND {within} LIMIT 1) AS found"
+    );
+    let without_proof: Vec<Uuid> = ids.iter().copied().map(unproven).collect();
+    let rows = db.query(&month.prepare(db, &sql).await?, &[&project, &ids, &without_proof]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+/// Whether these ids have events or messages in any of these months. Keeps no locks on their partitions.
+pub async fn have_rows(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    months: &[Month],
+) -> Result<bool, StoreError> {
+    for month in months {
+        months::set_savepoint(tx).await?;
+        let found = with_rows(tx, project, ids, *month).await?;
+        months::release_locks(tx).await?;
+        if !found.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The months in which users may have events or messages, oldest first.
+pub async fn months(db: &impl GenericClient) -> Result<Vec<Month>, StoreError> {
+    let mut all = months::of_table(db, "events").await?;
+    all.extend(months::of_table(db, "message").await?);
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+/// Marks erasures as complete, except those of users who were erased again meanwhile; returns how many it marked.
+pub async fn mark_complete(
+    db: &impl GenericClient,
+    project: ProjectId,
+    erased: &[(Uuid, Erased)],
+) -> Result<u64, StoreError> {
+    let ids: Vec<Uuid> = erased.iter().map(|(id, _)| *id).collect();
+    let (accepted, applied): (Vec<Timestamp>, Vec<Timestamp>) =
+        erased.iter().map(|(_, at)| (at.accepted, at.applied)).unzip();
+    let sql = "WITH done AS (SELECT e.user_id FROM unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS v (i, a, p) \
+               JOIN erasure e ON e.project_id = $1 AND e.user_id = v.i WHERE e.has_left AND e.erased_at = v.a AND e.applied_at = v.p \
+               ORDER BY e.user_id FOR UPDATE OF e) \
+               UPDATE erasure e SET has_left = false FROM done WHERE e.project_id = $1 AND e.user_id = done.user_id";
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &accepted, &applied]).await?)
+}
+
+/// Forgets erasures before which nothing can be waiting any more. Those since the oldest audience in the queue stay ([`hold`]).
+pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
+    let oldest = "SELECT min(created_at) FROM send_chunk WHERE is_audience";
+    let oldest: Option<Timestamp> = db.query_one(oldest, &[]).await?.try_get(0)?;
+    let sql = "DELETE FROM erasure WHERE erased_at < $1 AND applied_at < coalesce($2::timestamptz, 'infinity') AND NOT has_left AND NOT is_pending";
+    Ok(db.execute(sql, &[&before, &oldest]).await?)
+}
+
+/// Removes the people's own rows and what hangs on them by itself: runs with their timers, devices. What they are
+/// searched by goes with them. Says how many were last seen when.
+pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Moves, StoreError> {
+    let mut moves = Moves::default();
+    let sql = "DELETE FROM users WHERE project_id = $1 AND id = ANY($2) RETURNING seen_day, merged_into IS NULL";
+    for row in tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await? {
+        let is_counted: bool = row.try_get(1)?;
+        moves.add(project, row.try_get(0)?, -i64::from(is_counted));
+    }
+    for sql in [
+        "DELETE FROM user_search WHERE project_id = $1 AND id = ANY($2)",
+        "WITH gone AS (DELETE FROM run WHERE project_id = $1 AND user_id = ANY($2) RETURNING id) \
+         DELETE FROM timer t USING gone WHERE t.project_id = $1 AND t.run_id = gone.id",
+        // A link that nobody else clicked may be of this person alone, with their name or a token in it.
+        "DELETE FROM campaign_link l USING (SELECT DISTINCT campaign_id, link FROM campaign_click WHERE project_id = $1 AND user_id = ANY($2)) g \
+         WHERE l.project_id = $1 AND l.campaign_id = g.campaign_id AND l.link = g.link AND NOT EXISTS (SELECT FROM campaign_click c \
+         WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link AND NOT c.user_id = ANY($2))",
+    ] {
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    }
+    push_tokens::take_from(tx, project, ids).await?;
+    for table in OWNED {
+        let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND user_id = ANY($2)");
+        tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    }
+    Ok(moves)
+}
+
+/// What a slice of a removal came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Events by the quarter of an hour of their receipt and name, for the counters.
+    pub events: Vec<(Timestamp, String, i64)>,
+    pub messages: i64,
+    /// Whether there is more.
+    pub left: bool,
+}
+
+/// Removes up to [`SLICE`] events and [`SLICE`] messages of these users in one month. Events: received before the erasure.
+/// Messages: direct ones created before it, and all others created before it was applied (all, while `applied` is `None`).
+/// Webhook deliveries, cap counts and clicks of removed messages go too. Client ids of removed events may be used again.
+pub async fn remove_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    (at, applied): (Timestamp, Option<Timestamp>),
+    month: Month,
+) -> Result<Removed, StoreError> {
+    let within = month.condition("id");
+    let events = format!("received_at <= $3 AND $4::timestamptz IS NULL AND {within}");
+    // Also those that were sent without proof.
+    let senders: Vec<Uuid> = ids.iter().copied().chain(ids.iter().copied().map(unproven)).collect();
+    let until = bound(tx, "events", &events, (project, &senders, at, None), month).await?;
+    let sql = format!(
+        "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
+         AND {within} RETURNING client_id, name, received_at), \
+         names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 AND id = g.client_id AND {FORGETTABLE}) \
+         SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM gone GROUP BY 1, 2"
+    );
+    let last = until.unwrap_or(Uuid::max());
+    let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &senders, &at, &last]).await?;
+    let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+    let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
+
+    let theirs = format!(
+        "CASE WHEN lane = 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END AND {within}"
+    );
+    let until_message = bound(tx, "message", &theirs, (project, ids, at, applied), month).await?;
+    let sql = format!(
+        "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5 \
+         RETURNING id, campaign_id, occurrence, variant, status"
+    );
+    let last = until_message.unwrap_or(Uuid::max());
+    let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied, &last]).await?;
+    let mut counted = Counts::default();
+    for row in &rows {
+        if let Some(of) = row.try_get::<_, Option<Uuid>>(1)?.zip(row.try_get::<_, Option<i32>>(2)?) {
+            counted.add(of, row.try_get(3)?, messages::status(row.try_get(4)?)?, -1);
+        }
+    }
+    counts::add(tx, project, &counted).await?;
+    let messages: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    // After the messages: whoever settles one at this moment, or is told of a click in it, has written that by now, or finds it gone.
+    webhook_deliveries::erase(tx, project, ids, (applied, &messages)).await?;
+    capped_sends::erase(tx, project, &messages).await?;
+    remove_clicks(tx, project, (&messages, &campaigns)).await?;
+    Ok(Removed { events, messages: messages.len() as i64, left: until.is_some() || until_message.is_some() })
+}
+
+/// Removes the clicks in messages that were just removed, each with its campaign, and the links that nobody else clicked: they may
+/// be of this person alone.
+async fn remove_clicks(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    (messages, campaigns): (&[Uuid], &[Option<Uuid>]),
+) -> Result<(), StoreError> {
+    if campaigns.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let sql = "DELETE FROM campaign_click c USING unnest($2::uuid[], $3::uuid[]) AS m (campaign, id) \
+               WHERE c.project_id = $1 AND c.campaign_id = m.campaign AND c.message_id = m.id RETURNING c.campaign_id, c.link";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &messages]).await?;
+    let campaigns: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let links: Vec<Uuid> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    if !links.is_empty() {
+        let sql = "DELETE FROM campaign_link l USING (SELECT DISTINCT * FROM unnest($2::uuid[], $3::uuid[])) AS g (campaign, link) \
+                   WHERE l.project_id = $1 AND l.campaign_id = g.campaign AND l.link = g.link AND NOT EXISTS (SELECT FROM campaign_click c \
+                   WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link)";
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &links]).await?;
+    }
+    Ok(())
+}
+
+/// The row that a slice ends before, where there are more.
+async fn bound(
+    tx: &Transaction<'_>,
+    table: &str,
+    theirs: &str,
+    (project, ids, at, applied): (ProjectId, &[Uuid], Timestamp, Option<Timestamp>),
+    month: Month,
+) -> Result<Option<Uuid>, StoreError> {
+    let sql = format!(
+        "SELECT id FROM {table} WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} ORDER BY id OFFSET {SLICE} LIMIT 1"
+    );
+    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Of these ids, those that did something after `at`, and when first.
+pub async fn active_since(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    ids: &[Uuid],
+    at: Timestamp,
+) -> Result<Vec<(Uuid, Timestamp)>, StoreError> {
+    // An accepted event's id is at most that old. Not cached: a custom plan prunes earlier partitions.
+    let first = id_times::lower_bound(at.as_millisecond() - id_times::CLIENT_ID_PAST_MS);
+    let sql = "SELECT user_id, min(received_at) FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at > $3 \
+               AND id >= $4 GROUP BY user_id";
+    let rows = tx.query(sql, &[&project, &ids, &at, &first]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}

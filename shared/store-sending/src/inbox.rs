@@ -1,0 +1,149 @@
+//! What people have to read in the app: each in-app message that was delivered, until it is old or the person is erased.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::filter::{Filter, Start, Total};
+use kernel::ids::{self, ProjectId};
+
+/// A message in somebody's inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxItem {
+    /// The message's.
+    pub id: Uuid,
+    pub title: String,
+    pub body: String,
+    /// When it arrived.
+    pub created_at: Timestamp,
+    pub read_at: Option<Timestamp>,
+}
+
+const COLUMNS: &str = "id, title, body, created_at, read_at";
+
+fn from_row(row: &Row) -> Result<InboxItem, StoreError> {
+    Ok(InboxItem {
+        id: row.try_get(0)?,
+        title: row.try_get(1)?,
+        body: row.try_get(2)?,
+        created_at: row.try_get(3)?,
+        read_at: row.try_get(4)?,
+    })
+}
+
+/// A message that has been rendered for somebody.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    pub id: Uuid,
+    pub user_id: Uuid,
+    pub title: &'a str,
+    pub body: &'a str,
+}
+
+/// Puts a message into the inbox of its person; false where there is no such person any more. Repeated, it changes nothing.
+///
+/// A person's row cannot be erased meanwhile: an erasure waits, and then finds the message. The owner's row is what two
+/// arrivals meet at, so that the later one also bears the later time.
+pub async fn put(
+    db: &impl GenericClient,
+    project: ProjectId,
+    arrival: Arrival<'_>,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    // By way of UTC, or the sum would depend on the session's timezone, which a distributed store refuses here.
+    let sql = "WITH person AS (SELECT id FROM users WHERE project_id = $1 AND id = $2 FOR KEY SHARE), \
+               owner AS (INSERT INTO inbox_owner AS o (project_id, user_id, last_at) SELECT $1, id, $3 FROM person \
+               ON CONFLICT (project_id, user_id) DO UPDATE \
+               SET last_at = greatest(excluded.last_at, (o.last_at AT TIME ZONE 'UTC' + interval '1 microsecond') AT TIME ZONE 'UTC') \
+               RETURNING user_id, last_at), \
+               arrived AS (INSERT INTO inbox (project_id, id, user_id, title, body, created_at) \
+               SELECT $1, $4, user_id, $5, $6, last_at FROM owner ON CONFLICT (project_id, id) DO NOTHING) \
+               SELECT EXISTS (SELECT FROM person)";
+    let Arrival { id, user_id, title, body } = arrival;
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.query_one(&statement, &[&project, &user_id, &now, &id, &title, &body]).await?.try_get(0)?)
+}
+
+/// What a list of somebody's messages is narrowed to.
+#[derive(Clone, Debug)]
+pub struct InboxFilter {
+    /// All internal ids of the person.
+    pub user_ids: Vec<Uuid>,
+    pub unread_only: bool,
+}
+
+impl InboxFilter {
+    fn conditions<'a>(&'a self, project: &'a ProjectId) -> Filter<'a> {
+        let mut filter = Filter::of(project);
+        filter.and("user_id = ANY(?1)", &[&self.user_ids]);
+        if self.unread_only {
+            filter.and("read_at IS NULL", &[]);
+        }
+        filter
+    }
+}
+
+/// A page of somebody's messages, newest first.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    of: &InboxFilter,
+    start: &Start<(Timestamp, Uuid)>,
+    limit: i64,
+) -> Result<Vec<InboxItem>, StoreError> {
+    let mut filter = of.conditions(&project);
+    if let Start::After((at, id)) = start {
+        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
+    }
+    let order = (COLUMNS, "inbox", "created_at DESC, id DESC");
+    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+pub async fn total(db: &impl GenericClient, project: ProjectId, of: &InboxFilter) -> Result<Total, StoreError> {
+    of.conditions(&project).count_capped(db, "inbox").await
+}
+
+/// What arrived behind an arrival, oldest first.
+pub async fn after(
+    db: &impl GenericClient,
+    project: ProjectId,
+    user_ids: &[Uuid],
+    (at, id): (Timestamp, Uuid),
+    limit: i64,
+) -> Result<Vec<InboxItem>, StoreError> {
+    let mut filter = Filter::of(&project);
+    filter.and("user_id = ANY(?1)", &[&user_ids]);
+    filter.and("(created_at, id) > (?1, ?2)", &[&at, &id]);
+    filter.page(db, (COLUMNS, "inbox", "created_at, id"), &0, &limit).await?.iter().map(from_row).collect()
+}
+
+/// Marks a message of these ids as read, at its first time; `None` where there is none.
+pub async fn mark_read(
+    db: &impl GenericClient,
+    project: ProjectId,
+    id: Uuid,
+    user_ids: &[Uuid],
+    now: Timestamp,
+) -> Result<Option<InboxItem>, StoreError> {
+    let sql = format!(
+        "UPDATE inbox SET read_at = coalesce(read_at, $4) WHERE project_id = $1 AND id = $2 AND user_id = ANY($3) \
+         RETURNING {COLUMNS}"
+    );
+    let statement = db.prepare_cached(&sql).await?;
+    db.query_opt(&statement, &[&project, &id, &user_ids, &now]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Messages that are removed by one statement.
+pub const SLICE: i64 = 1_000;
+
+/// Removes at most [`SLICE`] of a project's messages that arrived before a time, oldest first; returns how many. They are
+/// found by their ids, which carry the time at which they were made.
+pub async fn remove_slice(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
+    let bound = ids::lower_bound(before.as_millisecond());
+    let sql = "DELETE FROM inbox WHERE project_id = $1 AND id = ANY (ARRAY( \
+               SELECT id FROM inbox WHERE project_id = $1 AND id < $2 AND created_at < $3 ORDER BY id LIMIT $4))";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.execute(&statement, &[&project, &bound, &before, &SLICE]).await?)
+}

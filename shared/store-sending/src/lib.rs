@@ -1,0 +1,18 @@
+//! Automations, campaigns and messages: one file a table, with every statement beside the rows it reads and writes.
+
+pub mod automations;
+pub mod campaigns;
+pub mod capped_sends;
+pub mod dead_letters;
+pub mod erasures;
+pub mod inbox;
+pub mod messages;
+pub mod news;
+pub mod outbox;
+pub mod project_deletion;
+pub mod runs;
+pub mod send_chunks;
+pub mod suppressions;
+pub mod timers;
+pub mod webhook_calls;
+pub mod webhook_deliveries;

@@ -1,0 +1,129 @@
+//! Messages that this process sends until the lease of their chunk ends.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::by_id::{self, Lock};
+use database::StoreError;
+use database::months::{self, Month};
+use domain::message::{Channel, Lane};
+use kernel::ids::{self, ProjectId};
+use kernel::trace_context::TraceContext;
+
+/// A message that is sent now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub user_id: Uuid,
+    pub channel: Channel,
+    pub lane: Lane,
+    /// Of a campaign's message.
+    pub sending: Option<Sending>,
+    pub template_id: Option<Uuid>,
+    /// The message goes only to subscribers of this group.
+    pub subscription_group_id: Option<Uuid>,
+    /// Object `{subject?, body?, title?, userIds?}`.
+    pub content: Value,
+    /// Object: what the template sees beside the user.
+    pub data: Value,
+    /// The number of this attempt, from 1.
+    pub attempt: i32,
+    /// Provider failures so far that count against the limit.
+    pub failures: i32,
+    /// Calls whose outcome is unknown, since the message was last sent again by hand.
+    pub ambiguous: i32,
+    /// The attempt before this one was never settled; its call, if there was one, is counted in `ambiguous`.
+    pub lapsed: bool,
+    pub created_at: Timestamp,
+    /// Its age counts from here: when it was made, or last sent again by hand.
+    pub released_at: Timestamp,
+    pub trace: Option<TraceContext>,
+}
+
+/// One occurrence of a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sending {
+    pub campaign: Uuid,
+    pub occurrence: i32,
+    /// When it began, in Unix milliseconds: the time in the ids of its messages.
+    pub started_ms: i64,
+}
+
+impl Sending {
+    /// What the ids of its messages are derived from, followed by the user's id.
+    pub fn key(&self) -> String {
+        format!("{}:{}", self.campaign, self.occurrence)
+    }
+}
+
+/// Reads those of these messages that are still to be sent, in no order. The values name the messages whose last attempt was never settled.
+pub async fn load(
+    db: &impl GenericClient,
+    project: ProjectId,
+    wanted: &BTreeMap<Uuid, bool>,
+) -> Result<Vec<Claimed>, StoreError> {
+    let ids: Vec<Uuid> = wanted.keys().copied().collect();
+    let mut found = Vec::with_capacity(ids.len());
+    for (month, ids) in months::split(&ids, |id| *id) {
+        let rows = load_in(db, project, month, &ids).await?;
+        for row in &rows {
+            let id: Uuid = row.try_get(0)?;
+            found.push(from_row(project, row, wanted.get(&id).copied().unwrap_or_default())?);
+        }
+    }
+    Ok(found)
+}
+
+async fn load_in(
+    db: &impl GenericClient,
+    project: ProjectId,
+    month: Month,
+    ids: &[Uuid],
+) -> Result<Vec<Row>, StoreError> {
+    let (first, last) = (ids.first(), ids.last());
+    let columns = "m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt + 1, m.failures, m.ambiguous - m.forgiven, \
+                   m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace, m.campaign_id, m.occurrence";
+    let found = by_id::look_up(
+        month,
+        "unnest($2::uuid[]) AS w (id)",
+        columns,
+        "m.id BETWEEN $3 AND $4 AND m.status = 'queued'",
+        Lock::None,
+    );
+    let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+    Ok(db.query(&statement, &[&project, &ids, &first, &last]).await?)
+}
+
+fn from_row(project: ProjectId, row: &Row, lapsed: bool) -> Result<Claimed, StoreError> {
+    let id: Uuid = row.try_get(0)?;
+    let occurrence = row.try_get::<_, Option<Uuid>>(14)?.zip(row.try_get::<_, Option<i32>>(15)?);
+    Ok(Claimed {
+        project,
+        id,
+        user_id: row.try_get(1)?,
+        channel: super::channel(row.try_get(2)?)?,
+        lane: super::lane(row.try_get(3)?)?,
+        sending: occurrence.map(|(campaign, occurrence)| Sending {
+            campaign,
+            occurrence,
+            started_ms: ids::time_ms(id),
+        }),
+        template_id: row.try_get(4)?,
+        content: row.try_get(5)?,
+        data: row.try_get(6)?,
+        attempt: row.try_get(7)?,
+        failures: row.try_get(8)?,
+        ambiguous: row.try_get(9)?,
+        lapsed,
+        created_at: row.try_get(10)?,
+        released_at: row.try_get(11)?,
+        subscription_group_id: row.try_get(12)?,
+        trace: TraceContext::from_column(row.try_get(13)?),
+    })
+}

@@ -1,0 +1,213 @@
+//! Reading the ledger.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::by_id::{self, Lock};
+use database::StoreError;
+use database::filter::{Filter, MOST_COUNTED, Start, Total};
+use database::months::{self, Month};
+use domain::message::{Channel, DeliveryState};
+use kernel::ids::ProjectId;
+
+/// A message as the API shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    pub id: Uuid,
+    pub status: DeliveryState,
+    pub status_reason: Option<String>,
+    /// Of the person as named at the time; they may have been merged since.
+    pub user_id: Uuid,
+    pub channel: Channel,
+    /// As rendered.
+    pub subject: Option<String>,
+    pub template_id: Option<Uuid>,
+    pub automation_id: Option<Uuid>,
+    pub run_id: Option<Uuid>,
+    pub attempts: i32,
+    /// Provider calls of which the outcome was never learned.
+    pub ambiguous: i32,
+    pub provider: Option<String>,
+    pub provider_message_id: Option<String>,
+    pub created_at: Timestamp,
+    pub sent_at: Option<Timestamp>,
+    pub delivered_at: Option<Timestamp>,
+    pub opened_at: Option<Timestamp>,
+    pub clicked_at: Option<Timestamp>,
+    pub failed_at: Option<Timestamp>,
+    pub bounced_at: Option<Timestamp>,
+    pub complained_at: Option<Timestamp>,
+    /// Of a push: an array of what came of each device.
+    pub devices: Option<Value>,
+    /// Object `{subject, body}` of a direct message, as it was asked for; empty where a template brings the content.
+    pub content: Value,
+    /// Of an SMS that was sent.
+    pub segments: Option<i32>,
+}
+
+const COLUMNS: &str = "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, \
+    attempt, ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, failed_at, \
+    bounced_at, complained_at, devices, content, segments";
+
+fn from_row(row: &Row) -> Result<Message, StoreError> {
+    let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(4)?);
+    Ok(Message {
+        id: row.try_get(0)?,
+        status: super::status(status)?,
+        status_reason: row.try_get(2)?,
+        user_id: row.try_get(3)?,
+        channel: super::channel(channel)?,
+        subject: row.try_get(5)?,
+        template_id: row.try_get(6)?,
+        automation_id: row.try_get(7)?,
+        run_id: row.try_get(8)?,
+        attempts: row.try_get(9)?,
+        ambiguous: row.try_get(10)?,
+        provider: row.try_get(11)?,
+        provider_message_id: row.try_get(12)?,
+        created_at: row.try_get(13)?,
+        sent_at: row.try_get(14)?,
+        delivered_at: row.try_get(15)?,
+        opened_at: row.try_get(16)?,
+        clicked_at: row.try_get(17)?,
+        failed_at: row.try_get(18)?,
+        bounced_at: row.try_get(19)?,
+        complained_at: row.try_get(20)?,
+        devices: row.try_get(21)?,
+        content: row.try_get(22)?,
+        segments: row.try_get(23)?,
+    })
+}
+
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Message>, StoreError> {
+    let month = Month::of(id);
+    let within = month.condition("id");
+    let sql = format!("SELECT {COLUMNS} FROM message WHERE project_id = $1 AND id = $2 AND {within}");
+    db.query_opt(&month.prepare(db, &sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// How messages of these ids stand, each with the reason. Unknown ids are left out.
+pub async fn states(
+    db: &impl GenericClient,
+    project: ProjectId,
+    ids: &[Uuid],
+) -> Result<Vec<(Uuid, DeliveryState, Option<String>)>, StoreError> {
+    let mut states = Vec::with_capacity(ids.len());
+    for (month, ids) in months::split_existing(db, "message", ids, |id| *id).await? {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let columns = "m.id, m.status, m.status_reason";
+        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
+        let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+        for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
+            let status: &str = row.try_get(1)?;
+            states.push((row.try_get(0)?, super::status(status)?, row.try_get(2)?));
+        }
+    }
+    Ok(states)
+}
+
+/// What a list of messages is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct MessageFilter {
+    /// Of these people, under all their internal ids.
+    pub user_ids: Option<Vec<Uuid>>,
+    pub channel: Option<Channel>,
+    pub status: Option<DeliveryState>,
+}
+
+/// The filter's values as the table holds them.
+struct Wanted<'a> {
+    user_ids: Option<&'a Vec<Uuid>>,
+    channel: Option<&'static str>,
+    status: Option<&'static str>,
+}
+
+impl MessageFilter {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            user_ids: self.user_ids.as_ref(),
+            channel: self.channel.map(Channel::as_str),
+            status: self.status.map(DeliveryState::as_str),
+        }
+    }
+}
+
+impl Wanted<'_> {
+    fn apply<'a>(&'a self, filter: &mut Filter<'a>) {
+        if let Some(ids) = &self.user_ids {
+            filter.and("user_id = ANY(?1)", &[ids]);
+        }
+        if let Some(channel) = &self.channel {
+            filter.and("channel = ?1", &[channel]);
+        }
+        if let Some(status) = &self.status {
+            filter.and("status = ?1", &[status]);
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.user_ids.is_none() && self.channel.is_none() && self.status.is_none()
+    }
+}
+
+/// Newest first. A page may begin behind a message's id. Read month by month until the page is full.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    filter: &MessageFilter,
+    start: &Start<Uuid>,
+    limit: i64,
+) -> Result<Vec<Message>, StoreError> {
+    let wanted = filter.wanted();
+    let mut page = Vec::new();
+    let mut offset = start.offset();
+    for month in months::of_table(db, "message").await? {
+        let mut filter = Filter::of(&project);
+        wanted.apply(&mut filter);
+        filter.and(&month.condition("id"), &[]);
+        if let Start::After(id) = start {
+            if month > Month::of(*id) {
+                continue;
+            }
+            filter.and("id < ?1", &[id]);
+        }
+        let (skipped, left) = (offset, limit - page.len() as i64);
+        if skipped > 0 {
+            // Skip this month's rows; the remaining offset applies to older months.
+            offset -= filter.count(db, "message", skipped).await?;
+            if offset > 0 {
+                continue;
+            }
+        }
+        for row in filter.page(db, (COLUMNS, "message", "id DESC"), &skipped, &left).await? {
+            page.push(from_row(&row)?);
+        }
+        if page.len() as i64 >= limit {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// Exact from the counters where nothing narrows the list.
+pub async fn total(db: &impl GenericClient, project: ProjectId, filter: &MessageFilter) -> Result<Total, StoreError> {
+    let wanted = filter.wanted();
+    if wanted.is_open() {
+        let sql = "SELECT coalesce(sum(count), 0)::bigint FROM message_count WHERE project_id = $1";
+        return Ok(Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?));
+    }
+    let mut count = 0;
+    for month in months::of_table(db, "message").await? {
+        let mut filter = Filter::of(&project);
+        wanted.apply(&mut filter);
+        filter.and(&month.condition("id"), &[]);
+        count += filter.count(db, "message", MOST_COUNTED + 1 - count).await?;
+        if count > MOST_COUNTED {
+            break;
+        }
+    }
+    Ok(Total::counted(count))
+}

@@ -1,0 +1,279 @@
+//! Messages of a campaign, written when they are sent.
+//!
+//! A message's id is derived from the sending and the user, so a user has at most one of each sending. A user who was merged into another
+//! since the sending began may have been sent one under the earlier id, or both may have one that waits for a retry. Two workers could begin
+//! both at once, one of them with what it read before the merge. So workers share a lock on the campaign whenever they begin its messages,
+//! retries included, and a worker that finds such users begins again with the lock for itself alone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use deadpool_postgres::Transaction;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::by_id::{self, Lock};
+use super::claim::{Claimed, Sending};
+use super::insert;
+use crate::campaigns::counts::{self, Counts};
+use crate::send_chunks::Share;
+use crate::send_chunks::begin::{Recipients, SendingRow};
+use database::StoreError;
+use database::months::Month;
+use domain::message::{DeliveryState, Queue};
+use kernel::clock::from_ms;
+use kernel::ids::ProjectId;
+
+/// How long after its time a merge may be committed, because its item waited in the stream.
+const MERGE_DELAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// Who else may begin messages of the campaign until the end of the transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    Shared,
+    Exclusive,
+}
+
+/// Result of [`insert`].
+#[derive(Debug)]
+pub enum Begun {
+    Messages(Vec<Claimed>),
+    /// Some users were merged: the transaction must be rolled back and repeated under [`LockMode::Exclusive`].
+    NeedsExclusive,
+}
+
+/// Locks the campaign until the end of the transaction. To be called before the users of its messages are read.
+pub async fn lock(tx: &Transaction<'_>, campaign: Uuid, mode: LockMode) -> Result<(), StoreError> {
+    let of = match mode {
+        LockMode::Shared => "pg_advisory_xact_lock_shared",
+        LockMode::Exclusive => "pg_advisory_xact_lock",
+    };
+    let sql = format!("SELECT {of}(hashtextextended($1::text, 1))");
+    tx.query(&tx.prepare_cached(&sql).await?, &[&format!("recipients {campaign}")]).await?;
+    Ok(())
+}
+
+/// Writes the messages to these users, who were read under the lock. `user` is whom a recipient's id leads to today. Users who are
+/// gone, and those who have a message of the sending already, get none.
+pub async fn insert(
+    tx: &Transaction<'_>,
+    queue: Queue,
+    (row, recipients): (&SendingRow, &[Recipients]),
+    user: impl Fn(Uuid) -> Option<Uuid>,
+    mode: LockMode,
+    now: Timestamp,
+) -> Result<Begun, StoreError> {
+    let started_ms = row.started_at.as_millisecond();
+    let sending = Sending { campaign: row.campaign, occurrence: row.occurrence, started_ms };
+    let of = (row.campaign, row.occurrence);
+    let (mut wanted, mut counts): (BTreeMap<Uuid, &Share>, Counts) = (BTreeMap::new(), Counts::default());
+    for Recipients { share, users, .. } in recipients {
+        for id in users {
+            match user(*id) {
+                None => counts.add(of, share.variant.as_deref(), DeliveryState::Queued, -1),
+                Some(user) if wanted.contains_key(&user) => skip(&mut counts, of, share),
+                Some(user) => drop(wanted.insert(user, share)),
+            }
+        }
+    }
+    let users: Vec<Uuid> = wanted.keys().copied().collect();
+    let merged = merged_since(tx, queue.project, &users, row.started_at).await?;
+    if !merged.is_empty() {
+        if mode == LockMode::Shared {
+            return Ok(Begun::NeedsExclusive);
+        }
+        let others: Vec<(Uuid, Uuid)> =
+            merged.iter().flat_map(|(user, ids)| ids.iter().map(|id| (*user, *id))).collect();
+        let is_served = format!("({MAY_HAVE_BEEN_SENT} OR m.status = 'queued')");
+        for user in find_others(tx, queue.project, &sending, &others, &[], &is_served).await? {
+            if let Some(share) = wanted.remove(&user) {
+                skip(&mut counts, of, share);
+            }
+        }
+    }
+    let messages = write(tx, queue, (row, &sending), &wanted, now).await?;
+    let new: HashSet<Uuid> = messages.iter().map(|message| message.user_id).collect();
+    for (user, share) in wanted {
+        if !new.contains(&user) {
+            skip(&mut counts, of, share);
+        }
+    }
+    counts::add(tx, queue.project, &counts).await?;
+    Ok(Begun::Messages(messages))
+}
+
+/// Counts a recipient whose user has another message of the sending.
+fn skip(counts: &mut Counts, of: (Uuid, i32), share: &Share) {
+    counts.step(of, share.variant.as_deref(), (DeliveryState::Queued, DeliveryState::Suppressed), 1);
+}
+
+/// The users into whom others were merged since a time, and the ids of these.
+async fn merged_since(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    users: &[Uuid],
+    since: Timestamp,
+) -> Result<HashMap<Uuid, Vec<Uuid>>, StoreError> {
+    let since = since.checked_sub(MERGE_DELAY).unwrap_or(since);
+    let sql = "SELECT w.id, u.id FROM unnest($2::uuid[]) AS w (id) CROSS JOIN LATERAL (SELECT id FROM users \
+               WHERE project_id = $1 AND merged_into = w.id AND merged_at >= $3 OFFSET 0) AS u";
+    let mut merged: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
+    for row in tx.query(&tx.prepare_cached(sql).await?, &[&project, &users, &since]).await? {
+        merged.entry(row.try_get(0)?).or_default().push(row.try_get(1)?);
+    }
+    Ok(merged)
+}
+
+/// A message that was sent, or may have been.
+const MAY_HAVE_BEEN_SENT: &str = "(m.status NOT IN ('queued', 'failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven \
+                                  OR m.sent_at IS NOT NULL)";
+/// A worker is sending the message, or its lease has ended.
+const IS_BEGUN: &str = "EXISTS (SELECT FROM send_chunk c WHERE c.project_id = $1 AND c.campaign_id = m.campaign_id AND c.is_begun \
+                        AND get_bit(c.done, array_position(c.members, m.id) - 1) = 0)";
+
+/// Returns those of a sending's retried messages that must not be sent, because their users were sent another of the sending, or may be:
+/// they were merged with other recipients after both messages had been begun. Each message is given with its user, read under the lock.
+/// `None`: some users were merged, so the transaction must be repeated under [`LockMode::Exclusive`].
+pub async fn superseded(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    retried: &[(&Claimed, Uuid)],
+    mode: LockMode,
+) -> Result<Option<HashSet<Uuid>>, StoreError> {
+    let Some(sending) = retried.first().and_then(|(message, _)| message.sending) else {
+        return Ok(Some(HashSet::new()));
+    };
+    let users: Vec<Uuid> = retried.iter().map(|(_, user)| *user).collect::<BTreeSet<_>>().into_iter().collect();
+    let merged = merged_since(tx, project, &users, from_ms(sending.started_ms)).await?;
+    if merged.is_empty() {
+        return Ok(Some(HashSet::new()));
+    }
+    if mode == LockMode::Shared {
+        return Ok(None);
+    }
+    let (chosen, mut superseded) = choose(retried);
+    let others = |user: Uuid| merged.get(&user).into_iter().flatten().copied().chain([user]);
+    let pairs: Vec<(Uuid, Uuid)> = chosen
+        .iter()
+        .filter(|(user, _)| merged.contains_key(user))
+        .flat_map(|(user, message)| others(*user).map(|id| (*message, id)))
+        .collect();
+    let batch: Vec<Uuid> = retried.iter().map(|(message, _)| message.id).collect();
+    // One that waits for its own retry supersedes nothing: it will find this one.
+    let is_sent = format!("({MAY_HAVE_BEEN_SENT} OR m.status = 'queued' AND {IS_BEGUN})");
+    superseded.extend(find_others(tx, project, &sending, &pairs, &batch, &is_sent).await?);
+    Ok(Some(superseded))
+}
+
+/// Chooses one message for each user: one that may have been sent before, or else the user's own. Returns the rest too.
+fn choose(retried: &[(&Claimed, Uuid)]) -> (HashMap<Uuid, Uuid>, HashSet<Uuid>) {
+    let mut ranked: Vec<_> =
+        retried.iter().map(|(m, user)| (m.ambiguous == 0, m.user_id != *user, m.id, *user)).collect();
+    ranked.sort_unstable();
+    let (mut chosen, mut rest) = (HashMap::new(), HashSet::new());
+    for (_, _, message, user) in ranked {
+        if *chosen.entry(user).or_insert(message) != message {
+            rest.insert(message);
+        }
+    }
+    (chosen, rest)
+}
+
+/// Looks up the messages of a sending to the users on the right, except those in `but`. Returns what is on the left of those that meet
+/// the condition.
+async fn find_others(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    sending: &Sending,
+    pairs: &[(Uuid, Uuid)],
+    but: &[Uuid],
+    condition: &str,
+) -> Result<Vec<Uuid>, StoreError> {
+    let (left, users): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
+    let month = Month::at(sending.started_ms);
+    let ids = format!(
+        "(SELECT v.l AS of, {id} AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (l, u)) AS w",
+        id = by_id::of_sending("$4", "md5($5::text || v.u::text)")
+    );
+    let found = by_id::look_up(month, &ids, "m.id", &format!("m.id <> ALL($6) AND {condition}"), Lock::None);
+    let statement = month.prepare(tx, &format!("SELECT DISTINCT w.of FROM {found}")).await?;
+    let rows = tx.query(&statement, &[&project, &left, &users, &sending.started_ms, &sending.key(), &but]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+async fn write(
+    tx: &Transaction<'_>,
+    queue: Queue,
+    (row, sending): (&SendingRow, &Sending),
+    wanted: &BTreeMap<Uuid, &Share>,
+    now: Timestamp,
+) -> Result<Vec<Claimed>, StoreError> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let users: Vec<Uuid> = wanted.keys().copied().collect();
+    let template = |share: &Share| match share.variant {
+        // It may have been changed since the audience was taken.
+        None => row.template_id.or(share.template_id),
+        Some(_) => share.template_id,
+    };
+    let templates: Vec<Option<Uuid>> = wanted.values().map(|share| template(share)).collect();
+    let variants: Vec<Option<&str>> = wanted.values().map(|share| share.variant.as_deref()).collect();
+    let data = json!({ "campaign": { "id": row.campaign, "name": row.name } });
+    let sql = format!(
+        "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
+         variant, subscription_group_id, released_at, created_at, updated_at) \
+         SELECT $1, {id}, u, $2, $3, 'queued', t, $4, $5, $6, v, $7, $8, $8, $8 \
+         FROM unnest($9::uuid[], $10::uuid[], $11::text[]) AS w (u, t, v) ORDER BY 2 \
+         ON CONFLICT (project_id, id) DO NOTHING RETURNING id, user_id), \
+         counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1, $12, count(*) FROM new HAVING count(*) > 0 \
+         ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
+         SELECT id, user_id FROM new",
+        id = by_id::of_sending("$13", "md5($14::text || u::text)")
+    );
+    let rows = tx
+        .query(
+            &tx.prepare_cached(&sql).await?,
+            &[
+                &queue.project,
+                &queue.channel.as_str(),
+                &queue.lane.as_str(),
+                &data,
+                &row.campaign,
+                &row.occurrence,
+                &row.subscription_group_id,
+                &now,
+                &users,
+                &templates,
+                &variants,
+                &insert::any_lane(),
+                &sending.started_ms,
+                &sending.key(),
+            ],
+        )
+        .await?;
+    let template_of: HashMap<Uuid, Option<Uuid>> = users.iter().copied().zip(templates.iter().copied()).collect();
+    let message = |found: &tokio_postgres::Row| {
+        let (id, user_id): (Uuid, Uuid) = (found.try_get(0)?, found.try_get(1)?);
+        Ok(Claimed {
+            project: queue.project,
+            id,
+            user_id,
+            channel: queue.channel,
+            lane: queue.lane,
+            sending: Some(*sending),
+            template_id: template_of.get(&user_id).copied().flatten(),
+            subscription_group_id: row.subscription_group_id,
+            content: Value::Object(serde_json::Map::new()),
+            data: data.clone(),
+            attempt: 1,
+            failures: 0,
+            ambiguous: 0,
+            lapsed: false,
+            created_at: now,
+            released_at: now,
+            trace: None,
+        })
+    };
+    rows.iter().map(message).collect()
+}

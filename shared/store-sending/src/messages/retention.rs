@@ -1,0 +1,81 @@
+//! Removal of messages that are past their project's retention, also from the counters. A message that is still to be sent, or
+//! belongs to a campaign's sending that has not ended, stays however old it is.
+
+use std::collections::HashSet;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::insert;
+use crate::campaigns::sending;
+use database::StoreError;
+use database::months::Month;
+use database::time_partitions::expired::Expired;
+use kernel::clock::from_ms;
+use kernel::ids::{self, ProjectId};
+
+/// Rows removed at once.
+pub const SLICE: i64 = 5_000;
+/// A key of Postgres's advisory locks: "rkretmsg" in ASCII.
+const LOCK: i64 = 0x726b_7265_746d_7367;
+const IS_SETTLED: &str = "status <> 'queued'";
+
+/// Takes the lock on removal for this connection, until [`end`]. False where another connection holds it.
+pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
+    Ok(db.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?.try_get(0)?)
+}
+
+pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
+    db.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
+    Ok(())
+}
+
+/// Removes at most [`SLICE`] of a project's oldest settled messages of a month from before a time; returns how many they were.
+pub async fn remove_slice(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    month: Month,
+    before: Timestamp,
+) -> Result<i64, StoreError> {
+    let before = ids::lower_bound(before.as_millisecond());
+    let (campaigns, first) = sending::under_way(tx, project).await?;
+    let removable = format!(
+        "project_id = $1 AND id < $2 AND {} AND {IS_SETTLED} AND (campaign_id IS NULL OR NOT EXISTS (SELECT \
+         FROM unnest($3::uuid[], $4::uuid[]) AS s (campaign, first) WHERE s.campaign = m.campaign_id AND s.first <= m.id))",
+        month.condition("id")
+    );
+    let sql = format!("SELECT id FROM message m WHERE {removable} ORDER BY id OFFSET {SLICE} LIMIT 1");
+    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before, &campaigns, &first]).await?;
+    let end: Uuid = row.map(|row| row.try_get(0)).transpose()?.unwrap_or(before);
+    let sql = format!("DELETE FROM message m WHERE {removable}");
+    let removed = tx.execute(&month.prepare(tx, &sql).await?, &[&project, &end, &campaigns, &first]).await?;
+    let removed = i64::try_from(removed).unwrap_or(i64::MAX);
+    insert::count(tx, project, insert::any_lane(), -removed).await?;
+    Ok(removed)
+}
+
+/// Whether no message in a partition can be sent any more, not even by a manual retry, and no campaign's sending that has not
+/// ended has its rows there. Reads all of the partition if so.
+pub async fn is_over(tx: &Transaction<'_>, partition: &Expired) -> Result<bool, StoreError> {
+    let times = partition.times_ms();
+    if sending::began_within(tx, (from_ms(times.start), from_ms(times.end))).await? {
+        return Ok(false);
+    }
+    tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
+    let sql = format!("SELECT NOT EXISTS (SELECT FROM {} WHERE NOT ({IS_SETTLED}) OR dead)", partition.name());
+    Ok(tx.query_one(&sql, &[]).await?.try_get(0)?)
+}
+
+/// Subtracts the messages in a detached partition from the counters of these projects.
+pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<ProjectId>) -> Result<(), StoreError> {
+    tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
+    let sql = format!("SELECT project_id, count(*) FROM {table} GROUP BY project_id ORDER BY project_id");
+    for row in tx.query(&sql, &[]).await? {
+        let (project, count): (ProjectId, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if projects.contains(&project) {
+            insert::count(tx, project, insert::any_lane(), -count).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! Outcomes of attempts.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::by_id::{self, Lock};
+use super::counts;
+use crate::campaigns::counts::{self as campaign_counts, Counts, Occurrence};
+use crate::campaigns::outcomes::{self, Outcomes};
+use crate::webhook_deliveries::tell::{self, MessageNews};
+use database::StoreError;
+use database::months::{self, Month};
+use domain::message::{Channel, DeliveryState, is_dead_letter, reason_code};
+use kernel::ids::ProjectId;
+use store_profiles::segments::dirty;
+
+/// How the reason of a message begins that waits until its channel's settings are mended.
+pub const HELD: &str = "channel_misconfigured";
+
+/// The end of one attempt: the outcome, or when to try again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    pub project: ProjectId,
+    pub id: Uuid,
+    /// The attempt's number.
+    pub attempt: i32,
+    /// [`DeliveryState::Queued`] where the message is to be tried again.
+    pub status: DeliveryState,
+    /// A code, and after a colon the details: `rejected: 550 no such user`.
+    pub reason: Option<String>,
+    /// When it is tried again; none where the outcome is known.
+    pub due_at: Option<Timestamp>,
+    /// To be added to the failures that count against the limit.
+    pub failures: i32,
+    /// To be added to the calls of which the outcome was never learned.
+    pub ambiguous: i32,
+    /// Whom the message turned out to be for, where that is not who the row says.
+    pub user_id: Option<Uuid>,
+    /// As rendered.
+    pub subject: Option<String>,
+    pub provider: Option<&'static str>,
+    pub provider_message_id: Option<String>,
+    /// Of a push: an array of what came of each device.
+    pub devices: Option<Value>,
+    /// Of an SMS that was sent.
+    pub segments: Option<i32>,
+    /// Where it was sent to, normalised.
+    pub address: Option<String>,
+    /// It is recorded as a send that counts against the frequency cap.
+    pub counted: bool,
+    /// An earlier call may have sent the message.
+    pub was_ambiguous: bool,
+}
+
+impl Settled {
+    /// The end of the attempt of that number, of which nothing more is known.
+    pub fn new(project: ProjectId, id: Uuid, attempt: i32, status: DeliveryState) -> Self {
+        Self {
+            project,
+            id,
+            attempt,
+            status,
+            reason: None,
+            due_at: None,
+            failures: 0,
+            ambiguous: 0,
+            user_id: None,
+            subject: None,
+            provider: None,
+            provider_message_id: None,
+            devices: None,
+            segments: None,
+            address: None,
+            counted: false,
+            was_ambiguous: false,
+        }
+    }
+
+    /// Whether its send no longer counts against the frequency cap: the message did not go out. A call without an answer, this one or an
+    /// earlier one, may have sent it.
+    pub fn frees_cap(&self) -> bool {
+        self.counted && self.status != DeliveryState::Sent && self.ambiguous == 0 && !self.was_ambiguous
+    }
+
+    /// Whether it holds no text of others, of which the database might refuse one.
+    pub fn is_bare(&self) -> bool {
+        let code_only = self.reason.as_deref().is_none_or(|r| !r.contains(':'));
+        code_only
+            && self.subject.is_none()
+            && self.provider_message_id.is_none()
+            && self.devices.is_none()
+            && self.address.is_none()
+    }
+
+    /// The same end without the texts of others: of the reason, its code.
+    #[must_use]
+    pub fn into_bare(self) -> Self {
+        let reason = self.reason.map(|reason| reason_code(&reason).to_owned());
+        Self { reason, subject: None, provider_message_id: None, devices: None, address: None, ..self }
+    }
+}
+
+/// Writes outcomes of one project's messages, and what follows from them: counts, campaigns' outcomes, segments that look at messages,
+/// webhooks. Returns the ids of the messages that are still to be sent.
+///
+/// The caller has locked the begun chunks that hold the messages, in the same transaction. Each month is a statement of its own.
+pub async fn settle(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    settled: &[&Settled],
+    now: Timestamp,
+) -> Result<Vec<Uuid>, StoreError> {
+    let (has_endpoints, written) =
+        tokio::try_join!(tell::has_endpoints(tx, project), write(tx, project, settled, now))?;
+    let (mut queued, mut users, mut news) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut statuses, mut moved) = (BTreeMap::new(), Counts::default());
+    let mut campaigns: BTreeMap<Uuid, Outcomes> = BTreeMap::new();
+    for Written { settled, after, was_queued, user_id, channel, campaign, variant } in &written {
+        let status = settled.status;
+        if *after == DeliveryState::Queued {
+            queued.push(settled.id);
+        }
+        if let Some(of) = campaign {
+            if *was_queued && *after != DeliveryState::Queued {
+                moved.step(*of, variant.as_deref(), (DeliveryState::Queued, *after), 1);
+            }
+            campaigns.entry(of.0).or_default().note(status, settled.failures > 0, settled.reason.as_deref());
+        }
+        if status == DeliveryState::Sent || (*was_queued && status != DeliveryState::Queued) {
+            *statuses.entry((*channel, status.as_str())).or_default() += 1;
+            users.push(*user_id);
+            let kind = tell::kind_of(status).filter(|_| has_endpoints);
+            let reason = settled.reason.clone();
+            news.extend(kind.map(|kind| MessageNews { message: settled.id, kind, at: now, reason, url: None }));
+        }
+    }
+    users.sort_unstable();
+    users.dedup();
+    tokio::try_join!(
+        counts::add(tx, project, &statuses, now),
+        outcomes::add(tx, project, &campaigns),
+        campaign_counts::add(tx, project, &moved),
+        dirty::mark_messages(tx, project, &users, now),
+    )?;
+    tell::of_messages(tx, project, &news, now).await?;
+    Ok(queued)
+}
+
+/// A message whose outcome is written.
+struct Written<'a> {
+    settled: &'a Settled,
+    after: DeliveryState,
+    /// False where a receipt had come before the outcome.
+    was_queued: bool,
+    user_id: Uuid,
+    channel: Channel,
+    campaign: Option<Occurrence>,
+    variant: Option<String>,
+}
+
+async fn write<'a>(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    settled: &[&'a Settled],
+    now: Timestamp,
+) -> Result<Vec<Written<'a>>, StoreError> {
+    // In the order of ids: two transactions that locked rows in any order would deadlock.
+    let by_id: BTreeMap<Uuid, &Settled> = settled.iter().map(|s| (s.id, *s)).collect();
+    let ordered: Vec<&Settled> = by_id.values().copied().collect();
+    let mut written = Vec::with_capacity(ordered.len());
+    for (month, part) in months::split(&ordered, |s| s.id) {
+        for row in write_in(tx, project, month, &part, now).await? {
+            let Some(settled) = by_id.get(&row.try_get(0)?) else { continue };
+            let after = super::status(row.try_get(1)?)?;
+            let campaign = row.try_get::<_, Option<Uuid>>(4)?.zip(row.try_get::<_, Option<i32>>(5)?);
+            // A receipt may have reported a failure too; the time tells which of the two is in the row.
+            let was_queued = after == settled.status && (after != DeliveryState::Failed || row.try_get(7)?);
+            let (user_id, channel) = (row.try_get(2)?, super::channel(row.try_get(3)?)?);
+            written.push(Written { settled, after, was_queued, user_id, channel, campaign, variant: row.try_get(6)? });
+        }
+    }
+    Ok(written)
+}
+
+async fn write_in(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    month: Month,
+    settled: &[&Settled],
+    now: Timestamp,
+) -> Result<Vec<Row>, StoreError> {
+    fn column<'a, T>(settled: &[&'a Settled], of: impl Fn(&'a Settled) -> T) -> Vec<T> {
+        settled.iter().map(|s| of(s)).collect()
+    }
+    let is_dead = |s: &Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
+    let ends = "unnest($3::uuid[], $4::int[], $5::text[], $6::text[], $7::int[], $8::int[], $9::uuid[], $10::text[], $11::text[], \
+                $12::text[], $13::jsonb[], $14::boolean[], $15::int[], $16::text[]) AS w (id, attempt, status, status_reason, failures, \
+                ambiguous, user_id, subject, provider, provider_message_id, devices, dead, segments, address)";
+    // A receipt may have come before the outcome: then the state that it reported stays, and the rest is written.
+    let set = "status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
+               status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
+               attempt = excluded.attempt, dead = m.status = 'queued' AND excluded.dead AND NOT m.content @> '{\"test\": true}', \
+               failures = m.failures + excluded.failures, ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
+               subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
+               provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
+               devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
+               address = coalesce(excluded.address, m.address), \
+               sent_at = CASE WHEN excluded.status = 'sent' THEN $2 ELSE m.sent_at END, \
+               failed_at = CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $2 ELSE m.failed_at END, updated_at = $2";
+    let rows = format!(
+        "(SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, m.lane, w.status, m.created_at, m.updated_at, \
+         w.attempt, w.status_reason, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, w.devices, w.dead, \
+         w.segments, w.address FROM {}) AS ends",
+        by_id::look_up(
+            month,
+            ends,
+            "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at",
+            "true",
+            Lock::Wait
+        )
+    );
+    let more = ", attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address";
+    let sql = by_id::change(month, &rows, more, set)
+        + " RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, m.failed_at IS NOT DISTINCT FROM $2";
+    let columns: [&(dyn ToSql + Sync); 16] = [
+        &project,
+        &now,
+        &column(settled, |s| s.id),
+        &column(settled, |s| s.attempt),
+        &column(settled, |s| s.status.as_str()),
+        &column(settled, |s| s.reason.as_deref()),
+        &column(settled, |s| s.failures),
+        &column(settled, |s| s.ambiguous),
+        &column(settled, |s| s.user_id),
+        &column(settled, |s| s.subject.as_deref()),
+        &column(settled, |s| s.provider),
+        &column(settled, |s| s.provider_message_id.as_deref()),
+        &column(settled, |s| s.devices.as_ref()),
+        &column(settled, is_dead),
+        &column(settled, |s| s.segments),
+        &column(settled, |s| s.address.as_deref()),
+    ];
+    Ok(tx.query(&month.prepare(tx, &sql).await?, &columns).await?)
+}
+
+/// Counts the last attempts of these messages as calls whose outcome is unknown. Messages that are not queued any more are left alone.
+pub async fn in_doubt(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    messages: &[Uuid],
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let set = "ambiguous = m.ambiguous + 1, attempt = m.attempt + 1, updated_at = $5";
+    for (month, ids) in months::split(messages, |id| *id) {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let queued = "m.id BETWEEN $3 AND $4 AND m.status = 'queued'";
+        let found = by_id::look_up(month, &by_id::wanted("$2"), by_id::KEPT, queued, Lock::Wait);
+        let sql = by_id::change(month, &format!("(SELECT m.* FROM {found}) AS lost"), "", set);
+        tx.execute(&month.prepare(tx, &sql).await?, &[&project, &ids, &first, &last, &now]).await?;
+    }
+    Ok(())
+}
+
+/// Cancels queued messages of campaigns, and counts them together with `moved`: rows of counters are locked after all messages. The values
+/// tell whether a call was under way whose outcome is unknown.
+pub async fn cancel(
+    tx: &impl GenericClient,
+    project: ProjectId,
+    messages: &BTreeMap<Uuid, bool>,
+    mut moved: Counts,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let rows: Vec<(Uuid, bool)> = messages.iter().map(|(id, begun)| (*id, *begun)).collect();
+    for (month, rows) in months::split(&rows, |row| row.0) {
+        let (ids, begun): (Vec<Uuid>, Vec<bool>) = rows.into_iter().unzip();
+        let (first, last) = (ids.first(), ids.last());
+        let wanted = "unnest($2::uuid[], $3::boolean[]) AS w (id, begun)";
+        let queued = "m.id BETWEEN $4 AND $5 AND m.status = 'queued'";
+        let rows = format!(
+            "(SELECT m.*, w.begun::int AS ambiguous FROM {}) AS waiting",
+            by_id::look_up(month, wanted, by_id::KEPT, queued, Lock::Wait)
+        );
+        let set = "status = 'cancelled', status_reason = 'campaign_cancelled', ambiguous = m.ambiguous + excluded.ambiguous, attempt = m.attempt + excluded.ambiguous, \
+                   updated_at = $6";
+        let sql = by_id::change(month, &rows, ", ambiguous", set) + " RETURNING m.campaign_id, m.occurrence, m.variant";
+        for row in tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &begun, &first, &last, &now]).await? {
+            if let Some(of) = row.try_get::<_, Option<Uuid>>(0)?.zip(row.try_get::<_, Option<i32>>(1)?) {
+                moved.step(of, row.try_get(2)?, (DeliveryState::Queued, DeliveryState::Cancelled), 1);
+            }
+        }
+    }
+    campaign_counts::add(tx, project, &moved).await
+}

@@ -1,0 +1,76 @@
+//! Messages to the broker, kept from the commit of what caused them until the broker has them.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use database::StoreError;
+
+/// One message. Its id is the broker's id for refusing repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// The ingest partition whose owner publishes it.
+    pub partition: i16,
+    pub id: Uuid,
+    pub subject: String,
+    pub payload: Vec<u8>,
+}
+
+pub async fn insert(tx: &Transaction<'_>, rows: &[OutboxRow], now: Timestamp) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let partitions: Vec<i16> = rows.iter().map(|r| r.partition).collect();
+    let ids: Vec<Uuid> = rows.iter().map(|r| r.id).collect();
+    let subjects: Vec<&str> = rows.iter().map(|r| r.subject.as_str()).collect();
+    let payloads: Vec<&[u8]> = rows.iter().map(|r| r.payload.as_slice()).collect();
+    let sql = "INSERT INTO outbox (partition, id, subject, payload, created_at) \
+               SELECT p, i, s, b, $5 FROM unnest($1::smallint[], $2::uuid[], $3::text[], $4::bytea[]) AS v(p, i, s, b) ON CONFLICT DO NOTHING";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(&statement, &[&partitions, &ids, &subjects, &payloads, &now]).await?;
+    Ok(())
+}
+
+/// What is left over in partitions since before a time, oldest first, 500 at most.
+pub async fn left_over(
+    db: &impl GenericClient,
+    partitions: &[i16],
+    before: Timestamp,
+) -> Result<Vec<OutboxRow>, StoreError> {
+    let sql = "SELECT partition, id, subject, payload FROM outbox WHERE partition = ANY($1) AND created_at < $2 ORDER BY id LIMIT 500";
+    let statement = db.prepare_cached(sql).await?;
+    let rows = db.query(&statement, &[&partitions, &before]).await?;
+    rows.iter()
+        .map(|r| {
+            Ok(OutboxRow {
+                partition: r.try_get(0)?,
+                id: r.try_get(1)?,
+                subject: r.try_get(2)?,
+                payload: r.try_get(3)?,
+            })
+        })
+        .collect()
+}
+
+/// Since when the oldest message has been waiting.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    // By the key: of all tables this one leaves the most behind to be vacuumed.
+    let sql = "SELECT min(first.created_at) FROM generate_series(0, 255) AS p CROSS JOIN LATERAL \
+               (SELECT created_at FROM outbox WHERE partition = p::smallint ORDER BY id LIMIT 1) AS first";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get(0)?)
+}
+
+/// Forgets what the broker has.
+pub async fn delete(db: &impl GenericClient, keys: &[(i16, Uuid)]) -> Result<(), StoreError> {
+    let (partitions, ids): (Vec<i16>, Vec<Uuid>) = keys.iter().copied().unzip();
+    let sql = "DELETE FROM outbox o USING unnest($1::smallint[], $2::uuid[]) AS v(p, i) WHERE o.partition = v.p AND o.id = v.i";
+    let statement = db.prepare_cached(sql).await?;
+    db.execute(&statement, &[&partitions, &ids]).await?;
+    Ok(())
+}
+
+/// Rows that wait for the broker since before a time, counted up to `most`.
+pub async fn waiting(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
+    let sql = "SELECT count(*) FROM (SELECT FROM outbox WHERE created_at < $1 LIMIT $2) AS found";
+    Ok(db.query_one(sql, &[&before, &most]).await?.try_get(0)?)
+}

@@ -1,0 +1,89 @@
+//! How often what happened at which step.
+
+use std::collections::BTreeMap;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use uuid::Uuid;
+
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+/// What is counted: of a version of an automation, at a step (`''`: of runs as a whole), and by which arm (`''`: none).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Counted {
+    pub project: ProjectId,
+    pub automation: Uuid,
+    pub version: i32,
+    pub step: String,
+    pub did: &'static str,
+    pub arm: String,
+}
+
+/// Adds to the counts; `lane` keeps two recorders off each other's rows.
+pub async fn add(tx: &Transaction<'_>, lane: i16, counts: &BTreeMap<Counted, i64>) -> Result<(), StoreError> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    fn column<'a, T>(counts: &'a BTreeMap<Counted, i64>, of: impl Fn(&'a Counted) -> T) -> Vec<T> {
+        counts.keys().map(of).collect()
+    }
+    let sql = "INSERT INTO automation_count (project_id, automation_id, version, step, did, arm, lane, count) \
+               SELECT p, a, v, s, d, arm, $7, c FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $8::bigint[]) \
+               AS new (p, a, v, s, d, arm, c) ON CONFLICT (project_id, automation_id, version, step, did, arm, lane) \
+               DO UPDATE SET count = automation_count.count + excluded.count";
+    let values: Vec<i64> = counts.values().copied().collect();
+    tx.execute(
+        &tx.prepare_cached(sql).await?,
+        &[
+            &column(counts, |c| c.project),
+            &column(counts, |c| c.automation),
+            &column(counts, |c| c.version),
+            &column(counts, |c| c.step.as_str()),
+            &column(counts, |c| c.did),
+            &column(counts, |c| c.arm.as_str()),
+            &lane,
+            &values,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// One count of an automation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    pub version: i32,
+    pub step: String,
+    pub did: String,
+    pub arm: String,
+    pub count: i64,
+}
+
+/// Everything that was counted of an automation.
+pub async fn of(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<Vec<Count>, StoreError> {
+    let sql = "SELECT version, step, did, arm, sum(count)::bigint FROM automation_count \
+               WHERE project_id = $1 AND automation_id = $2 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
+    let count = |row: &tokio_postgres::Row| {
+        Ok(Count {
+            version: row.try_get(0)?,
+            step: row.try_get(1)?,
+            did: row.try_get(2)?,
+            arm: row.try_get(3)?,
+            count: row.try_get(4)?,
+        })
+    };
+    rows.iter().map(count).collect()
+}
+
+/// How many runs of an automation are under way, and how many of those stand still because it is inactive.
+pub async fn under_way(
+    db: &impl GenericClient,
+    project: ProjectId,
+    automation: Uuid,
+) -> Result<(i64, i64), StoreError> {
+    let sql = "SELECT (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND ended_at IS NULL), \
+               (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND status = 'frozen')";
+    let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}

@@ -1,0 +1,82 @@
+//! Which of their person's events runs are to hear of.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Statement;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::by_project::{self, Of};
+use kernel::ids::ProjectId;
+use store_profiles::users::record::PersonKey;
+
+/// A run that is to hear of an event of its person.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listener {
+    pub person: PersonKey,
+    /// A name, or [`automation::journey::ANYTHING`].
+    pub event: String,
+    pub run: Uuid,
+    pub until: Option<Timestamp>,
+}
+
+/// The runs that are to hear of these (project, person, event).
+pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
+             JOIN run_listener l ON l.project_id = {project} AND l.user_id = v.u AND l.event = v.e",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[(PersonKey, &str)]| {
+        let projects: Vec<ProjectId> = part.iter().map(|h| h.0.0).collect();
+        let users: Vec<Uuid> = part.iter().map(|h| h.0.1).collect();
+        let events: Vec<&str> = part.iter().map(|h| h.1).collect();
+        Ok(tx.query(&statement, &[&projects, &users, &events]).await?)
+    };
+    let rows = by_project::each(tx, heard, |h| h.0.0, sql, read).await?;
+    rows.iter().flatten().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+}
+
+/// Begins to listen; what listens already is left as it is but for its time.
+pub async fn add(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), StoreError> {
+    if listeners.is_empty() {
+        return Ok(());
+    }
+    let projects: Vec<ProjectId> = listeners.iter().map(|l| l.person.0).collect();
+    let users: Vec<Uuid> = listeners.iter().map(|l| l.person.1).collect();
+    let events: Vec<&str> = listeners.iter().map(|l| l.event.as_str()).collect();
+    let runs: Vec<Uuid> = listeners.iter().map(|l| l.run).collect();
+    let until: Vec<Option<Timestamp>> = listeners.iter().map(|l| l.until).collect();
+    let sql = "INSERT INTO run_listener (project_id, user_id, event, run_id, until) \
+               SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::timestamptz[]) \
+               ON CONFLICT (project_id, user_id, event, run_id) DO UPDATE SET until = excluded.until";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&projects, &users, &events, &runs, &until]).await?;
+    Ok(())
+}
+
+/// Listens no more.
+pub async fn remove(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
+             WHERE l.project_id = {project} AND l.user_id = v.u AND l.event = v.e AND l.run_id = v.r",
+            project = of("v.p")
+        )
+    };
+    let remove = async |statement: Statement, part: &[Listener]| {
+        let projects: Vec<ProjectId> = part.iter().map(|l| l.person.0).collect();
+        let users: Vec<Uuid> = part.iter().map(|l| l.person.1).collect();
+        let events: Vec<&str> = part.iter().map(|l| l.event.as_str()).collect();
+        let runs: Vec<Uuid> = part.iter().map(|l| l.run).collect();
+        Ok(tx.execute(&statement, &[&projects, &users, &events, &runs]).await?)
+    };
+    by_project::each(tx, listeners, |listener| listener.person.0, sql, remove).await?;
+    Ok(())
+}
+
+/// Removes those whose time is over.
+pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
+    Ok(db.execute(&db.prepare_cached("DELETE FROM run_listener WHERE until < $1").await?, &[&before]).await?)
+}

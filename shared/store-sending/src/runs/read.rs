@@ -1,0 +1,91 @@
+//! Runs as the API shows them.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use automation::journey::{Mark, RunStatus};
+use database::StoreError;
+use kernel::ids::ProjectId;
+
+/// A run, without its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownRun {
+    pub id: Uuid,
+    pub automation: Uuid,
+    pub version: i32,
+    /// The person's internal id.
+    pub user_id: Uuid,
+    pub status: RunStatus,
+    /// The place of the step that it stands at; empty at the ends.
+    pub position: String,
+    pub reason: Option<String>,
+    pub due_at: Option<Timestamp>,
+    pub converted_at: Option<Timestamp>,
+    /// The trigger: `{id, name, properties, timestamp}`.
+    pub trigger: Value,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// What the list may be narrowed by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunFilter<'a> {
+    pub status: Option<RunStatus>,
+    /// A person's internal ids.
+    pub user: Option<&'a [Uuid]>,
+}
+
+const COLUMNS: &str = "id, automation_id, version, user_id, status, position, reason, due_at, converted_at, context, started_at, ended_at";
+
+fn from_row(row: &Row) -> Result<ShownRun, StoreError> {
+    let status: &str = row.try_get(4)?;
+    Ok(ShownRun {
+        id: row.try_get(0)?,
+        automation: row.try_get(1)?,
+        version: row.try_get(2)?,
+        user_id: row.try_get(3)?,
+        status: RunStatus::parse(status).ok_or_else(|| StoreError::Corrupt(format!("run status {status:?}")))?,
+        position: row.try_get(5)?,
+        reason: row.try_get(6)?,
+        due_at: row.try_get(7)?,
+        converted_at: row.try_get(8)?,
+        trigger: row.try_get(9)?,
+        started_at: row.try_get(10)?,
+        ended_at: row.try_get(11)?,
+    })
+}
+
+/// An automation's runs, newest first, those before an id.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    automation: Uuid,
+    filter: RunFilter<'_>,
+    before: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<ShownRun>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM run WHERE project_id = $1 AND automation_id = $2 AND ($3::uuid IS NULL OR id < $3) \
+         AND ($4::text IS NULL OR status = $4) AND ($5::uuid[] IS NULL OR user_id = ANY($5)) ORDER BY id DESC LIMIT $6"
+    );
+    let status = filter.status.map(RunStatus::as_str);
+    let rows = db.query(&sql, &[&project, &automation, &before, &status, &filter.user, &limit]).await?;
+    rows.iter().map(from_row).collect()
+}
+
+/// A run, and what happened to it, in order.
+pub async fn get(
+    db: &impl GenericClient,
+    project: ProjectId,
+    automation: Uuid,
+    id: Uuid,
+) -> Result<Option<(ShownRun, Vec<Mark>)>, StoreError> {
+    let sql = format!("SELECT {COLUMNS}, trail FROM run WHERE project_id = $1 AND automation_id = $2 AND id = $3");
+    let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &automation, &id]).await?;
+    let Some(row) = row else { return Ok(None) };
+    let trail = serde_json::from_value(row.try_get(12)?);
+    Ok(Some((from_row(&row)?, trail.map_err(|e| StoreError::Corrupt(format!("trail of run {id}: {e}")))?)))
+}

@@ -1,0 +1,279 @@
+//! What the recording transaction does to runs.
+
+use deadpool_postgres::Transaction;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use automation::journey::{Mark, Memory, RunStatus, State};
+use database::StoreError;
+use database::by_project::{self, Of};
+use kernel::ids::ProjectId;
+use kernel::trace_context::TraceContext;
+use store_profiles::users::record::PersonKey;
+
+/// One person's way through one version of an automation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRow {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub automation: Uuid,
+    pub version: i32,
+    pub user_id: Uuid,
+    pub partition: i16,
+    /// Automations that stand behind it.
+    pub depth: i16,
+    /// The trigger: `{id, name, properties, timestamp}`.
+    pub context: Value,
+    pub state: State,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// What has happened since the row was read; all of it, where it is new.
+    pub marks: Vec<Mark>,
+    /// What its next hop is behind, also after a wait.
+    pub trace: Option<TraceContext>,
+    /// It has no row yet.
+    pub is_new: bool,
+}
+
+const COLUMNS: &str = "r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, r.partition, r.depth, r.context, r.memory, r.reason, r.due_at, r.converted_at, r.started_at, r.ended_at, r.trace";
+
+fn from_row(row: &Row) -> Result<RunRow, StoreError> {
+    let (status, memory): (&str, Value) = (row.try_get(5)?, row.try_get(11)?);
+    let corrupt = |what: String| StoreError::Corrupt(what);
+    let memory: Memory = serde_json::from_value(memory).map_err(|e| corrupt(format!("memory of a run: {e}")))?;
+    Ok(RunRow {
+        project: row.try_get(0)?,
+        id: row.try_get(1)?,
+        automation: row.try_get(2)?,
+        version: row.try_get(3)?,
+        user_id: row.try_get(4)?,
+        partition: row.try_get(8)?,
+        depth: row.try_get(9)?,
+        context: row.try_get(10)?,
+        state: State {
+            status: RunStatus::parse(status).ok_or_else(|| corrupt(format!("run status {status:?}")))?,
+            position: row.try_get(6)?,
+            wait_seq: row.try_get(7)?,
+            memory,
+            reason: row.try_get(12)?,
+            due_at: row.try_get(13)?,
+            converted_at: row.try_get(14)?,
+        },
+        started_at: row.try_get(15)?,
+        ended_at: row.try_get(16)?,
+        marks: Vec::new(),
+        trace: TraceContext::from_column(row.try_get(17)?),
+        is_new: false,
+    })
+}
+
+/// Locks runs until the end of the transaction and reads them. Sorted keys.
+pub async fn lock(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<RunRow>, StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "SELECT {COLUMNS} FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = {project} AND r.id = v.i \
+             ORDER BY r.project_id, r.id FOR UPDATE OF r",
+            project = of("v.p")
+        )
+    };
+    let lock = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(by_project::each(tx, keys, |key| key.0, sql, lock).await?.into_iter().flatten().collect())
+}
+
+/// An automation and a person of its project.
+pub type Enrolment = (ProjectId, Uuid, Uuid);
+
+/// Of these (project, automation, person), those with a run: and how many of theirs have not ended.
+pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<(Enrolment, i64)>, StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) \
+             FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) \
+             JOIN run r ON r.project_id = {project} AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[Enrolment]| {
+        let projects: Vec<ProjectId> = part.iter().map(|w| w.0).collect();
+        let automations: Vec<Uuid> = part.iter().map(|w| w.1).collect();
+        let users: Vec<Uuid> = part.iter().map(|w| w.2).collect();
+        Ok(tx.query(&statement, &[&projects, &automations, &users]).await?)
+    };
+    let rows = by_project::each(tx, wanted, |wanted| wanted.0, sql, read).await?;
+    let enrolment = |r: &Row| Ok(((r.try_get(0)?, r.try_get(1)?, r.try_get(2)?), r.try_get(3)?));
+    rows.iter().flatten().map(enrolment).collect()
+}
+
+/// Whether what triggers had these properties that started a run of somebody's since a time.
+pub async fn started_by(
+    tx: &Transaction<'_>,
+    (project, automation, user): Enrolment,
+    properties: &Value,
+    since: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM run WHERE project_id = $1 AND automation_id = $2 AND user_id = $3 \
+               AND started_at > $4 AND context -> 'properties' = $5)";
+    let statement = tx.prepare_cached(sql).await?;
+    Ok(tx.query_one(&statement, &[&project, &automation, &user, &since, &properties]).await?.try_get(0)?)
+}
+
+/// Of these people, how many runs of theirs automations have started since a time; those without any are left out.
+pub async fn caused_since(
+    tx: &Transaction<'_>,
+    people: &[PersonKey],
+    since: Timestamp,
+) -> Result<Vec<(PersonKey, i64)>, StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "SELECT r.project_id, r.user_id, count(*) FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
+             JOIN run r ON r.project_id = {project} AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[PersonKey]| {
+        let (projects, users): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(tx.query(&statement, &[&projects, &users, &since]).await?)
+    };
+    let rows = by_project::each(tx, people, |person| person.0, sql, read).await?;
+    rows.iter().flatten().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?), r.try_get(2)?))).collect()
+}
+
+/// A run's key, its automation and version, and whose it is.
+pub type Whose = ((ProjectId, Uuid), Uuid, i32, PersonKey);
+
+/// Whose these runs are, as far as they are under way.
+pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<Whose>, StoreError> {
+    // Who has ended is left out here: by a condition, the index of those under way would match as well as the key does,
+    // and all of the project's would be read for each.
+    let sql = |of: Of| {
+        format!(
+            "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+             JOIN run r ON r.project_id = {project} AND r.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let read = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
+        let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
+        Ok(tx.query(&statement, &[&projects, &ids]).await?)
+    };
+    let rows = by_project::each(tx, keys, |key| key.0, sql, read).await?;
+    let mut under_way = Vec::with_capacity(keys.len());
+    for row in rows.iter().flatten() {
+        let project = row.try_get(0)?;
+        if row.try_get(5)? {
+            let whose = (project, row.try_get(4)?);
+            under_way.push(((project, row.try_get(1)?), row.try_get(2)?, row.try_get(3)?, whose));
+        }
+    }
+    Ok(under_way)
+}
+
+fn column<'a, T>(runs: &[&'a RunRow], of: impl Fn(&'a RunRow) -> T) -> Vec<T> {
+    runs.iter().map(|run| of(run)).collect()
+}
+
+/// Writes runs: new ones, and those locked before.
+pub async fn put(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
+    let (new, locked): (Vec<&RunRow>, Vec<&RunRow>) = runs.iter().copied().partition(|run| run.is_new);
+    insert(tx, &new, now).await?;
+    update(tx, &locked, now).await
+}
+
+async fn insert(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let sql = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, wait_seq, partition, depth, context, memory, trail, reason, due_at, converted_at, started_at, ended_at, trace, updated_at) \
+               SELECT v.*, $20 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::uuid[], $6::text[], $7::text[], $8::int[], $9::smallint[], $10::smallint[], \
+               $11::jsonb[], $12::jsonb[], $13::jsonb[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::bytea[]) \
+               AS v(p, i, a, ver, u, s, pos, w, part, d, c, m, tr, r, due, conv, st, e, trace) \
+               ON CONFLICT (project_id, id) DO UPDATE SET user_id = excluded.user_id, status = excluded.status, position = excluded.position, wait_seq = excluded.wait_seq, \
+               memory = excluded.memory, trail = run.trail || excluded.trail, reason = excluded.reason, due_at = excluded.due_at, converted_at = excluded.converted_at, \
+               ended_at = excluded.ended_at, trace = excluded.trace, updated_at = excluded.updated_at";
+    let statement = tx.prepare_cached(sql).await?;
+    tx.execute(
+        &statement,
+        &[
+            &column(runs, |r| r.project),
+            &column(runs, |r| r.id),
+            &column(runs, |r| r.automation),
+            &column(runs, |r| r.version),
+            &column(runs, |r| r.user_id),
+            &column(runs, |r| r.state.status.as_str()),
+            &column(runs, |r| r.state.position.as_str()),
+            &column(runs, |r| r.state.wait_seq),
+            &column(runs, |r| r.partition),
+            &column(runs, |r| r.depth),
+            &column(runs, |r| &r.context),
+            &column(runs, |r| json!(r.state.memory)),
+            &column(runs, |r| json!(r.marks)),
+            &column(runs, |r| r.state.reason.as_deref()),
+            &column(runs, |r| r.state.due_at),
+            &column(runs, |r| r.state.converted_at),
+            &column(runs, |r| r.started_at),
+            &column(runs, |r| r.ended_at),
+            &column(runs, |r| TraceContext::to_column(r.trace)),
+            &now,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Of those that were locked, what moving on changes.
+async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
+    let sql = |of: Of| {
+        format!(
+            "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, reason = v.r, due_at = v.due, \
+             converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], \
+             $6::jsonb[], $7::jsonb[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], \
+             $12::bytea[]) AS v(p, i, s, pos, w, m, tr, r, due, conv, e, trace) WHERE r.project_id = {project} AND r.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let write = async |statement: Statement, part: &[&RunRow]| {
+        let columns: [&(dyn ToSql + Sync); 13] = [
+            &column(part, |r| r.project),
+            &column(part, |r| r.id),
+            &column(part, |r| r.state.status.as_str()),
+            &column(part, |r| r.state.position.as_str()),
+            &column(part, |r| r.state.wait_seq),
+            &column(part, |r| json!(r.state.memory)),
+            &column(part, |r| json!(r.marks)),
+            &column(part, |r| r.state.reason.as_deref()),
+            &column(part, |r| r.state.due_at),
+            &column(part, |r| r.state.converted_at),
+            &column(part, |r| r.ended_at),
+            &column(part, |r| TraceContext::to_column(r.trace)),
+            &now,
+        ];
+        Ok(tx.execute(&statement, &columns).await?)
+    };
+    by_project::each(tx, runs, |run| run.project, sql, write).await?;
+    Ok(())
+}
+
+/// The runs of people who were merged go on as those of whom they became.
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+    for table in ["run", "run_listener", "webhook_call"] {
+        let sql = |of: Of| {
+            format!(
+                "UPDATE {table} r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
+                 WHERE r.project_id = {project} AND r.user_id = v.f",
+                project = of("v.p")
+            )
+        };
+        let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+            let (projects, from, into) = by_project::merged(part);
+            Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
+        };
+        by_project::each(tx, merges, |merge| merge.0.0, sql, write).await?;
+    }
+    Ok(())
+}

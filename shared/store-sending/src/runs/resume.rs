@@ -1,0 +1,124 @@
+//! Runs whose wait ended while their automation was inactive: they go on now that it is active again, or end because
+//! it was deleted.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::timers::set::{self, NewTimer};
+use crate::webhook_deliveries::tell::{self, RunNews};
+use database::{StoreError, by_project};
+use domain::webhook::EXITED;
+use kernel::ids::ProjectId;
+
+/// What becomes of an automation's frozen runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is active again.
+    Resume,
+    /// It was deleted.
+    End,
+}
+
+/// Automations with frozen runs that need not stay so. Goes from one automation with frozen runs to the next, so that
+/// neither the number of automations nor that of such runs counts.
+pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid, Fate)>, StoreError> {
+    let each = "WITH RECURSIVE frozen AS (\
+               (SELECT project_id, automation_id FROM run WHERE status = 'frozen' ORDER BY project_id, automation_id LIMIT 1) \
+               UNION ALL SELECT next.project_id, next.automation_id FROM frozen f CROSS JOIN LATERAL (\
+               SELECT r.project_id, r.automation_id FROM run r WHERE r.status = 'frozen' \
+               AND (r.project_id, r.automation_id) > (f.project_id, f.automation_id) \
+               ORDER BY r.project_id, r.automation_id LIMIT 1) AS next) \
+               SELECT a.project_id, a.id, a.deleted_at IS NOT NULL FROM frozen f JOIN automation a \
+               ON a.project_id = f.project_id AND a.id = f.automation_id WHERE a.active OR a.deleted_at IS NOT NULL";
+    // A distributed store refuses that, and looks in each shard through the automations there.
+    let joined = "SELECT a.project_id, a.id, a.deleted_at IS NOT NULL FROM automation a \
+                  WHERE (a.active OR a.deleted_at IS NOT NULL) AND EXISTS (SELECT FROM run r \
+                  WHERE r.project_id = a.project_id AND r.automation_id = a.id AND r.status = 'frozen')";
+    let sql = if by_project::is_spread() { joined } else { each };
+    let statement = db.prepare_cached(sql).await?;
+    let rows = db.query(&statement, &[]).await?;
+    rows.iter()
+        .map(|r| Ok((r.try_get(0)?, r.try_get(1)?, if r.try_get(2)? { Fate::End } else { Fate::Resume })))
+        .collect()
+}
+
+/// Automations that were deleted until `until`.
+pub async fn deleted(db: &impl GenericClient, until: Timestamp) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
+    let statement = db.prepare_cached("SELECT project_id, id FROM automation WHERE deleted_at <= $1").await?;
+    db.query(&statement, &[&until]).await?.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+}
+
+/// Ends at most so many of a deleted automation's runs under way; returns how many were found.
+pub async fn end(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    automation: Uuid,
+    now: Timestamp,
+    most: i64,
+) -> Result<usize, StoreError> {
+    let sql =
+        "SELECT id FROM run WHERE project_id = $1 AND automation_id = $2 AND status IN ('waiting', 'frozen') LIMIT $3";
+    let found = tx.query(&tx.prepare_cached(sql).await?, &[&project, &automation, &most]).await?;
+    let ids: Vec<Uuid> = found.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    // Locked in the order of ids, as by whoever moves runs on.
+    let sql = "SELECT id FROM run WHERE project_id = $1 AND id = ANY($2) AND status IN ('waiting', 'frozen') ORDER BY id FOR UPDATE";
+    let locked = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
+    let still: Vec<Uuid> = locked.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    let sql = "UPDATE run SET status = 'exited', reason = 'automation_deleted', due_at = NULL, updated_at = $3, ended_at = $3 \
+               WHERE project_id = $1 AND id = ANY($2) RETURNING id, version, user_id";
+    let exited = tx.query(&tx.prepare_cached(sql).await?, &[&project, &still, &now]).await?;
+    let news = |row: &Row| {
+        Ok(RunNews {
+            project,
+            kind: EXITED,
+            run: row.try_get(0)?,
+            automation,
+            version: row.try_get(1)?,
+            user_id: row.try_get(2)?,
+            at: now,
+            reason: Some("automation_deleted".to_owned()),
+        })
+    };
+    let news: Vec<RunNews> = exited.iter().map(news).collect::<Result<_, StoreError>>()?;
+    tell::of_runs(tx, &news.iter().collect::<Vec<_>>(), now).await?;
+    for sql in [
+        "DELETE FROM timer WHERE project_id = $1 AND run_id = ANY($2)",
+        "DELETE FROM run_listener l USING run r WHERE r.project_id = $1 AND r.id = ANY($2) \
+         AND l.project_id = $1 AND l.user_id = r.user_id AND l.run_id = r.id",
+    ] {
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &still]).await?;
+    }
+    Ok(ids.len())
+}
+
+/// Lets at most so many of an automation's frozen runs go on, those first whose waits ended first, by timers that are due
+/// at once; returns how many. Each keeps the time that its wait ended at, by which it is told what comes too late.
+pub async fn resume(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    automation: Uuid,
+    now: Timestamp,
+    most: i64,
+) -> Result<usize, StoreError> {
+    let sql = "WITH frozen AS (SELECT id FROM run WHERE project_id = $1 AND automation_id = $2 AND status = 'frozen' \
+               ORDER BY due_at, id LIMIT $4 FOR UPDATE SKIP LOCKED) \
+               UPDATE run r SET status = 'waiting', updated_at = $3 FROM frozen \
+               WHERE r.project_id = $1 AND r.id = frozen.id RETURNING r.id, r.wait_seq, r.partition, r.due_at";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&project, &automation, &now, &most]).await?;
+    let mut timers = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (run, wait_seq, partition) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        // The earlier a wait ended, the earlier its timer: they are handed over in that order.
+        let due_at = row.try_get::<_, Option<Timestamp>>(3)?.map_or(now, |due| due.min(now));
+        timers.push(NewTimer { project, run, wait_seq, partition, due_at });
+    }
+    timers.sort_by_key(|t| t.run);
+    set::set(tx, &timers).await?;
+    Ok(timers.len())
+}

@@ -1,0 +1,355 @@
+//! The suppression list: addresses that nothing is sent to, and how near others are to it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use crate::messages::by_id::{self, Lock};
+use database::by_project::{self, Of};
+use database::filter::{Filter, Start, Total};
+use database::months;
+use database::{StoreError, channel};
+use domain::message::Channel;
+use domain::recipient;
+use kernel::ids::ProjectId;
+
+use domain::suppression::{Address, Reason, SOFT_BOUNCES, WITH_ADDRESSES};
+use store_profiles::users::record::PersonKey;
+
+/// A place on the list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suppression {
+    pub id: Uuid,
+    pub address: Address,
+    pub reason: Reason,
+    /// By which it came about.
+    pub message_id: Option<Uuid>,
+    pub note: String,
+    pub created_at: Timestamp,
+}
+
+impl Suppression {
+    pub fn new(project: ProjectId, address: Address, reason: Reason, now: Timestamp) -> Self {
+        let id = address.id(project, reason);
+        Self { id, address, reason, message_id: None, note: String::new(), created_at: now }
+    }
+}
+
+const COLUMNS: &str = "id, channel, address, reason, message_id, note, created_at";
+
+fn from_row(row: &Row) -> Result<Suppression, StoreError> {
+    Ok(Suppression {
+        id: row.try_get(0)?,
+        address: Address { channel: channel(row.try_get(1)?)?, text: row.try_get(2)? },
+        reason: reason(row.try_get(3)?)?,
+        message_id: row.try_get(4)?,
+        note: row.try_get(5)?,
+        created_at: row.try_get(6)?,
+    })
+}
+
+fn reason(text: &str) -> Result<Reason, StoreError> {
+    Reason::parse(text).ok_or_else(|| StoreError::Corrupt(format!("a suppression's reason {text:?}")))
+}
+
+/// Returns the channels and texts under which these addresses may be stored, each with its addresses.
+fn spelled(addresses: &[Address]) -> BTreeMap<(Channel, String), BTreeSet<&Address>> {
+    let mut spelled: BTreeMap<_, BTreeSet<&Address>> = BTreeMap::new();
+    for address in addresses {
+        for text in address.spellings() {
+            spelled.entry((address.channel, text)).or_default().insert(address);
+        }
+    }
+    spelled
+}
+
+/// The keys of [`spelled`], as two columns.
+fn columns<'a>(spelled: &'a BTreeMap<(Channel, String), BTreeSet<&Address>>) -> (Vec<&'static str>, Vec<&'a str>) {
+    spelled.keys().map(|(channel, text)| (channel.as_str(), text.as_str())).unzip()
+}
+
+/// Why these addresses get nothing, those that are on the list.
+pub async fn reasons(
+    db: &impl GenericClient,
+    project: ProjectId,
+    addresses: &[Address],
+) -> Result<HashMap<Address, Vec<Reason>>, StoreError> {
+    let mut found: HashMap<Address, Vec<Reason>> = HashMap::new();
+    if addresses.is_empty() {
+        return Ok(found);
+    }
+    let spelled = spelled(addresses);
+    let (channels, texts) = columns(&spelled);
+    let sql = "SELECT s.channel, s.address, s.reason FROM unnest($2::text[], $3::text[]) AS v (c, a) \
+               JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
+    for row in db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts]).await? {
+        let (key, reason) = ((channel(row.try_get(0)?)?, row.try_get(1)?), reason(row.try_get(2)?)?);
+        for address in spelled.get(&key).into_iter().flatten() {
+            found.entry((*address).clone()).or_default().push(reason);
+        }
+    }
+    Ok(found)
+}
+
+/// Puts addresses on the list. What is there for the same reason stays as it is; returns how many are new.
+pub async fn put(db: &impl GenericClient, project: ProjectId, new: &[Suppression]) -> Result<u64, StoreError> {
+    if new.is_empty() {
+        return Ok(0);
+    }
+    let mut new: Vec<&Suppression> = new.iter().collect();
+    new.sort_by_key(|s| (&s.address, s.reason));
+    let column = |of: fn(&Suppression) -> &str| new.iter().map(|s| of(s)).collect::<Vec<_>>();
+    let ids: Vec<Uuid> = new.iter().map(|s| s.id).collect();
+    let messages: Vec<Option<Uuid>> = new.iter().map(|s| s.message_id).collect();
+    let times: Vec<Timestamp> = new.iter().map(|s| s.created_at).collect();
+    let sql = "INSERT INTO suppression (project_id, channel, address, reason, id, message_id, note, created_at) \
+               SELECT $1, c, a, r, i, m, n, t \
+               FROM unnest($2::text[], $3::text[], $4::text[], $5::uuid[], $6::uuid[], $7::text[], $8::timestamptz[]) \
+               AS v (c, a, r, i, m, n, t) ON CONFLICT (project_id, channel, address, reason) DO NOTHING";
+    let statement = db.prepare_cached(sql).await?;
+    let channels = column(|s| s.address.channel.as_str());
+    let (texts, reasons) = (column(|s| &s.address.text), column(|s| s.reason.as_str()));
+    let notes = column(|s| &s.note);
+    Ok(db.execute(&statement, &[&project, &channels, &texts, &reasons, &ids, &messages, &notes, &times]).await?)
+}
+
+/// Whose owners unsubscribe once more has been on the list since then: what they took back before that counts no longer, also where
+/// it is only applied after it.
+pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppression]) -> Result<(), StoreError> {
+    let told: Vec<&Suppression> = told.iter().filter(|s| s.reason == Reason::Unsubscribed).collect();
+    if told.is_empty() {
+        return Ok(());
+    }
+    let channels: Vec<&str> = told.iter().map(|s| s.address.channel.as_str()).collect();
+    let texts: Vec<&str> = told.iter().map(|s| s.address.text.as_str()).collect();
+    let times: Vec<Timestamp> = told.iter().map(|s| s.created_at).collect();
+    let sql = "WITH v AS (SELECT c, a, max(t) AS t FROM unnest($2::text[], $3::text[], $4::timestamptz[]) AS v (c, a, t) GROUP BY c, a), \
+               early AS (SELECT s.channel, s.address, v.t FROM v JOIN suppression s ON s.project_id = $1 AND s.channel = v.c \
+               AND s.address = v.a AND s.reason = $5 AND s.created_at < v.t ORDER BY s.channel, s.address FOR UPDATE OF s) \
+               UPDATE suppression s SET created_at = e.t FROM early e \
+               WHERE s.project_id = $1 AND s.channel = e.channel AND s.address = e.address AND s.reason = $5";
+    let reason = Reason::Unsubscribed.as_str();
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts, &times, &reason]).await?;
+    Ok(())
+}
+
+/// The places of people who were merged are those of whom they became.
+pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
+    let channels = Channel::ALL.map(Channel::as_str);
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) \
+             WHERE s.project_id = {project} AND s.channel = ANY($3) AND s.address = v.f RETURNING {COLUMNS}, project_id",
+            project = of("v.p")
+        )
+    };
+    let remove = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
+        let (projects, from, _) = by_project::merged(part);
+        let from: Vec<String> = from.iter().map(Uuid::to_string).collect();
+        Ok(tx.query(&statement, &[&projects, &from, &channels.as_slice()]).await?)
+    };
+    let removed = by_project::each(tx, merges, |merge| merge.0.0, sql, remove).await?;
+    let mut moved: BTreeMap<ProjectId, Vec<Suppression>> = BTreeMap::new();
+    for row in removed.iter().flatten() {
+        let (old, project): (Suppression, ProjectId) = (from_row(row)?, row.try_get(7)?);
+        let is_old = |((of, person), _): &&(PersonKey, Uuid)| *of == project && person.to_string() == old.address.text;
+        let Some((_, into)) = merges.iter().find(is_old) else { continue };
+        let new = Suppression::new(project, Address::person(old.address.channel, *into), old.reason, old.created_at);
+        moved.entry(project).or_default().push(Suppression { message_id: old.message_id, note: old.note, ..new });
+    }
+    for (project, places) in moved {
+        put(tx, project, &places).await?;
+    }
+    Ok(())
+}
+
+/// Counts a soft bounce of a message to `user`; true when there have been as many in a row as count like a hard one. Erasing the
+/// user removes the count.
+pub async fn bounced_softly(
+    tx: &Transaction<'_>,
+    (project, user): PersonKey,
+    address: &Address,
+) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO bounce_streak AS s (project_id, channel, address, count, user_id) VALUES ($1, $2, $3, 1, $4) \
+               ON CONFLICT (project_id, channel, address) DO UPDATE SET count = s.count + 1, user_id = excluded.user_id \
+               RETURNING count";
+    let statement = tx.prepare_cached(sql).await?;
+    let values: [&(dyn ToSql + Sync); 4] = [&project, &address.channel.as_str(), &address.text, &user];
+    let count: i32 = tx.query_one(&statement, &values).await?.try_get(0)?;
+    Ok(count >= SOFT_BOUNCES)
+}
+
+/// Something arrived at these addresses: they have no bounces in a row.
+pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Address]) -> Result<(), StoreError> {
+    if addresses.is_empty() {
+        return Ok(());
+    }
+    let spelled = spelled(addresses);
+    let (channels, texts) = columns(&spelled);
+    let sql = "DELETE FROM bounce_streak s USING unnest($2::text[], $3::text[]) AS v (c, a) \
+               WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts]).await?;
+    Ok(())
+}
+
+/// Where a message went to, and whom it was for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipient {
+    pub user_id: Uuid,
+    pub channel: Channel,
+    /// None where it was not sent yet.
+    pub address: Option<String>,
+}
+
+/// Where messages went to, by their ids.
+pub async fn recipients(
+    db: &impl GenericClient,
+    project: ProjectId,
+    messages: &[Uuid],
+) -> Result<HashMap<Uuid, Recipient>, StoreError> {
+    let mut recipients = HashMap::with_capacity(messages.len());
+    for (month, ids) in months::split_existing(db, "message", messages, |id| *id).await? {
+        let (first, last) = (ids.iter().min(), ids.iter().max());
+        let columns = "m.id, m.user_id, m.channel, m.address";
+        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
+        let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+        for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
+            let (user_id, address) = (row.try_get(1)?, row.try_get(3)?);
+            recipients.insert(row.try_get(0)?, Recipient { user_id, channel: channel(row.try_get(2)?)?, address });
+        }
+    }
+    Ok(recipients)
+}
+
+/// Returns a user's current addresses that were unsubscribed by the link in a message. For a message whose row is gone: no
+/// other address in a profile is known to be the user's.
+pub async fn unsubscribed_by(
+    db: &impl GenericClient,
+    project: ProjectId,
+    message: Uuid,
+    user: &recipient::Recipient,
+) -> Result<Vec<Address>, StoreError> {
+    let current: Vec<Address> = WITH_ADDRESSES.into_iter().filter_map(|channel| user.address(channel)).collect();
+    let spelled = spelled(&current);
+    let (channels, texts) = columns(&spelled);
+    let sql = "SELECT s.channel, s.address FROM unnest($2::text[], $3::text[]) AS v (c, a) \
+               JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a \
+               WHERE s.reason = $4 AND s.message_id = $5";
+    let reason = Reason::Unsubscribed.as_str();
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts, &reason, &message]).await?;
+    rows.iter().map(|row| Ok(Address { channel: channel(row.try_get(0)?)?, text: row.try_get(1)? })).collect()
+}
+
+/// What the list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct SuppressionFilter {
+    pub channel: Option<Channel>,
+    pub reason: Option<Reason>,
+    /// The spellings of one address, in full.
+    pub spellings: Option<Vec<String>>,
+}
+
+impl SuppressionFilter {
+    fn conditions<'a>(&'a self, project: &'a ProjectId, texts: &'a [&'a str; 2]) -> Filter<'a> {
+        let mut filter = Filter::of(project);
+        if let Some(spellings) = &self.spellings {
+            filter.and("address = ANY(?1)", &[spellings]);
+        }
+        let given = [self.channel.is_some(), self.reason.is_some()];
+        for ((column, text), given) in ["channel", "reason"].into_iter().zip(texts).zip(given) {
+            if given {
+                filter.and(&format!("{column} = ?1"), &[text]);
+            }
+        }
+        filter
+    }
+
+    fn texts(&self) -> [&'static str; 2] {
+        [self.channel.map_or("", Channel::as_str), self.reason.map_or("", Reason::as_str)]
+    }
+}
+
+/// A page of the list, newest first.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    of: &SuppressionFilter,
+    start: &Start<(Timestamp, Uuid)>,
+    limit: i64,
+) -> Result<Vec<Suppression>, StoreError> {
+    let texts = of.texts();
+    let mut filter = of.conditions(&project, &texts);
+    if let Start::After((at, id)) = start {
+        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
+    }
+    let order = (COLUMNS, "suppression", "created_at DESC, id DESC");
+    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+}
+
+pub async fn total(db: &impl GenericClient, project: ProjectId, of: &SuppressionFilter) -> Result<Total, StoreError> {
+    let texts = of.texts();
+    of.conditions(&project, &texts).count_capped(db, "suppression").await
+}
+
+/// Takes an address off the list, for one reason or for all, and forgets its soft bounces; returns how many places it had.
+pub async fn remove(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    address: &Address,
+    reason: Option<Reason>,
+) -> Result<u64, StoreError> {
+    let sql = "DELETE FROM suppression WHERE project_id = $1 AND channel = $2 AND address = ANY($3) \
+               AND ($4::text IS NULL OR reason = $4)";
+    let reason = reason.map(Reason::as_str);
+    let statement = tx.prepare_cached(sql).await?;
+    let removed = tx.execute(&statement, &[&project, &address.channel.as_str(), &address.spellings(), &reason]).await?;
+    arrived(tx, project, std::slice::from_ref(address)).await?;
+    Ok(removed)
+}
+
+/// Takes addresses off the list whose owners unsubscribed until then: they want messages again.
+pub async fn take_back(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    addresses: &[Address],
+    until: Timestamp,
+) -> Result<(), StoreError> {
+    let spelled = spelled(addresses);
+    let (channels, texts) = columns(&spelled);
+    let sql = "DELETE FROM suppression s USING unnest($2::text[], $3::text[]) AS v (c, a) \
+               WHERE s.project_id = $1 AND s.channel = v.c AND s.address = v.a AND s.reason = $4 AND s.created_at <= $5";
+    let reason = Reason::Unsubscribed.as_str();
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &channels, &texts, &reason, &until]).await?;
+    Ok(())
+}
+
+/// The place of an id.
+pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Suppression>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM suppression WHERE project_id = $1 AND id = $2 LIMIT 1");
+    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_by_each_of_their_spellings() {
+        let (unicode, ascii) = ("ann@bücher.example", "ann@xn--bcher-kva.example");
+        let stored = Address { channel: Channel::Email, text: ascii.to_owned() };
+        let addresses = [Address::email(unicode), stored, Address::number("+15005550006"), Address::email(unicode)];
+        let spelled = spelled(&addresses);
+        let (channels, texts) = columns(&spelled);
+        assert_eq!(texts.iter().collect::<BTreeSet<_>>(), BTreeSet::from([&unicode, &ascii, &"+15005550006"]));
+        assert_eq!(channels.iter().filter(|channel| **channel == "EMAIL").count(), 2);
+        for text in [unicode, ascii] {
+            let found = &spelled[&(Channel::Email, text.to_owned())];
+            assert_eq!(*found, BTreeSet::from([&addresses[0], &addresses[1]]));
+        }
+        assert!(!spelled.contains_key(&(Channel::Email, "+15005550006".to_owned())));
+    }
+}

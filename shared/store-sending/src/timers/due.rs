@@ -1,0 +1,90 @@
+//! Timers that fell due, on their way to the broker.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::due::{self, Due};
+use kernel::ids::ProjectId;
+
+const DUE: Due = Due { table: "timer", at: "due_at" };
+
+/// A timer to be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueTimer {
+    pub run: Uuid,
+    pub wait_seq: i32,
+    /// Of the ingest stream.
+    pub partition: i16,
+    /// When the wait ended.
+    pub due_at: Timestamp,
+}
+
+/// Since when the oldest due timer has been due, or when the next one falls due.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    due::oldest(db, DUE, due::ALL).await
+}
+
+/// Returns up to `most` projects with due timers, the project with the oldest due timer first.
+pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
+    due::projects(db, DUE, now, most).await
+}
+
+/// Timers that nobody has looked at since they fell due before a time, counted up to `most`.
+pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
+    due::overdue(db, DUE, due::ALL, before, most).await
+}
+
+/// Takes a project's due timers, earliest first, by making them due again at `again`: should the publishing fail, or
+/// whoever took them die, somebody else repeats it then.
+pub async fn take(
+    db: &mut impl GenericClient,
+    project: ProjectId,
+    now: Timestamp,
+    again: Timestamp,
+    most: i64,
+) -> Result<Vec<DueTimer>, StoreError> {
+    let tx = db.transaction().await?;
+    let sql = "SELECT run_id, wait_seq, partition, due_at FROM timer WHERE project_id = $1 AND due_at <= $2 \
+               ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED";
+    let statement = tx.prepare_cached(sql).await?;
+    let rows = tx.query(&statement, &[&project, &now, &most]).await?;
+    let mut timers = Vec::with_capacity(rows.len());
+    for row in rows {
+        timers.push(DueTimer {
+            run: row.try_get(0)?,
+            wait_seq: row.try_get(1)?,
+            partition: row.try_get(2)?,
+            due_at: row.try_get(3)?,
+        });
+    }
+    if timers.is_empty() {
+        return Ok(timers);
+    }
+    let runs: Vec<Uuid> = timers.iter().map(|t| t.run).collect();
+    let statement =
+        tx.prepare_cached("UPDATE timer SET due_at = $3 WHERE project_id = $1 AND run_id = ANY($2)").await?;
+    tx.execute(&statement, &[&project, &runs, &again]).await?;
+    tx.commit().await?;
+    timers.sort_by_key(|t| (t.due_at, t.run));
+    Ok(timers)
+}
+
+/// Forgets timers that the broker has, taken until `again`; one that was set anew since then stays, also for the same wait:
+/// it is due at another time.
+pub async fn delete(
+    db: &impl GenericClient,
+    project: ProjectId,
+    published: &[DueTimer],
+    again: Timestamp,
+) -> Result<u64, StoreError> {
+    let runs: Vec<Uuid> = published.iter().map(|t| t.run).collect();
+    let waits: Vec<i32> = published.iter().map(|t| t.wait_seq).collect();
+    let sql = "WITH gone AS (SELECT t.run_id FROM unnest($2::uuid[], $3::int[]) AS v (run_id, wait_seq) \
+               JOIN timer t ON t.run_id = v.run_id AND t.wait_seq = v.wait_seq WHERE t.project_id = $1 \
+               AND t.due_at = $4 ORDER BY t.run_id FOR UPDATE OF t) \
+               DELETE FROM timer t USING gone WHERE t.project_id = $1 AND t.run_id = gone.run_id";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.execute(&statement, &[&project, &runs, &waits, &again]).await?)
+}

@@ -1,0 +1,123 @@
+//! Calls that runs wait for, kept from the commit of the step until the broker has the answer.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+use database::StoreError;
+use database::due::{self, Due};
+use kernel::ids::ProjectId;
+
+const DUE: Due = Due { table: "webhook_call", at: "due_at" };
+
+/// A call to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCall {
+    pub project: ProjectId,
+    /// By which the callee knows a repeat.
+    pub id: Uuid,
+    pub run: Uuid,
+    /// The wait that the answer ends.
+    pub wait_seq: i32,
+    pub user_id: Uuid,
+    /// Of the ingest stream: where the answer goes.
+    pub partition: i16,
+    pub url: String,
+    pub body: Value,
+}
+
+/// A call that is this process's to make until its lease ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    pub project: ProjectId,
+    pub id: Uuid,
+    pub run: Uuid,
+    pub wait_seq: i32,
+    pub partition: i16,
+    pub url: String,
+    pub body: Value,
+    /// This one's number, from 1.
+    pub attempt: i32,
+}
+
+/// Since when the oldest due call has been due, or when the next one falls due.
+pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
+    due::oldest(db, DUE, due::ALL).await
+}
+
+/// Writes calls, due at once. One that is there already stays as it is.
+pub async fn insert(tx: &Transaction<'_>, calls: &[NewCall], now: Timestamp) -> Result<(), StoreError> {
+    if calls.is_empty() {
+        return Ok(());
+    }
+    fn column<'a, T>(calls: &'a [NewCall], of: impl Fn(&'a NewCall) -> T) -> Vec<T> {
+        calls.iter().map(of).collect()
+    }
+    let sql = "INSERT INTO webhook_call (project_id, id, run_id, wait_seq, user_id, partition, url, body, due_at, created_at) \
+               SELECT v.*, $9, $9 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::uuid[], $6::smallint[], $7::text[], $8::jsonb[]) \
+               AS v(p, i, r, w, u, part, url, b) ON CONFLICT DO NOTHING";
+    tx.execute(
+        &tx.prepare_cached(sql).await?,
+        &[
+            &column(calls, |c| c.project),
+            &column(calls, |c| c.id),
+            &column(calls, |c| c.run),
+            &column(calls, |c| c.wait_seq),
+            &column(calls, |c| c.user_id),
+            &column(calls, |c| c.partition),
+            &column(calls, |c| c.url.as_str()),
+            &column(calls, |c| &c.body),
+            &now,
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Returns up to `most` projects with due calls, the project with the oldest due call first.
+pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
+    due::projects(db, DUE, now, most).await
+}
+
+/// Claims a project's due calls, earliest first, until `lease`: whoever finds a lease run out makes the call again.
+pub async fn claim(
+    db: &impl GenericClient,
+    project: ProjectId,
+    now: Timestamp,
+    lease: Timestamp,
+    most: i64,
+) -> Result<Vec<Claimed>, StoreError> {
+    let sql = "WITH due AS (SELECT id FROM webhook_call WHERE project_id = $1 AND due_at <= $2 ORDER BY due_at LIMIT $4 \
+               FOR UPDATE SKIP LOCKED) UPDATE webhook_call c SET attempt = c.attempt + 1, due_at = $3 FROM due \
+               WHERE c.project_id = $1 AND c.id = due.id \
+               RETURNING c.id, c.run_id, c.wait_seq, c.partition, c.url, c.body, c.attempt";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &now, &lease, &most]).await?;
+    let claimed = |row: &tokio_postgres::Row| {
+        Ok(Claimed {
+            project,
+            id: row.try_get(0)?,
+            run: row.try_get(1)?,
+            wait_seq: row.try_get(2)?,
+            partition: row.try_get(3)?,
+            url: row.try_get(4)?,
+            body: row.try_get(5)?,
+            attempt: row.try_get(6)?,
+        })
+    };
+    rows.iter().map(claimed).collect()
+}
+
+/// Puts a call off; the attempt is the fence against whoever claimed it since.
+pub async fn put_off(db: &impl GenericClient, call: &Claimed, until: Timestamp) -> Result<(), StoreError> {
+    let sql = "UPDATE webhook_call SET due_at = $4 WHERE project_id = $1 AND id = $2 AND attempt = $3";
+    db.execute(&db.prepare_cached(sql).await?, &[&call.project, &call.id, &call.attempt, &until]).await?;
+    Ok(())
+}
+
+/// Forgets a call whose answer the broker has.
+pub async fn delete(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
+    let sql = "DELETE FROM webhook_call WHERE project_id = $1 AND id = $2";
+    db.execute(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! What endpoints of other systems are told, and what came of it.
+
+pub mod claim;
+pub mod tell;
+
+use deadpool_postgres::{GenericClient, Transaction};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio_postgres::{Row, Statement};
+use uuid::Uuid;
+
+use database::StoreError;
+use database::by_project::{self, Of};
+use kernel::ids::ProjectId;
+
+/// Rows removed at once.
+const SLICE: i64 = 5_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryStatus {
+    /// It is still to be sent, or sent again.
+    Pending,
+    Delivered,
+    Failed,
+}
+
+impl DeliveryStatus {
+    pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Failed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, StoreError> {
+        let found = Self::ALL.into_iter().find(|status| status.as_str() == text);
+        found.ok_or_else(|| StoreError::Corrupt(format!("a webhook's delivery {text:?}")))
+    }
+}
+
+/// A line of an endpoint's log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    /// The header `webhook-id`.
+    pub id: Uuid,
+    /// Of [`domain::webhook::TYPES`], or a test.
+    pub kind: String,
+    pub data: Value,
+    pub happened_at: Timestamp,
+    pub status: DeliveryStatus,
+    /// Oldest first: an array of [`claim::Try`].
+    pub attempts: Value,
+    pub due_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+}
+
+const COLUMNS: &str = "id, type, data, happened_at, status, attempts, due_at, created_at";
+
+fn from_row(row: &Row) -> Result<Delivery, StoreError> {
+    Ok(Delivery {
+        id: row.try_get(0)?,
+        kind: row.try_get(1)?,
+        data: row.try_get(2)?,
+        happened_at: row.try_get(3)?,
+        status: DeliveryStatus::parse(row.try_get(4)?)?,
+        attempts: row.try_get(5)?,
+        due_at: row.try_get(6)?,
+        created_at: row.try_get(7)?,
+    })
+}
+
+/// An endpoint's, newest first, behind an id.
+pub async fn list(
+    db: &impl GenericClient,
+    project: ProjectId,
+    endpoint: Uuid,
+    status: Option<DeliveryStatus>,
+    behind: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<Delivery>, StoreError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND id < $3 \
+         AND ($4::text IS NULL OR status = $4) ORDER BY id DESC LIMIT $5"
+    );
+    let (behind, status) = (behind.unwrap_or(Uuid::max()), status.map(DeliveryStatus::as_str));
+    let statement = db.prepare_cached(&sql).await?;
+    db.query(&statement, &[&project, &endpoint, &behind, &status, &limit]).await?.iter().map(from_row).collect()
+}
+
+pub async fn get(
+    db: &impl GenericClient,
+    project: ProjectId,
+    endpoint: Uuid,
+    id: Uuid,
+) -> Result<Option<Delivery>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND id = $3");
+    let statement = db.prepare_cached(&sql).await?;
+    db.query_opt(&statement, &[&project, &endpoint, &id]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Makes a delivery due at once, whatever came of it, with its whole schedule before it. A call that is under way settles
+/// nothing any more.
+pub async fn resend(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    endpoint: Uuid,
+    id: Uuid,
+    now: Timestamp,
+) -> Result<Option<Delivery>, StoreError> {
+    let sql = format!(
+        "UPDATE webhook_delivery SET status = 'pending', attempt = attempt + 1, tries = 0, due_at = $4 \
+         WHERE project_id = $1 AND endpoint_id = $2 AND id = $3 RETURNING {COLUMNS}"
+    );
+    tx.query_opt(&sql, &[&project, &endpoint, &id, &now]).await?.as_ref().map(from_row).transpose()
+}
+
+/// Removes those that name these people and were made until their erasure was `applied`; all, while it is being applied. Of
+/// messages that are removed only after that, also what was told of them since.
+pub(super) async fn erase(
+    tx: &Transaction<'_>,
+    project: ProjectId,
+    people: &[Uuid],
+    (applied, messages): (Option<Timestamp>, &[Uuid]),
+) -> Result<(), StoreError> {
+    let sql = "DELETE FROM webhook_delivery WHERE project_id = $1 AND user_id = ANY($2) \
+               AND ($3::timestamptz IS NULL OR created_at < $3 OR data->>'messageId' = ANY($4))";
+    let messages: Vec<String> = messages.iter().map(Uuid::to_string).collect();
+    tx.execute(&tx.prepare_cached(sql).await?, &[&project, &people, &applied, &messages]).await?;
+    Ok(())
+}
+
+/// Removes a slice of those with smaller ids, that is, of an earlier time; returns how many they were.
+pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreError> {
+    // By their keys: a row's place (`ctid`) means something within one shard only.
+    let oldest = format!(
+        "SELECT project_id, endpoint_id, id FROM (SELECT project_id, endpoint_id, id FROM webhook_delivery \
+         WHERE id < $1 ORDER BY id LIMIT {SLICE}) AS oldest ORDER BY project_id"
+    );
+    let key = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+    let keys: Vec<(ProjectId, Uuid, Uuid)> =
+        db.query(&oldest, &[&before]).await?.iter().map(key).collect::<Result<_, StoreError>>()?;
+    let sql = |of: Of| {
+        format!(
+            "DELETE FROM webhook_delivery d USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, e, i) \
+             WHERE d.project_id = {project} AND d.endpoint_id = v.e AND d.id = v.i",
+            project = of("v.p")
+        )
+    };
+    let remove = async |statement: Statement, part: &[(ProjectId, Uuid, Uuid)]| {
+        let projects: Vec<ProjectId> = part.iter().map(|key| key.0).collect();
+        let endpoints: Vec<Uuid> = part.iter().map(|key| key.1).collect();
+        let ids: Vec<Uuid> = part.iter().map(|key| key.2).collect();
+        Ok(db.execute(&statement, &[&projects, &endpoints, &ids]).await?)
+    };
+    Ok(by_project::each(db, &keys, |key| key.0, sql, remove).await?.into_iter().sum())
+}
+
+/// Removes a slice of an endpoint's; returns how many they were.
+pub async fn remove_of(db: &impl GenericClient, project: ProjectId, endpoint: Uuid) -> Result<u64, StoreError> {
+    let sql = format!(
+        "DELETE FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND ctid = ANY(ARRAY(\
+         SELECT ctid FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 LIMIT {SLICE}))"
+    );
+    Ok(db.execute(&sql, &[&project, &endpoint]).await?)
+}

@@ -1,0 +1,143 @@
+//! Sending what endpoints are told: by a lease, and under a number that fences whoever held it before.
+
+use deadpool_postgres::GenericClient;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::DeliveryStatus;
+use database::StoreError;
+use kernel::clock::rfc3339;
+use kernel::ids::ProjectId;
+
+/// A delivery that is this process's to send until its lease ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    pub project: ProjectId,
+    pub endpoint: Uuid,
+    pub id: Uuid,
+    pub kind: String,
+    pub data: Value,
+    pub happened_at: Timestamp,
+    /// This claim's number: nothing is settled under another.
+    pub attempt: i32,
+    /// Calls that failed before, since it was last sent again by hand.
+    pub tries: i32,
+}
+
+impl Claimed {
+    /// What is sent: the same at every attempt.
+    pub fn body(&self) -> String {
+        body(&self.kind, self.happened_at, &self.data)
+    }
+}
+
+/// What is sent: `{"data":…,"timestamp":…,"type":…}`.
+pub fn body(kind: &str, happened_at: Timestamp, data: &Value) -> String {
+    json!({ "type": kind, "timestamp": rfc3339(happened_at), "data": data }).to_string()
+}
+
+/// Claims up to `most` of what is due for an endpoint, earliest first, until `lease`.
+pub async fn claim(
+    db: &impl GenericClient,
+    (project, endpoint): (ProjectId, Uuid),
+    now: Timestamp,
+    lease: Timestamp,
+    most: i64,
+) -> Result<Vec<Claimed>, StoreError> {
+    // By an array, so that nothing but the rows that were locked is read again.
+    let sql = "WITH due AS (SELECT id FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND due_at <= $3 \
+               ORDER BY due_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
+               UPDATE webhook_delivery SET attempt = attempt + 1, due_at = $4 \
+               WHERE project_id = $1 AND endpoint_id = $2 AND id = ANY(ARRAY(SELECT id FROM due)) \
+               RETURNING id, type, data, happened_at, attempt, tries";
+    let statement = db.prepare_cached(sql).await?;
+    let rows = db.query(&statement, &[&project, &endpoint, &now, &lease, &most]).await?;
+    let claimed = |row: &Row| {
+        Ok(Claimed {
+            project,
+            endpoint,
+            id: row.try_get(0)?,
+            kind: row.try_get(1)?,
+            data: row.try_get(2)?,
+            happened_at: row.try_get(3)?,
+            attempt: row.try_get(4)?,
+            tries: row.try_get(5)?,
+        })
+    };
+    rows.iter().map(claimed).collect()
+}
+
+/// What a call came to, as the log shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Try {
+    /// When it began: RFC 3339.
+    pub at: String,
+    pub duration_ms: i64,
+    /// Of the answer, if there was one.
+    pub status: Option<u16>,
+    /// Why it counts as failed.
+    pub error: Option<String>,
+    /// The answer's first bytes.
+    pub response: Option<String>,
+}
+
+/// What follows from a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Delivered,
+    Again(Timestamp),
+    Failed,
+}
+
+/// Calls that the log keeps of one delivery.
+const KEPT: i32 = 50;
+
+/// Writes down what a call came to; whether the delivery was still under its claim.
+pub async fn settle(db: &impl GenericClient, of: &Claimed, came: &Try, end: End) -> Result<bool, StoreError> {
+    let (status, due_at) = match end {
+        End::Delivered => (DeliveryStatus::Delivered, None),
+        End::Again(at) => (DeliveryStatus::Pending, Some(at)),
+        End::Failed => (DeliveryStatus::Failed, None),
+    };
+    let failed = i32::from(end != End::Delivered);
+    let sql = "UPDATE webhook_delivery SET status = $5, due_at = $6, tries = tries + $7, \
+               attempts = CASE WHEN jsonb_array_length(attempts) >= $8 THEN attempts - 0 ELSE attempts END || $9::jsonb \
+               WHERE project_id = $1 AND endpoint_id = $2 AND id = $3 AND attempt = $4";
+    let statement = db.prepare_cached(sql).await?;
+    let written = db
+        .execute(
+            &statement,
+            &[
+                &of.project,
+                &of.endpoint,
+                &of.id,
+                &of.attempt,
+                &status.as_str(),
+                &due_at,
+                &failed,
+                &KEPT,
+                &json!([came]),
+            ],
+        )
+        .await?;
+    Ok(written > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_the_same_at_every_attempt() {
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        let data = json!({"userId": "u", "channel": "EMAIL"});
+        assert_eq!(
+            body("message.sent", at, &data),
+            r#"{"data":{"channel":"EMAIL","userId":"u"},"timestamp":"2023-11-14T22:13:20.000Z","type":"message.sent"}"#
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! The statements, held against what a database that is distributed by project takes of them: see docs/citus.md.
+//!
+//! Their texts are read as they stand in the sources. Of one that is put together the parts are judged each by itself, and
+//! conditions that stand elsewhere are taken to name the project where their names are among [`CONDITIONS`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use database::migrations::MIGRATIONS;
+
+/// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
+/// every shard can judge by itself.
+const ACROSS: [(&str, &str); 30] = [
+    ("api_keys.rs", "what has changed, for caches"),
+    ("automations/read.rs", "what has changed, and all that is active, for caches"),
+    ("campaigns/sending.rs", "campaigns that are due"),
+    ("channels.rs", "what has changed, for caches"),
+    ("client_ids.rs", "those that are too old, page by page"),
+    ("dead_letters.rs", "those that name no user and are a day old"),
+    ("due.rs", "projects that have something due, of whatever table"),
+    ("erasures.rs", "the latest, those that have rows left, those that are too old"),
+    ("events/counters.rs", "projects that have counts to be folded"),
+    ("events/retention.rs", "the next project of a table"),
+    ("invites.rs", "an invitation by the token in its link"),
+    ("invites/mail.rs", "mails that are due, and those that no longer matter"),
+    ("messages/retention.rs", "how many messages of each project a table holds"),
+    ("project_removals.rs", "projects that were deleted"),
+    ("projects.rs", "all projects, and those that have changed"),
+    ("projects/creators.rs", "the owners of projects, and how many projects an account created"),
+    ("push_tokens.rs", "those that were taken away long ago"),
+    ("runs/listeners.rs", "those whose time is over"),
+    ("runs/resume.rs", "automations that were deleted"),
+    ("sealed.rs", "secrets under another master key"),
+    ("segments/dirty.rs", "projects whose segments are to be looked at"),
+    ("segments/follow.rs", "what has changed, and what is due"),
+    ("send_chunks/ready.rs", "queues that have something due, and how much"),
+    ("subscription_groups.rs", "one that was deleted"),
+    ("user_imports.rs", "those that are too old"),
+    ("users/removals.rs", "erasures that were announced or finished"),
+    ("users/search.rs", "everybody, once, where the texts are made anew"),
+    ("users/seen.rs", "days that are too old"),
+    ("webhook_deliveries.rs", "those that are too old"),
+    ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
+];
+
+/// What `by_project::each` puts in: the project of each row, or the one that a statement is about.
+const OF_EACH: [&str; 3] = ["project_id = {project}", "project_id = {given}", "project_id = {found}"];
+
+/// Names under which conditions are put in that begin with the project.
+const CONDITIONS: [&str; 5] =
+    ["WHERE {BY_SEGMENT}", "WHERE {condition}", "WHERE {conditions}", "WHERE {found}", "WHERE {}"];
+
+/// The tables that have a project, and what statements over any table call theirs.
+fn tables() -> BTreeSet<&'static str> {
+    let sql = MIGRATIONS.iter().flat_map(|migration| migration.sql.split("CREATE TABLE ").skip(1));
+    let named = sql.filter_map(|table| {
+        let (name, rest) = table.split_once(" (")?;
+        let columns = rest.split_once("\n)")?.0;
+        columns.lines().any(|line| line.trim_start().starts_with("project_id ")).then_some(name)
+    });
+    named.chain(["event_count", "{table}"]).collect()
+}
+
+/// The crates whose sources hold statements.
+const CRATES: [&str; 4] = ["database", "store-projects", "store-profiles", "store-sending"];
+
+/// Every source of these crates, by its path in its crate.
+fn all_sources() -> Vec<(String, String)> {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
+    let roots = CRATES.map(|name| shared.join(name).join("src"));
+    let read = |root: &Path, path: PathBuf| {
+        (path.strip_prefix(root).unwrap().display().to_string(), std::fs::read_to_string(&path).unwrap())
+    };
+    roots.iter().flat_map(|root| sources(root).into_iter().map(|path| read(root, path))).collect()
+}
+
+/// Every text of the sources, in one line each, with its file.
+fn texts() -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for (file, source) in all_sources() {
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let code: String =
+            code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect();
+        for text in code.replace("\\\"", "'").split('"').skip(1).step_by(2) {
+            let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "\\").collect();
+            texts.push((file.clone(), words.join(" ")));
+        }
+    }
+    texts
+}
+
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if is_source {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Which of the tables come after one of these words.
+fn after<'a>(text: &'a str, words: &[&str], tables: &BTreeSet<&str>) -> Vec<&'a str> {
+    let all: Vec<&str> = text.split([' ', '(', ')']).filter(|word| !word.is_empty()).collect();
+    let pairs = all.windows(2).filter(|pair| words.contains(&pair[0]) && tables.contains(pair[1]));
+    pairs.map(|pair| pair[1]).collect()
+}
+
+/// Those that read or change rows of tables that have a project.
+fn statements() -> Vec<(String, String)> {
+    let tables = tables();
+    let reads = |text: &str| !after(text, &["FROM", "JOIN", "UPDATE", "USING"], &tables).is_empty();
+    texts().into_iter().filter(|(_, text)| reads(text)).collect()
+}
+
+fn is_conditional(text: &str) -> bool {
+    CONDITIONS.iter().any(|condition| text.contains(condition))
+}
+
+#[test]
+fn statements_name_the_project_or_are_known_not_to() {
+    let statements = statements();
+    assert!(statements.len() > 250, "{} statements", statements.len());
+    let across = statements.iter().filter(|(_, text)| !text.contains("project_id = ") && !is_conditional(text));
+    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, text) in across {
+        found.entry(file).or_default().push(text);
+    }
+    let known: BTreeSet<&str> = ACROSS.iter().map(|(file, _)| *file).collect();
+    assert_eq!(found.keys().copied().collect::<BTreeSet<_>>(), known, "{found:#?}");
+}
+
+/// Whether it is about one project where the database is spread.
+fn is_of_one(text: &str) -> bool {
+    text.contains("project_id = $") || is_conditional(text) || OF_EACH.iter().any(|of| text.contains(of))
+}
+
+#[test]
+fn locks_are_of_one_project() {
+    let (mut locking, mut across) = (0, Vec::new());
+    for (file, text) in statements() {
+        if ["FOR UPDATE", "FOR SHARE", "FOR KEY SHARE"].iter().any(|lock| text.contains(lock)) {
+            locking += 1;
+            across.extend((!is_of_one(&text)).then_some((file, text)));
+        }
+    }
+    assert!(locking > 25, "{locking} statements that lock");
+    assert_eq!(across, []);
+}
+
+/// A row of an array is of any project, and a join on it asks every shard.
+#[test]
+fn arrays_of_several_projects_are_taken_apart() {
+    let joined = |text: &str| {
+        ["project_id = v.", "project_id = p.id", "project_id = gone.", "project_id = stale."]
+            .map(|by| text.contains(by))
+    };
+    let across: Vec<_> = statements().into_iter().filter(|(_, text)| joined(text).contains(&true)).collect();
+    assert_eq!(across, []);
+    let apart = statements().into_iter().filter(|(_, text)| OF_EACH.iter().any(|of| text.contains(of))).count();
+    assert!(apart > 18, "{apart} statements that are taken apart");
+}
+
+/// A row's place means something within one shard, and a recursion is carried out within one; what does so over all is
+/// written another way for a database that is spread.
+#[test]
+fn places_and_recursions_are_of_one_project_or_have_another_way() {
+    let sources = all_sources();
+    let over_all = |what: &str, file: &str| {
+        let texts = texts().into_iter().filter(|(_, text)| text.contains(what) && !text.contains("project_id = $1"));
+        for (found, text) in texts {
+            let source = &sources.iter().find(|(path, _)| *path == found).unwrap().1;
+            assert!(found == file && source.contains("by_project::is_spread()"), "{found}: {text}");
+        }
+    };
+    over_all("ctid", "client_ids.rs");
+    over_all("WITH RECURSIVE frozen", "runs/resume.rs");
+    over_all("WITH RECURSIVE pending", "webhook_endpoints.rs");
+}
+
+/// Behind `ON CONFLICT` of what is inserted from a query, Citus knows no parameter and no function that is not immutable.
+#[test]
+fn what_meets_a_row_that_is_there_asks_for_no_parameter() {
+    let (mut inserts, mut refused) = (0, Vec::new());
+    for (file, text) in texts() {
+        let Some((before, behind)) = text.split_once("ON CONFLICT") else { continue };
+        if !before.contains("unnest(") {
+            continue;
+        }
+        inserts += 1;
+        let own = behind.split(" AS (").next().unwrap_or_default();
+        refused.extend((own.contains('$') || own.contains("interval '")).then_some((file, text)));
+    }
+    assert!(inserts > 10, "{inserts} inserts from arrays");
+    assert_eq!(refused, []);
+}
+
+#[test]
+fn what_is_inserted_begins_with_its_project() {
+    let tables = tables();
+    let mut inserts = 0;
+    for (file, text) in texts() {
+        for table in after(&text, &["INTO"], &tables).into_iter().filter(|table| *table != "{table}") {
+            let (_, rest) = text.split_once(&format!("INTO {table} ")).unwrap();
+            let columns = rest.split_once('(').unwrap().1;
+            inserts += 1;
+            // Lists of columns that stand elsewhere begin so, too.
+            assert!(columns.starts_with("project_id") || columns.starts_with('{'), "{file}: {text}");
+        }
+    }
+    assert!(inserts > 50, "{inserts} inserts");
+}
