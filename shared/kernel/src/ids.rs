@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::BytesMut;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::{Uuid, Version};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 

@@ -5,7 +5,7 @@ use std::error::Error;
 use bytes::BytesMut;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use kernel::ids::ProjectId;
