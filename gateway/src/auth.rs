@@ -31,7 +31,7 @@ use uuid::Uuid;
 use crate::context::Request;
 use crate::error::ApiError;
 use crate::rate_limit::{Allowance, Lane, RateLimits};
-use crate::router::{Access, Route};
+use crate::router::Access;
 use key_cache::KnownKey;
 use session::Session;
 
@@ -116,13 +116,13 @@ impl Admission {
     }
 }
 
-/// Lets a request into the project that its key belongs to, or that a member's session names.
-pub async fn admit(request: &Request<'_>, route: Route<'_>) -> Result<Admission, ApiError> {
-    let access = route.access();
+/// Lets a request into the project that its key belongs to, or that a member names: by the path where that does, or else by a
+/// header.
+pub async fn admit(request: &Request<'_>, access: Access, in_path: Option<&str>) -> Result<Admission, ApiError> {
     match header::key(request.headers) {
         Some(text) if access.takes_keys() => by_key(request, text, access).await,
         given => match session::of(request).await? {
-            Some(session) => by_session(request, session, route).await,
+            Some(session) => by_session(request, session, access, in_path).await,
             None => Err(match given {
                 Some(text) => key_in_place_of_session(request, text).await?,
                 None if access.takes_keys() => NO_KEY,
@@ -178,9 +178,14 @@ async fn key_in_place_of_session(request: &Request<'_>, text: &str) -> Result<Ap
     Ok(ApiError::Forbidden("this address takes no API key: log in with POST /auth/login"))
 }
 
-async fn by_session(request: &Request<'_>, session: Session, route: Route<'_>) -> Result<Admission, ApiError> {
-    let membership = membership(request, &session.account, route).await?;
-    if route.access().needs_admin() && membership.role != Role::Admin {
+async fn by_session(
+    request: &Request<'_>,
+    session: Session,
+    access: Access,
+    in_path: Option<&str>,
+) -> Result<Admission, ApiError> {
+    let membership = membership(request, &session.account, in_path).await?;
+    if access.needs_admin() && membership.role != Role::Admin {
         return Err(ApiError::Forbidden("this needs the role ADMIN in the project; yours is MEMBER"));
     }
     Ok(Admission {
@@ -193,10 +198,10 @@ async fn by_session(request: &Request<'_>, session: Session, route: Route<'_>) -
 
 /// What the account is in the project that the request names, by its path or by `X-Project-Id`. Who belongs to one project
 /// only need not name it.
-async fn membership(request: &Request<'_>, account: &Account, route: Route<'_>) -> Result<Membership, ApiError> {
+async fn membership(request: &Request<'_>, account: &Account, in_path: Option<&str>) -> Result<Membership, ApiError> {
     let missing = || ApiError::NotFound("no such project among yours".to_owned());
     let db = request.database().await?;
-    if let Some(named) = route.project().or_else(|| request.header("x-project-id")) {
+    if let Some(named) = in_path.or_else(|| request.header("x-project-id")) {
         let project = Uuid::try_parse(named).map(ProjectId).map_err(|_| missing())?;
         return members::membership_of(&db, account.id, project).await?.ok_or_else(missing);
     }

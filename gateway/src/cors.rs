@@ -7,7 +7,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::respond::Reply;
-use crate::router::{self, Access};
+use crate::router::Access;
+use crate::routes;
 
 const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
     "x-api-key, x-user-token, x-user-hash, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent",
@@ -25,7 +26,7 @@ pub fn allow(headers: &mut HeaderMap) {
 /// The methods of an address that public keys may call.
 fn open_methods(path: &str) -> Vec<&'static str> {
     let all = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
-    let open = |m: &Method| router::access_of(m, path) == Some(Access::Public);
+    let open = |m: &Method| routes::access_of(m, path) == Some(Access::Public);
     all.iter().zip(["GET", "POST", "PUT", "DELETE"]).filter(|(m, _)| open(m)).map(|(_, name)| name).collect()
 }
 

@@ -16,9 +16,10 @@ use crate::client_address;
 use crate::context::{self, Context, Unread};
 use crate::error::ApiError;
 use crate::respond::{self, Reply};
-use crate::router::{self, Access, Miss, Route, Unbound};
+use crate::router::{self, Access, Miss};
+use crate::routes::{self, Answering, Found, Handler, Limit, Route, Timeout};
 use crate::stream::AnswerBody;
-use crate::{api, auth, body, compress, cors, dashboard, framing, health, links, request_id, sdk, traced};
+use crate::{auth, body, compress, cors, dashboard, framing, health, links, request_id, sdk, traced};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -32,7 +33,7 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     let body = Unread::new(body);
     let id = request_id::of(&parts.headers);
     let request_id = id.to_str().unwrap_or("");
-    let found = router::route(&parts.method, parts.uri.path());
+    let found = routes::find(&parts.method, parts.uri.path());
     let span = traced::begin(&app.sampler, &parts.headers);
     let outcome =
         AssertUnwindSafe(reply(app, &parts, (&body, peer), (request_id, span.context()), &found)).catch_unwind().await;
@@ -55,8 +56,9 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     compress::compress(&mut reply, &parts.headers).await;
     // Behind the compression, which leaves out what must not be stored.
     protect(app, &mut reply, &parts, &found);
-    traced::end(span, &parts.method, &found, reply.status, request_id);
-    app.meters.request(found.as_ref().ok().copied(), reply.status, started.elapsed());
+    let pattern = found.as_ref().map_or("none", |found| found.route.pattern);
+    traced::end(span, &parts.method, pattern, reply.status, request_id);
+    app.meters.request(pattern, reply.status, started.elapsed());
     reply.headers.insert(X_REQUEST_ID, id);
     if app.draining.load(Ordering::Relaxed) || framing::is_chunked(&parts.headers) {
         reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -65,13 +67,8 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
 }
 
 /// Keeps what the API answers out of caches, and browsers that came by TLS on TLS.
-fn protect(app: &App, reply: &mut Reply, parts: &http::request::Parts, found: &Result<Route<'_>, Miss>) {
-    let is_private = match found {
-        // What is recorded is answered with ids alone, and the feed is the same for everybody.
-        Ok(Route::Track | Route::Batch | Route::Identify | Route::Feed) | Err(_) => false,
-        Ok(_) => true,
-    };
-    if is_private {
+fn protect(app: &App, reply: &mut Reply, parts: &http::request::Parts, found: &Result<Found<'_>, Miss>) {
+    if found.as_ref().is_ok_and(|found| !found.route.is_cacheable) {
         reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     if app.config.is_secure(&parts.headers) {
@@ -80,17 +77,17 @@ fn protect(app: &App, reply: &mut Reply, parts: &http::request::Parts, found: &R
 }
 
 /// Whether browsers of any origin may read the answer: what public keys may call, errors about it included.
-fn is_open(found: &Result<Route<'_>, Miss>, method: &Method, path: &str) -> bool {
+fn is_open(found: &Result<Found<'_>, Miss>, method: &Method, path: &str) -> bool {
     match found {
-        Ok(route) => route.access() == Access::Public,
+        Ok(found) => found.route.access == Access::Public,
         Err(_) => *method == Method::OPTIONS && cors::is_open(path),
     }
 }
 
-/// Whether an answer counts as an authorization failure: 401, and 404 for unknown invitations and webhook projects.
-fn is_refusal(found: &Result<Route<'_>, Miss>, status: StatusCode) -> bool {
-    let names_unknown = matches!(found, Ok(Route::Unbound(Unbound::AcceptInvite | Unbound::Webhook(_))));
-    status == StatusCode::UNAUTHORIZED || (names_unknown && status == StatusCode::NOT_FOUND)
+/// Whether an answer counts as an authorization failure: 401, and 404 where what is named can be guessed.
+fn is_refusal(found: &Result<Found<'_>, Miss>, status: StatusCode) -> bool {
+    let is_guessable = found.as_ref().is_ok_and(|found| found.route.is_guessable);
+    status == StatusCode::UNAUTHORIZED || (is_guessable && status == StatusCode::NOT_FOUND)
 }
 
 async fn reply(
@@ -98,36 +95,39 @@ async fn reply(
     parts: &http::request::Parts,
     (body, peer): (&Unread, IpAddr),
     (request_id, trace): (&str, Option<TraceContext>),
-    found: &Result<Route<'_>, Miss>,
+    found: &Result<Found<'_>, Miss>,
 ) -> Result<Reply, ApiError> {
     let received_ms = app.clock.now_ms();
-    let route = match found {
-        Ok(route) => *route,
+    let found = match found {
+        Ok(found) => *found,
         Err(miss) => return elsewhere(app, parts, body, miss).await,
     };
     if app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this gateway is stopping"));
     }
     let request = context::Request::new(app, request_id, received_ms, trace, parts, (body, peer));
-    if let Route::Unbound(route) = route {
-        if !route.needs_session() {
-            request.check_refusals()?;
+    let (route, params) = (found.route, found.params);
+    let handler = match route.handler {
+        Handler::InProject(handler) => handler,
+        Handler::Outside(handler) => {
+            if route.limit == Limit::Refusals {
+                request.check_refusals()?;
+            }
+            return in_time(route, handler(&request, params)).await;
         }
-        return in_time(api::handle_unbound(&request, route)).await;
-    }
-    let admission = auth::admit(&request, route).await?;
-    if matches!(route, Route::RevokeApiKey | Route::ListApiKeys) {
-        // A leaked key must not be able to use up what finding and revoking it needs.
+    };
+    let admission = auth::admit(&request, route.access, found.project()).await?;
+    if route.limit == Limit::Account {
         if let Some(account) = admission.caller.account() {
             app.account_limit.take(&account)?;
         }
         let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
-        return handled(&context, route).await;
+        return in_time(route, handler(&context, params)).await;
     }
     let allowance = admission.allowance(&app.limits).await;
     let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
     let done = match respond::within(&allowance) {
-        Ok(()) => handled(&context, route).await,
+        Ok(()) => in_time(route, handler(&context, params)).await,
         Err(over) => Err(over),
     };
     let mut reply = done.unwrap_or_else(|error| respond::error(&error, request_id));
@@ -135,18 +135,11 @@ async fn reply(
     Ok(reply)
 }
 
-/// Ingest, AI and imports keep their own times.
-async fn handled(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiError> {
-    match route {
-        Route::Track | Route::Batch | Route::Identify | Route::GenerateCopy | Route::ImportUsers => {
-            api::handle(cx, route).await
-        }
-        _ => in_time(api::handle(cx, route)).await,
-    }
-}
-
 /// What asks the database is given up when that falls silent.
-async fn in_time(work: impl Future<Output = Result<Reply, ApiError>>) -> Result<Reply, ApiError> {
+async fn in_time(route: &Route, work: Answering<'_>) -> Result<Reply, ApiError> {
+    if route.timeout == Timeout::Own {
+        return work.await;
+    }
     let silent = ApiError::Unavailable("the database does not answer in time");
     tokio::time::timeout(HANDLER_TIMEOUT, work).await.unwrap_or(Err(silent))
 }

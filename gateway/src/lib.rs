@@ -33,6 +33,7 @@ pub mod rate_limit;
 pub mod request_id;
 pub mod respond;
 pub mod router;
+pub mod routes;
 pub mod sdk;
 pub mod server;
 pub mod slots;

@@ -4,8 +4,6 @@ use http::{HeaderMap, Method, StatusCode};
 use kernel::trace_context::TraceParent;
 use trace::{Kind, Sampler, Span};
 
-use crate::router::{Miss, Route};
-
 const TRACEPARENT: &str = "traceparent";
 
 /// Begins it where the request is traced: by its caller's word, or by chance.
@@ -18,11 +16,10 @@ pub fn begin(sampler: &Sampler, headers: &HeaderMap) -> Span {
 }
 
 /// Ends it with the answer. Addresses are told by their pattern: what stands in them may name somebody.
-pub fn end(mut span: Span, method: &Method, found: &Result<Route<'_>, Miss>, status: StatusCode, request_id: &str) {
+pub fn end(mut span: Span, method: &Method, route: &'static str, status: StatusCode, request_id: &str) {
     if !span.is_recording() {
         return;
     }
-    let route = found.as_ref().map_or("none", |route| route.pattern());
     // Callers may make up any method, and names are to be few.
     let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
     let method = if known.contains(method) { method.as_str() } else { "_OTHER" };

@@ -1,6 +1,6 @@
 //! Endpoints of other systems that are told of messages and automations. Their secrets are shown once.
 
-mod deliveries;
+pub mod deliveries;
 mod input;
 
 use database::StoreError;
@@ -18,26 +18,10 @@ use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, created, deleted, ok};
-use crate::router::Hook;
 
 /// Endpoints of a project.
 const MOST: usize = 20;
 const WHAT: &str = "webhook endpoint";
-
-pub async fn handle(cx: &Context<'_>, route: Hook<'_>) -> Result<Reply, ApiError> {
-    match route {
-        Hook::List => list(cx).await,
-        Hook::Create => create(cx).await,
-        Hook::Get(id) => get(cx, id).await,
-        Hook::Update(id) => update(cx, id).await,
-        Hook::Delete(id) => delete(cx, id).await,
-        Hook::Rotate(id) => rotate(cx, id).await,
-        Hook::Test(id) => deliveries::test(cx, id).await,
-        Hook::ListDeliveries(id) => deliveries::list(cx, id).await,
-        Hook::GetDelivery(id, delivery) => deliveries::get(cx, id, delivery).await,
-        Hook::Resend(id, delivery) => deliveries::resend(cx, id, delivery).await,
-    }
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,12 +68,12 @@ struct SecretView {
     secret: Option<String>,
 }
 
-async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let found = webhook_endpoints::list(&cx.database().await?, cx.project).await?;
     ok(&json!({ "endpoints": found.into_iter().map(EndpointView::from).collect::<Vec<_>>() }))
 }
 
-async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let now = cx.app.clock.now();
     let endpoint = input::new_endpoint(&body, ids::fresh(now.as_millisecond()), now)?;
@@ -120,13 +104,13 @@ fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
-async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, WHAT)?;
     let found = webhook_endpoints::get(&cx.database().await?, cx.project, id).await?;
     ok(&EndpointView::from(found.ok_or_else(|| ApiError::no_such(WHAT))?))
 }
 
-async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, WHAT)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let now = cx.app.clock.now();
@@ -146,7 +130,7 @@ async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     ok(&EndpointView::from(changed))
 }
 
-async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, WHAT)?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
@@ -158,7 +142,7 @@ async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     deleted()
 }
 
-async fn rotate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+pub async fn rotate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path::id(segment, WHAT)?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;

@@ -3,7 +3,7 @@
 use super::BASE;
 
 /// No address has more segments.
-const MOST_SEGMENTS: usize = 5;
+pub(super) const MOST_SEGMENTS: usize = 5;
 
 /// The segments of a path behind [`BASE`], without an allocation.
 pub struct Segments<'p> {

@@ -1,10 +1,13 @@
 //! Every operation of `openapi.yaml`, called by everybody: new ones are covered by themselves.
 
-use gateway::router::{self, Access, BASE};
+use std::collections::BTreeMap;
+
+use gateway::router::{Access, BASE};
+use gateway::routes::{self, ROUTES};
 use http::Method;
 use store_projects::members::Role;
 
-use crate::document::{Operation, all_operations};
+use crate::document::{Operation, all_operations, in_braces};
 use crate::fixture::Gateway;
 use crate::http::Call;
 use crate::setup::Tenant;
@@ -51,11 +54,14 @@ fn refusal(access: Access, caller: Caller) -> Option<u16> {
 }
 
 #[test]
-fn the_document_and_the_router_let_in_the_same() {
+fn the_document_and_the_routes_let_in_the_same() {
+    let documented = all_operations().into_iter().map(|o| ((o.method, o.path), o.access));
+    let routed = ROUTES.iter().map(|r| ((r.method.to_owned(), in_braces(r.pattern)), r.access));
+    assert_eq!(documented.collect::<BTreeMap<_, _>>(), routed.collect());
     for Operation { method, path, access, .. } in all_operations() {
         let method: Method = method.parse().unwrap();
         let called = format!("{BASE}{}", path.replace("{id}", "7"));
-        assert_eq!(router::route(&method, &called).unwrap().access(), access, "{method} {path}");
+        assert_eq!(routes::find(&method, &called).unwrap().route.access, access, "{method} {path}");
     }
 }
 

@@ -51,6 +51,13 @@ impl Operation {
     }
 }
 
+/// A pattern of the table of routes (`/users/:id`) as the document writes it (`/users/{id}`).
+pub fn in_braces(pattern: &str) -> String {
+    let segment =
+        |segment: &str| segment.strip_prefix(':').map_or_else(|| segment.to_owned(), |name| format!("{{{name}}}"));
+    pattern.split('/').map(segment).collect::<Vec<_>>().join("/")
+}
+
 /// Every operation whose answer has an end, in the document's order of addresses.
 pub fn operations() -> Vec<Operation> {
     all_operations().into_iter().filter(|operation| !operation.is_endless).collect()
