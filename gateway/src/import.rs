@@ -6,6 +6,7 @@
 //! for no more than one slice, and where the worker has fallen behind, imports stand still. How far an import has come is
 //! noted with every slice, so one that broke off goes on there.
 
+mod asked;
 mod columns;
 mod hold;
 mod lines;
@@ -16,9 +17,10 @@ mod run;
 mod slice;
 mod source;
 
+pub use asked::Asked;
 pub use hold::candidates;
 pub use reader::Shape;
-pub use run::{Asked, run};
+pub use run::run;
 
 /// Bytes of a body, also after decompression.
 pub const MAX_BYTES: u64 = 1 << 30;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::AT_ONCE_PER_OWNER;
-use super::run::Asked;
+use super::asked::Asked;
 use crate::api::audit_log;
 use crate::context::Context;
 use crate::error::ApiError;

@@ -9,8 +9,9 @@ use store_profiles::user_imports::UserImport;
 use tokio::time::{Instant, timeout};
 
 use super::MAX_BYTES;
+use super::asked::Asked;
 use super::hold::{Hold, too_many};
-use super::reader::{Reader, Shape};
+use super::reader::Reader;
 use super::slice::Slice;
 use super::source::Source;
 use crate::auth::Standing;
@@ -24,16 +25,6 @@ const RECORDED: Duration = Duration::from_mins(1);
 
 /// For how long a body may take to bring its first line.
 const OPENED: Duration = Duration::from_secs(30);
-
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
-    pub shape: Shape,
-    /// By which the import is found again.
-    pub key: Option<&'a str>,
-    /// The number of the body's first line in the whole.
-    pub from_line: Option<u64>,
-}
 
 /// Imports the request's body. An import that broke off goes on where it was.
 pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
