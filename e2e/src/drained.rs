@@ -6,10 +6,11 @@ use std::time::Duration;
 use bus::Names;
 use serde_json::Value;
 use testkit::eventually;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::System;
+use crate::system::connect;
 
 /// Members of the chunks of messages that are not done.
 const PENDING: &str = "WITH pending AS (SELECT c.project_id, m.id FROM send_chunk c, unnest(c.members) WITH ORDINALITY AS m (id, n) \
@@ -59,13 +60,6 @@ pub struct LedgerRow {
 /// A plain connection to the system's database.
 pub async fn database(system: &System) -> Client {
     connect(&system.database_url).await
-}
-
-pub(crate) async fn connect(url: &str) -> Client {
-    let connected = tokio_postgres::connect(url, NoTls).await;
-    let (client, connection) = connected.unwrap_or_else(|error| panic!("PostgreSQL: {error}"));
-    tokio::spawn(connection);
-    client
 }
 
 /// Makes waiting chunks due now that would be sent later, which may be hours away. Skips chunks that wait for their channel's settings, and

@@ -31,9 +31,11 @@ pub mod users;
 pub mod webhook;
 pub mod webhook_endpoints;
 
-use crate::context::{Context, Request};
+use crate::app::App;
+use crate::context::Context;
 use crate::error::ApiError;
 use crate::ingest;
+use crate::request::Request;
 use crate::respond::Reply;
 use crate::router::{Route, Unbound};
 
@@ -144,23 +146,23 @@ pub async fn handle(cx: &Context<'_>, route: Route<'_>) -> Result<Reply, ApiErro
         Route::ReplayDeadLetters => dead_letters::replay(cx).await,
         Route::ReadAuditLog => audit_log::list(cx).await,
         Route::Hook(route) => webhook_endpoints::handle(cx, route).await,
-        Route::Unbound(route) => handle_unbound(cx, route).await,
+        Route::Unbound(route) => handle_unbound(cx.app, cx, route).await,
     }
 }
 
 /// Hands a request that belongs to no project to its handler, which finds out by itself who calls.
-pub async fn handle_unbound(request: &Request<'_>, route: Unbound<'_>) -> Result<Reply, ApiError> {
+pub async fn handle_unbound(app: &App, request: &Request<'_>, route: Unbound<'_>) -> Result<Reply, ApiError> {
     match route {
-        Unbound::Login => sessions::login(request).await,
-        Unbound::Logout => sessions::logout(request).await,
-        Unbound::GetSession => sessions::get(request).await,
-        Unbound::ChangePassword => sessions::change_password(request).await,
-        Unbound::ListSessions => sessions::list(request).await,
-        Unbound::EndOtherSessions => sessions::end_others(request).await,
-        Unbound::EndSession(id) => sessions::end(request, id).await,
-        Unbound::AcceptInvite => invites::accept::accept(request).await,
-        Unbound::ListProjects => projects::list(request).await,
-        Unbound::CreateProject => projects::create(request).await,
-        Unbound::Webhook(project) => webhook::receive(request, project).await,
+        Unbound::Login => sessions::login(app, request).await,
+        Unbound::Logout => sessions::logout(app, request).await,
+        Unbound::GetSession => sessions::get(app, request).await,
+        Unbound::ChangePassword => sessions::change_password(app, request).await,
+        Unbound::ListSessions => sessions::list(app, request).await,
+        Unbound::EndOtherSessions => sessions::end_others(app, request).await,
+        Unbound::EndSession(id) => sessions::end(app, request, id).await,
+        Unbound::AcceptInvite => invites::accept::accept(app, request).await,
+        Unbound::ListProjects => projects::list(app, request).await,
+        Unbound::CreateProject => projects::create(app, request).await,
+        Unbound::Webhook(project) => webhook::receive(app, request, project).await,
     }
 }

@@ -13,8 +13,9 @@ use kernel::trace_context::TraceContext;
 
 use crate::app::App;
 use crate::client_address;
-use crate::context::{self, Context, Unread};
+use crate::context::Context;
 use crate::error::ApiError;
+use crate::request::{self, Unread};
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss, Route, Unbound};
 use crate::stream::AnswerBody;
@@ -44,7 +45,7 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     if is_refusal(&found, reply.status)
         && let Some(client) = client_address::of(Some(peer), &parts.headers, app.config.trust_forwarded)
     {
-        let _ = app.refusal_limit.take(&client);
+        let _ = app.auth.refusal_limit.take(&client);
     }
     if let Some(unwanted) = body.take() {
         body::discard(unwanted, &parts.headers).await;
@@ -108,24 +109,24 @@ async fn reply(
     if app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this gateway is stopping"));
     }
-    let request = context::Request::new(app, request_id, received_ms, trace, parts, (body, peer));
+    let request = request::Request::new(&app.config, request_id, received_ms, trace, parts, (body, peer));
     if let Route::Unbound(route) = route {
         if !route.needs_session() {
-            request.check_refusals()?;
+            app.auth.check_refusals(&request)?;
         }
-        return in_time(api::handle_unbound(&request, route)).await;
+        return in_time(api::handle_unbound(app, &request, route)).await;
     }
-    let admission = auth::admit(&request, route).await?;
+    let admission = auth::admit(&app.auth, &request, route).await?;
     if matches!(route, Route::RevokeApiKey | Route::ListApiKeys) {
         // A leaked key must not be able to use up what finding and revoking it needs.
         if let Some(account) = admission.caller.account() {
-            app.account_limit.take(&account)?;
+            app.auth.account_limit.take(&account)?;
         }
-        let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
+        let context = Context::new(app, &request, admission);
         return handled(&context, route).await;
     }
     let allowance = admission.allowance(&app.limits).await;
-    let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
+    let context = Context::new(app, &request, admission);
     let done = match respond::within(&allowance) {
         Ok(()) => handled(&context, route).await,
         Err(over) => Err(over),

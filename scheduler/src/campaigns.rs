@@ -7,6 +7,7 @@
 
 mod failures;
 pub mod late;
+mod next_check;
 mod pace;
 mod steps;
 pub mod stranded;

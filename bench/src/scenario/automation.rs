@@ -14,8 +14,8 @@ use worker_automation::matching::Index;
 
 use super::drain::{CONNECTIONS, WARM_UP, drained};
 use crate::alone;
-use crate::load::{Kind, Outcome, Sender, Shape};
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Kind, Outcome, Sender, Shape};
+use crate::measure::{self, Measured};
 use crate::provision::{self, delivery};
 use crate::report::{Figure, Goal, Section, median};
 use crate::scenario::Lab;

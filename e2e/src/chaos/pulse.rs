@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::oracle::{Line, Oracle};
 use super::plan::{EACH, What};
 use super::product::Product;
-use super::strike::Struck;
+use super::struck::Struck;
 
 /// Of these events.
 pub const NAME: &str = "pulse";

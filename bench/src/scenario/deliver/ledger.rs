@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::{LOOPBACK, PATIENCE, rate, warn_of_noise};
 use crate::child::Server;
-use crate::load::Outcome;
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Outcome};
+use crate::measure::{self, Measured};
 use crate::provision::delivery;
 use crate::report::{Figure, Section};
 use crate::scenario::Lab;
