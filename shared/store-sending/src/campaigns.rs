@@ -5,6 +5,7 @@ pub mod clicks;
 pub mod conversions;
 pub mod counts;
 pub mod faults;
+pub mod occurrence;
 pub mod outcomes;
 pub mod sending;
 pub mod winner;

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Campaign;
 use super::counts::{self, Counts};
-use super::sending::Progress;
+use super::occurrence::Progress;
 use crate::send_chunks::{self, CAPACITY, NewChunk, SendAt, Share};
 use database::StoreError;
 use domain::campaign::{LocalTimes, Variant};

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::sending::{self, Rows};
+use super::occurrence::Rows;
+use super::sending;
 use database::StoreError;
 use kernel::ids::{self, ProjectId};
 

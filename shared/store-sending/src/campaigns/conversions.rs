@@ -3,7 +3,7 @@
 use deadpool_postgres::GenericClient;
 use jiff::{SignedDuration, Timestamp};
 
-use super::sending::Rows;
+use super::occurrence::Rows;
 use database::StoreError;
 use domain::campaign::Goal;
 use kernel::ids;

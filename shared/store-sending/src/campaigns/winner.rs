@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversions::conversions;
-use super::sending::{Progress, Rows};
+use super::occurrence::{Progress, Rows};
 use crate::send_chunks::campaign::{self as chunks, Of};
 use database::StoreError;
 use domain::campaign::{Goal, Metric, Score, Verdict};
