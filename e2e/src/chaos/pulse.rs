@@ -102,7 +102,7 @@ impl Pulse {
                 continue;
             };
             let now = product.began.elapsed();
-            let there: std::collections::BTreeSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+            let there: std::collections::BTreeSet<Uuid> = rows.iter().map(|row| row.get("id")).collect();
             let mut beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             for (place, _) in open.into_iter().filter(|(_, ids)| ids.iter().all(|id| there.contains(id))) {
                 beats.open.remove(&place);

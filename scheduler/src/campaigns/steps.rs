@@ -7,7 +7,8 @@ use kernel::ids::ProjectId;
 use store_projects::projects;
 use store_sending::campaigns::Campaign;
 use store_sending::campaigns::audience::take_slice;
-use store_sending::campaigns::sending::{self, Progress};
+use store_sending::campaigns::occurrence::{Progress, Rows};
+use store_sending::campaigns::sending;
 use store_sending::send_chunks::campaign::{self as chunks, Of};
 use uuid::Uuid;
 
@@ -72,7 +73,7 @@ pub async fn send(
     if let Some(slice) = prefetched.slice.as_ref().filter(|slice| slice.goes_on_from(campaign, &progress)) {
         take_slice(tx, project, campaign, &progress, slice).await?;
     }
-    let rows = sending::Rows::of(project, id, &progress);
+    let rows = Rows::of(project, id, &progress);
     let rest = winner::advance(tx, &rows, (campaign, &progress), prefetched.counted.as_ref(), now).await?;
     if let Rest::Decided(variant) = rest {
         chunks::decide(tx, of, variant, now).await?;
