@@ -11,3 +11,6 @@ pub use answer::Answers;
 pub use connection::{Outcome, Sender, quantile, write};
 pub use pace::Pace;
 pub use shape::{Kind, Shape};
+
+/// How the process that sends the load is called in reports: this one.
+pub const GENERATOR: &str = "load generator";

@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::load::{Outcome, Pace, Sender};
-use crate::report::{Cost, NOISE};
+use crate::load::{GENERATOR, Outcome, Pace, Sender};
+use crate::report::{Cost, NOISE, median};
 use crate::system::System;
 use crate::usage::{self, Memory, Moment, Used, Watched};
 
-/// How this process is called in reports.
-pub const GENERATOR: &str = "load generator";
 /// How long recording may take to catch up after a load.
 const CATCH_UP: Duration = Duration::from_mins(3);
 
@@ -39,7 +37,7 @@ pub fn cost(load: &str, per: &'static str, rounds: &[Measured], count: impl Fn(&
     let of = |rounds: &[Vec<(String, f64)>], name: &str| -> Vec<f64> {
         rounds.iter().filter_map(|r| r.iter().find(|(n, _)| n == name).map(|(_, v)| *v)).collect()
     };
-    let cpu = names.iter().map(|name| (name.clone(), crate::report::median(&of(&each, name)))).collect();
+    let cpu = names.iter().map(|name| (name.clone(), median(&of(&each, name)))).collect();
     let peaks: Vec<Vec<(String, f64)>> =
         rounds.iter().map(|r| r.memory.iter().map(|(n, m)| (n.clone(), m.peak)).collect()).collect();
     let max = |name: &String| of(&peaks, name).into_iter().reduce(f64::max).map(|peak| (name.clone(), peak));

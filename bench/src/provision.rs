@@ -91,7 +91,8 @@ pub async fn automations_as(
     client.batch_execute("BEGIN").await?;
     let seq = next(client, "automation").await?;
     client.execute("UPDATE automation SET active = false, changed_seq = $1 WHERE active", &[&seq]).await?;
-    let made = client.query_one("SELECT coalesce(max(version), 0) FROM automation", &[]).await?.try_get::<_, i32>(0)?;
+    let sql = "SELECT coalesce(max(version), 0) AS version FROM automation";
+    let made = client.query_one(sql, &[]).await?.try_get::<_, i32>("version")?;
     let (mut heads, mut versions) = (Vec::new(), Vec::new());
     for number in 0..projects {
         let project = tenants::project(number);
@@ -186,5 +187,5 @@ pub async fn rate_limit(client: &Client, project: u32, limit: Option<i32>) -> Re
 /// Moves a topic of the change sequence on, so that caches look.
 async fn next(client: &Client, topic: &str) -> Result<i64> {
     let sql = "UPDATE change SET seq = seq + 1 WHERE topic = $1 RETURNING seq";
-    Ok(client.query_one(sql, &[&topic]).await?.try_get(0)?)
+    Ok(client.query_one(sql, &[&topic]).await?.try_get("seq")?)
 }

@@ -110,7 +110,7 @@ pub struct Along {
 impl Cost {
     /// Without those that send the load, and those that take what is sent on.
     pub fn product_cpu(&self) -> f64 {
-        let is_product = |name: &str| ![crate::measure::GENERATOR, crate::sink::NAME].contains(&name);
+        let is_product = |name: &str| ![crate::load::GENERATOR, crate::sink::NAME].contains(&name);
         self.cpu.iter().filter(|(name, _)| is_product(name)).map(|(_, micros)| micros).sum()
     }
 

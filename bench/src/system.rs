@@ -222,8 +222,9 @@ impl System {
 
     /// Events in the database, by its exact counters.
     pub async fn recorded(&self) -> Result<u64> {
-        let row = self.database.query_one("SELECT coalesce(sum(count), 0)::bigint FROM event_count", &[]).await?;
-        Ok(u64::try_from(row.try_get::<_, i64>(0)?)?)
+        let sql = "SELECT coalesce(sum(count), 0)::bigint AS total FROM event_count";
+        let row = self.database.query_one(sql, &[]).await?;
+        Ok(u64::try_from(row.try_get::<_, i64>("total")?)?)
     }
 
     /// Drops what is in the ingest stream; only while no worker runs.

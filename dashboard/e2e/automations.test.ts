@@ -1,6 +1,17 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectCount, expectNoComplaints, open, picture, press, unique, withBrowser } from './browser';
+import {
+  adminContext,
+  call,
+  eventually,
+  expectCount,
+  expectNoComplaints,
+  open,
+  picture,
+  press,
+  unique,
+  withBrowser,
+} from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -22,10 +33,30 @@ interface Automation {
 
 test('an automation is tried with somebody made up, and nothing is sent', async () => {
   const name = unique('Tried');
-  const { id: templateId } = await call<{ id: string }>('POST', '/templates', { name, channel: 'EMAIL', subject: 's', body: 'b' });
-  const branch = { type: 'BRANCH', branches: [{ rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }], steps: [{ type: 'SEND_EMAIL', templateId }] }], else: [{ type: 'EXIT' }] };
+  const { id: templateId } = await call<{ id: string }>('POST', '/templates', {
+    name,
+    channel: 'EMAIL',
+    subject: 's',
+    body: 'b',
+  });
+  const branch = {
+    type: 'BRANCH',
+    branches: [
+      {
+        rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }],
+        steps: [{ type: 'SEND_EMAIL', templateId }],
+      },
+    ],
+    else: [{ type: 'EXIT' }],
+  };
   const filter = [{ field: 'properties.total', operator: 'gte', value: 10 }];
-  const { id } = await call<Automation>('POST', '/automations', { name, triggerType: 'EVENT', triggerEvent: 'order_completed', triggerFilter: filter, steps: [{ type: 'WAIT', delay: 86_400 }, branch] });
+  const { id } = await call<Automation>('POST', '/automations', {
+    name,
+    triggerType: 'EVENT',
+    triggerEvent: 'order_completed',
+    triggerFilter: filter,
+    steps: [{ type: 'WAIT', delay: 86_400 }, branch],
+  });
   await open(page, `automations/${id}`);
   const told = page.getByRole('status').filter({ has: page.getByText(/comes? in/i) });
   const attempt = async (plan: string, total: number) => {
@@ -50,7 +81,12 @@ test('an automation is tried with somebody made up, and nothing is sent', async 
 
 test('steps are put in another order, by keyboard', async () => {
   const steps = [{ type: 'WAIT', delay: 60 }, { type: 'TRACK_EVENT', event: 'reminded' }, { type: 'EXIT' }];
-  const { id } = await call<Automation>('POST', '/automations', { name: unique('Order'), triggerType: 'EVENT', triggerEvent: 'x', steps });
+  const { id } = await call<Automation>('POST', '/automations', {
+    name: unique('Order'),
+    triggerType: 'EVENT',
+    triggerEvent: 'x',
+    steps,
+  });
   await open(page, `automations/${id}?view=list`);
   const kinds = async () => (await call<Automation>('GET', `/automations/${id}`)).steps.map(({ type }) => type);
   await page.getByRole('button', { name: 'Move up: 2' }).focus();

@@ -19,7 +19,10 @@ let browser: Browser;
 /** A browser for the tests of a file. */
 export function withBrowser(): void {
   beforeAll(async () => {
-    browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+    browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: ['--no-sandbox'],
+    });
   });
   afterAll(async () => {
     await browser?.close();
@@ -30,13 +33,18 @@ export function withBrowser(): void {
 const complaints = new WeakMap<BrowserContext, string[]>();
 
 export async function newContext(options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, reducedMotion: 'reduce', ...options });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    reducedMotion: 'reduce',
+    ...options,
+  });
   context.setDefaultTimeout(30_000);
   if (SLOWNESS > 1) context.on('page', (page) => void slowDown(page));
   const heard: string[] = [];
   complaints.set(context, heard);
   context.on('console', (message) => {
-    if (message.type() === 'error' && /Content Security Policy|Uncaught|React/.test(message.text())) heard.push(message.text());
+    if (message.type() === 'error' && /Content Security Policy|Uncaught|React/.test(message.text()))
+      heard.push(message.text());
   });
   context.on('weberror', (error) => heard.push(String(error.error())));
   return context;
@@ -131,7 +139,12 @@ export async function expectAccessible(page: Page, name: string): Promise<void> 
     return (await window.axe.run(document, { resultTypes: ['violations'], iframes: false })).violations;
   })()`);
   const serious = found.filter(({ impact }) => impact === 'serious' || impact === 'critical');
-  expect(serious.map(({ id, nodes }) => `${name}: ${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary ?? ''}`).join('\n')}`)).toEqual([]);
+  expect(
+    serious.map(
+      ({ id, nodes }) =>
+        `${name}: ${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary ?? ''}`).join('\n')}`,
+    ),
+  ).toEqual([]);
 }
 
 /** A call of the API, as a server would make it, or whoever has the key. */
@@ -148,8 +161,12 @@ export async function call<T>(method: string, path: string, body?: object, key =
 /** Presses a button that changes something; returns the status that the API answers. */
 export async function press(page: Page, name: string): Promise<number> {
   // Previews and estimates are asked for by themselves.
-  const changing = (request: { method(): string; url(): string }) => ['POST', 'PUT', 'DELETE'].includes(request.method()) && !/\/(preview|estimate)$/.test(request.url());
-  const [answer] = await Promise.all([page.waitForResponse((response) => changing(response.request())), page.getByRole('button', { name, exact: true }).click()]);
+  const changing = (request: { method(): string; url(): string }) =>
+    ['POST', 'PUT', 'DELETE'].includes(request.method()) && !/\/(preview|estimate)$/.test(request.url());
+  const [answer] = await Promise.all([
+    page.waitForResponse((response) => changing(response.request())),
+    page.getByRole('button', { name, exact: true }).click(),
+  ]);
   return answer.status();
 }
 
@@ -164,7 +181,9 @@ export function mails(text: string, { mailDir } = product): string[] {
 export function invitationOf(address: string): Promise<string> {
   return eventually(() => {
     const [mail = ''] = mails(address).filter((text) => text.includes('accept-invite'));
-    const token = /accept-invite\?token=([0-9a-f]{64})/.exec(mail.replaceAll(/=\r?\n/g, '').replaceAll('=3D', '='))?.[1];
+    const token = /accept-invite\?token=([0-9a-f]{64})/.exec(
+      mail.replaceAll(/=\r?\n/g, '').replaceAll('=3D', '='),
+    )?.[1];
     if (token === undefined) throw new Error(`no invitation to ${address} was mailed`);
     return token;
   });

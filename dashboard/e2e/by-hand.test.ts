@@ -1,5 +1,19 @@
 import { expect, test } from 'vitest';
-import { at, call, eventually, expectAccessible, expectCount, expectDisabled, expectNoComplaints, expectValue, open, picture, settled, unique, withAdmin } from './browser';
+import {
+  at,
+  call,
+  eventually,
+  expectAccessible,
+  expectCount,
+  expectDisabled,
+  expectNoComplaints,
+  expectValue,
+  open,
+  picture,
+  settled,
+  unique,
+  withAdmin,
+} from './browser';
 
 const admin = withAdmin();
 
@@ -26,7 +40,12 @@ test('somebody signs up by hand: a person is added, and their event is sent', as
   await picture(page, 'act-add-person');
   await add.click();
   await page.getByRole('heading', { level: 1, name: 'Ada' }).waitFor();
-  expect(await call('GET', `/users/${who}`)).toMatchObject({ externalId: who, email: `${who}@example.com`, name: 'Ada', properties: { plan: 'pro' } });
+  expect(await call('GET', `/users/${who}`)).toMatchObject({
+    externalId: who,
+    email: `${who}@example.com`,
+    name: 'Ada',
+    properties: { plan: 'pro' },
+  });
 
   await page.getByRole('button', { name: 'Send an event' }).click();
   const event = page.getByRole('dialog', { name: 'Send an event' });
@@ -36,7 +55,9 @@ test('somebody signs up by hand: a person is added, and their event is sent', as
   await picture(page, 'act-send-event');
   await event.getByRole('button', { name: 'Send' }).click();
   await page.getByRole('region', { name: 'Events' }).getByText('signed_up').waitFor();
-  expect((await recorded(who)).events).toMatchObject([{ eventName: 'signed_up', userId: who, properties: { source: 'by hand' } }]);
+  expect((await recorded(who)).events).toMatchObject([
+    { eventName: 'signed_up', userId: who, properties: { source: 'by hand' } },
+  ]);
 
   // Somebody who is there already is not changed in passing.
   await open(page, 'users');
@@ -47,7 +68,10 @@ test('somebody signs up by hand: a person is added, and their event is sent', as
   await form.getByText('There is somebody with this id.').waitFor();
   expect(await call('GET', `/users/${who}`)).toMatchObject({ name: 'Ada' });
   await page.keyboard.press('Escape');
-  await page.getByRole('dialog', { name: 'Leave without saving?' }).getByRole('button', { name: 'Leave without saving' }).click();
+  await page
+    .getByRole('dialog', { name: 'Leave without saving?' })
+    .getByRole('button', { name: 'Leave without saving' })
+    .click();
   expectNoComplaints(context);
 });
 
@@ -64,7 +88,10 @@ test('an event is sent from the list of events, in which it appears; what is wro
   await form.getByLabel('User id').fill(who);
   await form.getByRole('button', { name: 'Send' }).click();
   await form.getByRole('alert').getByText('must be a string of 1 to 200 characters').waitFor();
-  const offered = () => form.locator('datalist option').evaluateAll((options) => options.map((option) => (option as HTMLOptionElement).value));
+  const offered = () =>
+    form
+      .locator('datalist option')
+      .evaluateAll((options) => options.map((option) => (option as HTMLOptionElement).value));
   await eventually(async () => expect(await offered()).toContain(who));
   await form.getByLabel('Event', { exact: false }).fill('came_by');
   await form.getByRole('button', { name: 'Send' }).click();
@@ -84,13 +111,21 @@ test('somebody who is only known anonymously is sent an event as such', async ()
   await form.getByLabel('Event', { exact: false }).fill('came_back');
   await form.getByRole('button', { name: 'Send' }).click();
   await page.getByRole('region', { name: 'Events' }).getByText('came_back').waitFor();
-  expect((await recorded(who)).events).toMatchObject([{ eventName: 'came_back', userId: null, anonymousId: who }, { eventName: 'app_opened' }]);
+  expect((await recorded(who)).events).toMatchObject([
+    { eventName: 'came_back', userId: null, anonymousId: who },
+    { eventName: 'app_opened' },
+  ]);
 });
 
 test('an automation that is active says how to try it, and is tried so', async () => {
   const { page, context } = admin;
   const event = unique('tried').replace(' ', '_');
-  const { id } = await call<{ id: string }>('POST', '/automations', { name: event, triggerType: 'EVENT', triggerEvent: event, steps: [{ type: 'UPDATE_USER', properties: { tried: true } }] });
+  const { id } = await call<{ id: string }>('POST', '/automations', {
+    name: event,
+    triggerType: 'EVENT',
+    triggerEvent: event,
+    steps: [{ type: 'UPDATE_USER', properties: { tried: true } }],
+  });
   const who = unique('cy').replace(' ', '-');
   await open(page, `automations/${id}`);
   const hint = page.getByRole('region', { name: 'Try it:' });
@@ -110,7 +145,9 @@ test('an automation that is active says how to try it, and is tried so', async (
   await expectValue(form.getByLabel('User id'), who);
   await form.getByRole('button', { name: 'Send' }).click();
   await hint.getByText(`It is sent for ${who}.`).waitFor();
-  await eventually(async () => expect(await call('GET', `/users/${who}`)).toMatchObject({ properties: { tried: true } }));
+  await eventually(async () =>
+    expect(await call('GET', `/users/${who}`)).toMatchObject({ properties: { tried: true } }),
+  );
   await picture(page, 'act-try-it');
   await hint.getByRole('link', { name: 'Their way through' }).click();
   await page.getByRole('link', { name: who }).waitFor();

@@ -1,6 +1,22 @@
 import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectCount, expectDisabled, expectNoComplaints, expectValue, open, picture, press, product, turnDark, unique, withBrowser } from './browser';
+import {
+  adminContext,
+  call,
+  eventually,
+  expectAccessible,
+  expectCount,
+  expectDisabled,
+  expectNoComplaints,
+  expectValue,
+  open,
+  picture,
+  press,
+  product,
+  turnDark,
+  unique,
+  withBrowser,
+} from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -29,7 +45,8 @@ async function savedSteps(name: string): Promise<unknown[]> {
 }
 
 /** By its kind, or what it is about. */
-const step = (name: string): Locator => page.locator('.canvas-step', { has: page.locator('.canvas-name, .canvas-detail', { hasText: name }) });
+const step = (name: string): Locator =>
+  page.locator('.canvas-step', { has: page.locator('.canvas-name, .canvas-detail', { hasText: name }) });
 const form = (name: string): Locator => page.getByRole('group', { name: `Form of ${name}` });
 
 async function middle(of: Locator): Promise<{ x: number; y: number }> {
@@ -62,7 +79,9 @@ test('an automation is built on the canvas, by mouse', async () => {
   await page.getByText('Way 1: weight 70').waitFor();
   await kind.selectOption({ label: 'Wait' });
   await page.getByRole('button', { name: /^Insert “Wait” at the beginning of “Way 2/ }).click();
-  await form('Wait').getByLabel(/^For, such as/).fill('2h');
+  await form('Wait')
+    .getByLabel(/^For, such as/)
+    .fill('2h');
   await form('Wait').getByLabel('Close the form').click();
   await step('welcomed').waitFor();
   await step('2h').waitFor();
@@ -80,7 +99,13 @@ test('an automation is built on the canvas, by mouse', async () => {
   await picture(page, 'act-canvas');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('heading', { level: 1, name }).waitFor();
-  const split = { type: 'SPLIT', branches: [{ weight: 70, steps: [{ type: 'TRACK_EVENT', event: 'welcomed' }] }, { weight: 50, steps: [{ type: 'WAIT', delay: 7_200 }] }] };
+  const split = {
+    type: 'SPLIT',
+    branches: [
+      { weight: 70, steps: [{ type: 'TRACK_EVENT', event: 'welcomed' }] },
+      { weight: 50, steps: [{ type: 'WAIT', delay: 7_200 }] },
+    ],
+  };
   expect(await savedSteps(name)).toMatchObject([split, { type: 'EXIT' }]);
 
   // A drag that ends nowhere changes nothing; what is removed is gone.
@@ -111,7 +136,10 @@ async function tabTo(name: RegExp, key: 'Tab' | 'Shift+Tab' = 'Tab'): Promise<vo
     await page.keyboard.press(key);
     const called = await page.evaluate(() => {
       const element = document.activeElement;
-      const label = element instanceof HTMLInputElement || element instanceof HTMLSelectElement ? element.labels?.[0]?.textContent : null;
+      const label =
+        element instanceof HTMLInputElement || element instanceof HTMLSelectElement
+          ? element.labels?.[0]?.textContent
+          : null;
       return element?.getAttribute('aria-label') ?? label ?? element?.textContent ?? '';
     });
     if (name.test(called)) return;
@@ -142,7 +170,9 @@ test('an automation is built on the canvas, by keyboard alone', async () => {
   await add('Split by chance', false);
   await expectTold('Split by chance is open.');
   await page.keyboard.press('Escape');
-  await eventually(async () => expect(await page.evaluate(() => document.activeElement?.className)).toBe('canvas-step'));
+  await eventually(async () =>
+    expect(await page.evaluate(() => document.activeElement?.className)).toBe('canvas-step'),
+  );
 
   await add('Wait', true);
   await tabTo(/^For, such as/);
@@ -163,7 +193,9 @@ test('an automation is built on the canvas, by keyboard alone', async () => {
   await page.keyboard.press('Delete');
   await expectTold('End here is removed.');
   // The focus is where it stood, where the next one can be put.
-  await eventually(async () => expect(await page.evaluate(() => document.activeElement?.className)).toBe('canvas-spot'));
+  await eventually(async () =>
+    expect(await page.evaluate(() => document.activeElement?.className)).toBe('canvas-spot'),
+  );
   await page.keyboard.press('Enter');
   await form('End here').waitFor();
   await tabTo(/^Move down$/);
@@ -175,7 +207,15 @@ test('an automation is built on the canvas, by keyboard alone', async () => {
   await tabTo(/^Save$/, 'Shift+Tab');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { level: 1, name }).waitFor();
-  expect(await savedSteps(name)).toMatchObject([{ type: 'SPLIT', branches: [{ weight: 50, steps: [{ type: 'EXIT' }] }, { weight: 50, steps: [{ type: 'WAIT', delay: 10_800 }] }] }]);
+  expect(await savedSteps(name)).toMatchObject([
+    {
+      type: 'SPLIT',
+      branches: [
+        { weight: 50, steps: [{ type: 'EXIT' }] },
+        { weight: 50, steps: [{ type: 'WAIT', delay: 10_800 }] },
+      ],
+    },
+  ]);
   expect(said).toEqual([]);
   expectNoComplaints(context);
 });
@@ -211,9 +251,30 @@ test('a step that stays asks for no focus later, and the form that is open stays
 
 test('the numbers stand on the steps, and a form is open to everybody', async () => {
   const name = unique('Counted');
-  const steps = [{ type: 'BRANCH', branches: [{ rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }], steps: [{ type: 'WAIT', delay: '30d' }] }], else: [{ type: 'EXIT' }] }];
-  const { id } = await call<Saved>('POST', '/automations', { name, triggerType: 'EVENT', triggerEvent: name, active: true, steps });
-  for (const [who, plan] of [['p1', 'pro'], ['p2', 'pro'], ['f1', 'free']] as const) {
+  const steps = [
+    {
+      type: 'BRANCH',
+      branches: [
+        {
+          rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }],
+          steps: [{ type: 'WAIT', delay: '30d' }],
+        },
+      ],
+      else: [{ type: 'EXIT' }],
+    },
+  ];
+  const { id } = await call<Saved>('POST', '/automations', {
+    name,
+    triggerType: 'EVENT',
+    triggerEvent: name,
+    active: true,
+    steps,
+  });
+  for (const [who, plan] of [
+    ['p1', 'pro'],
+    ['p2', 'pro'],
+    ['f1', 'free'],
+  ] as const) {
     await call('POST', '/users/identify', { user_id: name + who, properties: { plan } });
     await call('POST', '/events', { event: name, user_id: name + who }, product.publicKey);
   }

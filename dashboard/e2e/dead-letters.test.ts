@@ -1,6 +1,19 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectCount, expectNoComplaints, mails, open, picture, press, settled, unique, withBrowser } from './browser';
+import {
+  adminContext,
+  call,
+  eventually,
+  expectCount,
+  expectNoComplaints,
+  mails,
+  open,
+  picture,
+  press,
+  settled,
+  unique,
+  withBrowser,
+} from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -28,10 +41,18 @@ async function sendBy(provider: string, host: string): Promise<string> {
 test('what could not be sent is mended, and replayed', async () => {
   const people = [0, 1, 2].map(() => unique('late').replace(' ', '-'));
   const probe = unique('probe').replace(' ', '-');
-  const send = (who: string) => call('POST', '/messages', { userId: who, channel: 'EMAIL', subject: `For ${who}`, body: '<p>At last.</p>' });
-  const letters = () => call<{ total: number; deadLetters: Array<{ userId: string }> }>('GET', '/dead-letters?reason=channel_not_configured&limit=100');
-  for (const who of [probe, ...people]) await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com` } });
-  await eventually(async () => expect(await call('GET', `/users/${people[2]}`)).toMatchObject({ email: `${people[2]}@example.com` }));
+  const send = (who: string) =>
+    call('POST', '/messages', { userId: who, channel: 'EMAIL', subject: `For ${who}`, body: '<p>At last.</p>' });
+  const letters = () =>
+    call<{ total: number; deadLetters: Array<{ userId: string }> }>(
+      'GET',
+      '/dead-letters?reason=channel_not_configured&limit=100',
+    );
+  for (const who of [probe, ...people])
+    await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com` } });
+  await eventually(async () =>
+    expect(await call('GET', `/users/${people[2]}`)).toMatchObject({ email: `${people[2]}@example.com` }),
+  );
   const host = await sendBy('None', '');
   // Delivery hears of it a moment later.
   await eventually(async () => {
@@ -39,7 +60,9 @@ test('what could not be sent is mended, and replayed', async () => {
     expect((await letters()).total).toBeGreaterThan(0);
   });
   for (const who of people) await send(who);
-  await eventually(async () => expect((await letters()).deadLetters.map(({ userId }) => userId)).toEqual(expect.arrayContaining(people)));
+  await eventually(async () =>
+    expect((await letters()).deadLetters.map(({ userId }) => userId)).toEqual(expect.arrayContaining(people)),
+  );
 
   await open(page, 'dead-letters?reason=channel_not_configured');
   const list = page.getByRole('region', { name: 'Dead letters' });

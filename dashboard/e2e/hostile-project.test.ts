@@ -2,7 +2,19 @@ import { type Server, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, invitationOf, newContext, product, settled, signIn, unique, withBrowser } from './browser';
+import {
+  adminContext,
+  call,
+  eventually,
+  expectNoComplaints,
+  invitationOf,
+  newContext,
+  product,
+  settled,
+  signIn,
+  unique,
+  withBrowser,
+} from './browser';
 import { Watch, hostile, short } from './hostile';
 
 // What only people write who are signed in, and what other systems answer: in a project of its own, whose name is such a
@@ -26,7 +38,11 @@ async function as<T>(page: Page, method: string, path: string, body?: object): P
   const answer = await page.evaluate(
     async ({ method, path, body, project }) => {
       const { csrfToken } = (await (await fetch('/api/v1/auth/session')).json()) as { csrfToken: string };
-      const headers = { 'x-csrf-token': csrfToken, 'content-type': 'application/json', ...(project && { 'x-project-id': project }) };
+      const headers = {
+        'x-csrf-token': csrfToken,
+        'content-type': 'application/json',
+        ...(project && { 'x-project-id': project }),
+      };
       const answer = await fetch(`/api/v1${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) });
       return { ok: answer.ok, text: `${answer.status} ${await answer.text()}` };
     },
@@ -47,9 +63,16 @@ beforeAll(async () => {
   await settled(admin);
   made.project = (await as<Id>(admin, 'POST', '/projects', { name: hostile('project') })).id;
   const { key } = await as<{ key: string }>(admin, 'POST', '/api-keys', { name: hostile('key-name'), type: 'secret' });
-  await as(admin, 'POST', '/team/invites', { email: `${unique('not-yet').replace(' ', '')}'{{7*7}}&lt=\`b@example.com`, role: 'ADMIN' });
+  await as(admin, 'POST', '/team/invites', {
+    email: `${unique('not-yet').replace(' ', '')}'{{7*7}}&lt=\`b@example.com`,
+    role: 'ADMIN',
+  });
   await as(admin, 'POST', '/team/invites', { email: EMAIL, role: 'ADMIN' });
-  const joined = { token: await invitationOf(EMAIL.slice(0, EMAIL.indexOf("'"))), name: hostile('member'), password: PASSWORD };
+  const joined = {
+    token: await invitationOf(EMAIL.slice(0, EMAIL.indexOf("'"))),
+    name: hostile('member'),
+    password: PASSWORD,
+  };
   await call('POST', '/auth/invites/accept', joined, key);
 
   const { port } = system.address() as AddressInfo;
@@ -59,18 +82,46 @@ beforeAll(async () => {
   const write = <T>(method: string, path: string, body?: object): Promise<T> => call<T>(method, path, body, key);
   const rules = [{ field: 'email', operator: 'exists' }];
   const segment = await write<Id>('POST', '/segments', { name: 'All', rules });
-  const template = await write<Id>('POST', '/templates', { name: 'Offer', channel: 'EMAIL', subject: 'Hi', body: '<p>Hi</p>' });
-  await write('POST', '/users/identify', { user_id: short('recipient'), properties: { email: 'recipient@example.com', name: hostile('recipient-name') } });
-  await eventually(async () => expect((await write<{ userCount: number }>('GET', `/segments/${segment.id}`)).userCount).toBe(1));
-  const variants = ['variant', 'other-variant'].map((name) => ({ name: short(name), templateId: template.id, weight: 50 }));
-  const campaign = { name: hostile('campaign'), channel: 'EMAIL', segmentId: segment.id, variants, goal: { event: short('goal'), within: '7d' } };
+  const template = await write<Id>('POST', '/templates', {
+    name: 'Offer',
+    channel: 'EMAIL',
+    subject: 'Hi',
+    body: '<p>Hi</p>',
+  });
+  await write('POST', '/users/identify', {
+    user_id: short('recipient'),
+    properties: { email: 'recipient@example.com', name: hostile('recipient-name') },
+  });
+  await eventually(async () =>
+    expect((await write<{ userCount: number }>('GET', `/segments/${segment.id}`)).userCount).toBe(1),
+  );
+  const variants = ['variant', 'other-variant'].map((name) => ({
+    name: short(name),
+    templateId: template.id,
+    weight: 50,
+  }));
+  const campaign = {
+    name: hostile('campaign'),
+    channel: 'EMAIL',
+    segmentId: segment.id,
+    variants,
+    goal: { event: short('goal'), within: '7d' },
+  };
   made.campaign = (await write<Id>('POST', '/campaigns', campaign)).id;
   await write('POST', `/campaigns/${made.campaign}/send`);
-  await eventually(async () => expect((await write<{ total: number }>('GET', `/campaigns/${made.campaign}/report`)).total).toBe(1));
+  await eventually(async () =>
+    expect((await write<{ total: number }>('GET', `/campaigns/${made.campaign}/report`)).total).toBe(1),
+  );
   await as(admin, 'POST', `/webhook-endpoints/${made.endpoint}/test`);
   await eventually(async () => {
-    const { deliveries } = await as<{ deliveries: Array<{ attempts: Array<{ response?: string }> }> }>(admin, 'GET', `/webhook-endpoints/${made.endpoint}/deliveries`);
-    expect(deliveries.some(({ attempts }) => attempts.some(({ response }) => response?.includes('response')))).toBe(true);
+    const { deliveries } = await as<{ deliveries: Array<{ attempts: Array<{ response?: string }> }> }>(
+      admin,
+      'GET',
+      `/webhook-endpoints/${made.endpoint}/deliveries`,
+    );
+    expect(deliveries.some(({ attempts }) => attempts.some(({ response }) => response?.includes('response')))).toBe(
+      true,
+    );
   });
 });
 
@@ -87,7 +138,18 @@ const go = async (page: Page, path: string): Promise<void> => {
 test('what colleagues and other systems write is a text on every screen', async () => {
   const watch = new Watch();
   watch.over(admin);
-  const screens = ['overview', 'team', 'api-keys', 'webhooks', `webhooks/${made.endpoint}`, 'settings', 'campaigns', `campaigns/${made.campaign}`, 'messages', 'audit-log'];
+  const screens = [
+    'overview',
+    'team',
+    'api-keys',
+    'webhooks',
+    `webhooks/${made.endpoint}`,
+    'settings',
+    'campaigns',
+    `campaigns/${made.campaign}`,
+    'messages',
+    'audit-log',
+  ];
   for (const screen of screens) {
     await go(admin, `/p/${made.project}/${screen}`);
     await watch.look(admin, screen);

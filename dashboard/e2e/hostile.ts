@@ -2,7 +2,8 @@ import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 
 /** Markup of many kinds at once, which would set a mark; each field has its own, so that what is drawn can be told apart. */
-export const hostile = (field: string): string => `${field}"'><img src=x onerror=window.broken="${field}"><svg onload=window.broken=1></title></textarea></script><script>window.broken=1</script>{{7*7}}`;
+export const hostile = (field: string): string =>
+  `${field}"'><img src=x onerror=window.broken="${field}"><svg onload=window.broken=1></title></textarea></script><script>window.broken=1</script>{{7*7}}`;
 /** As short as names of events and people have to be. */
 export const short = (field: string): string => `${field}"'><img src=x onerror=window.broken=1>`;
 

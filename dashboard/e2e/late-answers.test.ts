@@ -1,6 +1,17 @@
 import type { Page, Request } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { at, call, eventually, expectDisabled, expectNoComplaints, expectValue, open, settled, unique, withAdmin } from './browser';
+import {
+  at,
+  call,
+  eventually,
+  expectDisabled,
+  expectNoComplaints,
+  expectValue,
+  open,
+  settled,
+  unique,
+  withAdmin,
+} from './browser';
 
 const admin = withAdmin();
 
@@ -33,7 +44,10 @@ test('whoever has left a screen is not led away by what they deleted on it', asy
   await page.getByRole('heading', { level: 1, name }).waitFor();
   const letGo = await holding(page, `**/api/v1/templates/${id}`, 'DELETE');
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
-  await Promise.all([page.waitForRequest(isMade('DELETE')), page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()]);
+  await Promise.all([
+    page.waitForRequest(isMade('DELETE')),
+    page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click(),
+  ]);
   await page.goBack();
   await page.goBack();
   await page.getByRole('heading', { level: 1, name: 'News feed' }).waitFor();
@@ -49,12 +63,21 @@ test('whoever has left a screen is not led away by what they deleted on it', asy
 test('a rule keeps the focus while what it stands in is saved', async () => {
   const { page, context } = admin;
   const name = unique('Kept');
-  const { id } = await call<Id>('POST', '/segments', { name, rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }, { any: [{ field: 'properties.country', operator: 'eq', value: 'DE' }] }] });
+  const { id } = await call<Id>('POST', '/segments', {
+    name,
+    rules: [
+      { field: 'properties.plan', operator: 'eq', value: 'pro' },
+      { any: [{ field: 'properties.country', operator: 'eq', value: 'DE' }] },
+    ],
+  });
   await open(page, `segments/${id}`);
   const letGo = await holding(page, `**/api/v1/segments/${id}`, 'PUT');
   const [plan, country] = [page.getByLabel('Value').first(), page.getByLabel('Value').last()];
   await plan.fill('free');
-  await Promise.all([page.waitForRequest(isMade('PUT')), page.getByRole('button', { name: 'Save', exact: true }).click()]);
+  await Promise.all([
+    page.waitForRequest(isMade('PUT')),
+    page.getByRole('button', { name: 'Save', exact: true }).click(),
+  ]);
   await country.focus();
   const field = await country.elementHandle();
   letGo();
@@ -65,7 +88,11 @@ test('a rule keeps the focus while what it stands in is saved', async () => {
   await page.keyboard.type('E');
   await expectValue(country, 'DEE');
   await page.getByRole('button', { name: 'Save', exact: true }).click();
-  await eventually(async () => expect(await call('GET', `/segments/${id}`)).toMatchObject({ rules: [{ value: 'free' }, { any: [{ value: 'DEE' }] }] }));
+  await eventually(async () =>
+    expect(await call('GET', `/segments/${id}`)).toMatchObject({
+      rules: [{ value: 'free' }, { any: [{ value: 'DEE' }] }],
+    }),
+  );
   await settled(page);
   await page.unrouteAll({ behavior: 'wait' });
   expectNoComplaints(context);

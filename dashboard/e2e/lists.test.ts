@@ -1,7 +1,18 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { REQUESTS, type Example } from '../src/app/requests';
-import { adminContext, call, eventually, expectAccessible, expectCount, open, product, settled, unique, withBrowser } from './browser';
+import {
+  adminContext,
+  call,
+  eventually,
+  expectAccessible,
+  expectCount,
+  open,
+  product,
+  settled,
+  unique,
+  withBrowser,
+} from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -18,8 +29,11 @@ afterEach(async () => {
 
 test('devices that were registered are listed, with whose they are', async () => {
   const who = unique('dev').replace(' ', '-');
-  for (const platform of ['IOS', 'ANDROID']) await call('POST', '/push-tokens', { user_id: who, platform, token: `${who}-${platform}` }, product.publicKey);
-  await eventually(async () => expect((await call<{ total: number }>('GET', `/push-tokens/devices?userId=${who}`)).total).toBe(2));
+  for (const platform of ['IOS', 'ANDROID'])
+    await call('POST', '/push-tokens', { user_id: who, platform, token: `${who}-${platform}` }, product.publicKey);
+  await eventually(async () =>
+    expect((await call<{ total: number }>('GET', `/push-tokens/devices?userId=${who}`)).total).toBe(2),
+  );
   await open(page, 'channels');
   await page.getByRole('tab', { name: 'Devices' }).click();
   await page.getByRole('searchbox', { name: 'User id' }).fill(who);
@@ -70,7 +84,10 @@ test('a push template names what a tap opens', async () => {
   await page.getByLabel('What a tap opens').fill('/orders/{{ id }}');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('heading', { level: 1, name }).waitFor();
-  const stored = async () => (await call<{ templates: Array<{ name: string; url: string | null }> }>('GET', '/templates?channel=PUSH')).templates.find((each) => each.name === name)?.url;
+  const stored = async () =>
+    (
+      await call<{ templates: Array<{ name: string; url: string | null }> }>('GET', '/templates?channel=PUSH')
+    ).templates.find((each) => each.name === name)?.url;
   expect(await stored()).toBe('/orders/{{ id }}');
   await page.getByLabel('What a tap opens').fill('');
   await page.getByRole('button', { name: 'Save' }).click();
@@ -78,10 +95,27 @@ test('a push template names what a tap opens', async () => {
 });
 
 test('what can be chosen goes on behind the first page', async () => {
-  const template = (id: string, name: string) => ({ id, name, channel: 'EMAIL', subject: '', body: '', url: null, tags: [], ai: false, version: 1, createdAt: '2026-01-01T00:00:00.000Z', updatedAt: '2026-01-01T00:00:00.000Z' });
+  const template = (id: string, name: string) => ({
+    id,
+    name,
+    channel: 'EMAIL',
+    subject: '',
+    body: '',
+    url: null,
+    tags: [],
+    ai: false,
+    version: 1,
+    createdAt: '2026-01-01T00:00:00.000Z',
+    updatedAt: '2026-01-01T00:00:00.000Z',
+  });
   await page.route('**/api/v1/templates?*', (route) => {
     const isSecond = new URL(route.request().url()).searchParams.get('cursor') === 'further';
-    return route.fulfill({ json: { templates: isSecond ? [template('b', 'An old one')] : [template('a', 'A new one')], nextCursor: isSecond ? null : 'further' } });
+    return route.fulfill({
+      json: {
+        templates: isSecond ? [template('b', 'An old one')] : [template('a', 'A new one')],
+        nextCursor: isSecond ? null : 'further',
+      },
+    });
   });
   await open(page, 'automations/new?view=list');
   await page.getByRole('button', { name: 'Add a step' }).click();
@@ -93,8 +127,18 @@ test('what can be chosen goes on behind the first page', async () => {
 });
 
 const EMPTY = [
-  ['users', REQUESTS.user], ['events', REQUESTS.event], ['segments', REQUESTS.segment], ['templates', REQUESTS.template], ['automations', REQUESTS.automation], ['campaigns', REQUESTS.campaign], ['messages', REQUESTS.message],
-  ['news', REQUESTS.news], ['webhooks', REQUESTS.event], ['suppressions', REQUESTS.suppression], ['subscription-groups', REQUESTS.group], ['channels?tab=devices', REQUESTS.device],
+  ['users', REQUESTS.user],
+  ['events', REQUESTS.event],
+  ['segments', REQUESTS.segment],
+  ['templates', REQUESTS.template],
+  ['automations', REQUESTS.automation],
+  ['campaigns', REQUESTS.campaign],
+  ['messages', REQUESTS.message],
+  ['news', REQUESTS.news],
+  ['webhooks', REQUESTS.event],
+  ['suppressions', REQUESTS.suppression],
+  ['subscription-groups', REQUESTS.group],
+  ['channels?tab=devices', REQUESTS.device],
 ] as const;
 
 test('an empty list says what to do next, by a request that works', async () => {
@@ -110,9 +154,14 @@ test('an empty list says what to do next, by a request that works', async () => 
     await page.goto(project + path);
     await settled(page);
     const code = page.locator('pre');
-    await eventually(async () => expect(await code.innerText()).toBe(request.code(product.origin, request.key === 'public' ? '$PUBLIC_KEY' : '$SECRET_KEY')));
+    await eventually(async () =>
+      expect(await code.innerText()).toBe(
+        request.code(product.origin, request.key === 'public' ? '$PUBLIC_KEY' : '$SECRET_KEY'),
+      ),
+    );
     await expectAccessible(page, `empty ${path}`);
-    if (request.key === 'secret') await expectCount(page.getByRole('main').getByRole('link', { name: 'Make a key' }), 1);
+    if (request.key === 'secret')
+      await expectCount(page.getByRole('main').getByRole('link', { name: 'Make a key' }), 1);
   }
   // The key that is made stands on the other screens as well, as long as this page is not loaded anew.
   await page.getByRole('button', { name: 'Make a public key and show it here' }).click();
@@ -131,7 +180,12 @@ test('an empty list says what to do next, by a request that works', async () => 
   const made = async ({ key, code }: Example) => {
     const text = code(product.origin, '');
     const [, path = ''] = /api\/v1([^"]+)"/.exec(text) ?? [];
-    await call('POST', path, JSON.parse(text.slice(text.indexOf("-d '") + 4, -1)) as object, key === 'public' ? shown : secret);
+    await call(
+      'POST',
+      path,
+      JSON.parse(text.slice(text.indexOf("-d '") + 4, -1)) as object,
+      key === 'public' ? shown : secret,
+    );
   };
   for (const [, request] of EMPTY) if (request !== REQUESTS.campaign) await made(request);
 });

@@ -1,6 +1,24 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterEach, expect, test } from 'vitest';
-import { adminContext, at, call, eventually, expectAccessible, expectCount, expectDisabled, expectNoComplaints, expectValue, invitationOf, newContext, open, picture, product, settled, unique, withBrowser } from './browser';
+import {
+  adminContext,
+  at,
+  call,
+  eventually,
+  expectAccessible,
+  expectCount,
+  expectDisabled,
+  expectNoComplaints,
+  expectValue,
+  invitationOf,
+  newContext,
+  open,
+  picture,
+  product,
+  settled,
+  unique,
+  withBrowser,
+} from './browser';
 
 withBrowser();
 const contexts: BrowserContext[] = [];
@@ -35,7 +53,11 @@ test('who is not signed in is asked to, and then led to where they wanted to go'
   await page.getByRole('heading', { level: 1, name: 'Users' }).waitFor();
   await expectValue(page.getByLabel('Email, name or id'), 'ann');
   // The session is a cookie that no script sees, and nothing else of it is kept.
-  const kept = await page.evaluate(() => ({ cookie: document.cookie, local: JSON.stringify(localStorage), session: JSON.stringify(sessionStorage) }));
+  const kept = await page.evaluate(() => ({
+    cookie: document.cookie,
+    local: JSON.stringify(localStorage),
+    session: JSON.stringify(sessionStorage),
+  }));
   expect(kept.cookie).toBe('');
   for (const stored of [kept.local, kept.session]) expect(stored).not.toMatch(/csrf|token|[sp]k_live|[0-9a-f]{64}/i);
 });
@@ -59,7 +81,9 @@ test('a session that ends in the middle of an edit costs nothing', async () => {
   await page.getByRole('heading', { level: 1, name }).waitFor();
   await expectValue(page.getByLabel('Subject'), 'What I wrote');
   const { templates } = await call<{ templates: Array<{ name: string; body: string }> }>('GET', '/templates');
-  expect(templates.filter((template) => template.name === name)).toEqual([expect.objectContaining({ body: '<p>For an hour.</p>' })]);
+  expect(templates.filter((template) => template.name === name)).toEqual([
+    expect.objectContaining({ body: '<p>For an hour.</p>' }),
+  ]);
   expectNoComplaints(context);
 });
 
@@ -122,7 +146,11 @@ test('a key that is shown once stays when the first event comes, and goes with i
   await page.getByRole('button', { name: 'Make a public key and show the request' }).click();
   const shown = page.getByText(/pk_live_/).first();
   const key = /pk_live_\w+/.exec(await shown.innerText())?.[0] ?? '';
-  const sent = await fetch(`${product.origin}/api/v1/events`, { method: 'POST', headers: { 'x-api-key': key, 'content-type': 'application/json' }, body: JSON.stringify({ event: 'first_light', user_id: 'ada' }) });
+  const sent = await fetch(`${product.origin}/api/v1/events`, {
+    method: 'POST',
+    headers: { 'x-api-key': key, 'content-type': 'application/json' },
+    body: JSON.stringify({ event: 'first_light', user_id: 'ada' }),
+  });
   expect(sent.status).toBe(202);
   await page.getByRole('heading', { name: 'It has begun' }).waitFor({ timeout: 45_000 });
   expect(await shown.innerText()).toContain(key);
@@ -139,7 +167,11 @@ test('errors are the API’s own words, at the field that they are about', async
   await page.getByRole('button', { name: 'Save' }).click();
   const alert = page.getByRole('alert').first();
   await alert.waitFor();
-  const refused = await fetch(`${product.origin}/api/v1/templates`, { method: 'POST', headers: { 'x-api-key': product.secretKey, 'content-type': 'application/json' }, body: JSON.stringify({ name: 'Broken', channel: 'EMAIL', body: '<p>{{ name </p>' }) });
+  const refused = await fetch(`${product.origin}/api/v1/templates`, {
+    method: 'POST',
+    headers: { 'x-api-key': product.secretKey, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'Broken', channel: 'EMAIL', body: '<p>{{ name </p>' }),
+  });
   const { details } = (await refused.json()) as { details: Array<{ field: string; message: string }> };
   const words = await alert.innerText();
   for (const { field, message } of details) expect(words).toContain(`${field} ${message}`);
@@ -148,7 +180,15 @@ test('errors are the API’s own words, at the field that they are about', async
 test('a failing API is told of, and tried again', async () => {
   const { page } = await admin();
   let fails = true;
-  await page.route('**/api/v1/users?*', (route) => (fails ? route.fulfill({ status: 503, headers: { 'retry-after': '1' }, json: { error: 'Service Unavailable', message: 'the database is away', status: 503, requestId: 'r' } }) : route.continue()));
+  await page.route('**/api/v1/users?*', (route) =>
+    fails
+      ? route.fulfill({
+          status: 503,
+          headers: { 'retry-after': '1' },
+          json: { error: 'Service Unavailable', message: 'the database is away', status: 503, requestId: 'r' },
+        })
+      : route.continue(),
+  );
   await page.goto(at('users'));
   await page.getByRole('alert').getByText('the database is away').waitFor();
   fails = false;
@@ -158,19 +198,31 @@ test('a failing API is told of, and tried again', async () => {
 
 test('a template cannot break out of its preview', async () => {
   const { page } = await admin();
-  const evil = '<h1 id="seen">Evil</h1><script>parent.document.title = "broken out"; document.title = "ran"</script><img src="x" onerror="document.title = \'ran\'"><style>h1 { color: rgb(1, 2, 3) }</style><a href="https://example.com/">away</a><meta http-equiv="refresh" content="0;url=https://example.com/">';
-  const { id } = await call<Id>('POST', '/templates', { name: unique('Evil'), channel: 'EMAIL', subject: 'Hi', body: evil });
+  const evil =
+    '<h1 id="seen">Evil</h1><script>parent.document.title = "broken out"; document.title = "ran"</script><img src="x" onerror="document.title = \'ran\'"><style>h1 { color: rgb(1, 2, 3) }</style><a href="https://example.com/">away</a><meta http-equiv="refresh" content="0;url=https://example.com/">';
+  const { id } = await call<Id>('POST', '/templates', {
+    name: unique('Evil'),
+    channel: 'EMAIL',
+    subject: 'Hi',
+    body: evil,
+  });
   await open(page, `templates/${id}`);
   const frame = page.frameLocator('iframe');
   await frame.locator('#seen').waitFor();
   expect(await frame.locator('#seen').evaluate((element) => getComputedStyle(element).color)).toBe('rgb(1, 2, 3)');
   expect(await page.title()).not.toContain('broken');
   const inside = page.frames().find((each) => each.url().endsWith('/preview.html'));
-  expect(await inside?.evaluate(() => ({ title: document.title, origin: self.origin, scripts: document.scripts.length }))).toMatchObject({ origin: 'null', scripts: 0 });
+  expect(
+    await inside?.evaluate(() => ({ title: document.title, origin: self.origin, scripts: document.scripts.length })),
+  ).toMatchObject({ origin: 'null', scripts: 0 });
   // The picture has failed by now, and the click has come to its end.
   await inside?.waitForFunction(() => document.images[0]?.complete === true);
   expect(await inside?.evaluate(() => document.title)).not.toBe('ran');
-  await inside?.evaluate(() => addEventListener('click', (click) => setTimeout(() => (document.body.dataset.prevented = String(click.defaultPrevented)))));
+  await inside?.evaluate(() =>
+    addEventListener('click', (click) =>
+      setTimeout(() => (document.body.dataset.prevented = String(click.defaultPrevented))),
+    ),
+  );
   await frame.getByText('away').click();
   await frame.locator('body[data-prevented="true"]').waitFor();
   expect(page.frames().some((each) => each.url().includes('example.com'))).toBe(false);
@@ -194,7 +246,8 @@ test('a MEMBER sees and can do what is theirs, after an invitation', async () =>
   await member.locator('input[name="password"]').fill('a long password');
   await member.getByRole('button', { name: 'Join' }).click();
   await member.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
-  for (const hidden of ['API keys', 'Webhooks', 'Audit log']) await expectCount(member.getByRole('link', { name: hidden, exact: true }), 0);
+  for (const hidden of ['API keys', 'Webhooks', 'Audit log'])
+    await expectCount(member.getByRole('link', { name: hidden, exact: true }), 0);
   await open(member, 'channels');
   await member.getByText('Only an ADMIN').waitFor();
   await expectCount(member.getByRole('button', { name: 'Save' }), 0);
@@ -221,7 +274,8 @@ test('a key is shown once, works, and stops working when it is revoked', async (
   await page.getByRole('dialog').getByRole('button', { name: 'Make a key' }).click();
   const key = await page.getByTestId('secret').innerText();
   expect(key).toMatch(/^sk_live_[A-Za-z0-9]{32}$/);
-  const status = async () => (await fetch(`${product.origin}/api/v1/segments`, { headers: { 'x-api-key': key } })).status;
+  const status = async () =>
+    (await fetch(`${product.origin}/api/v1/segments`, { headers: { 'x-api-key': key } })).status;
   expect(await status()).toBe(200);
   await page.getByRole('button', { name: 'I have kept it' }).click();
   await settled(page);
@@ -244,11 +298,17 @@ test('a test mail goes by the channel, and secrets never come back', async () =>
   await page.getByText('The channel is saved.').waitFor();
   await page.reload();
   await settled(page);
-  const told = await page.evaluate(async (project) => (await fetch('/api/v1/channels', { headers: { 'x-project-id': project } })).text(), product.projectId);
+  const told = await page.evaluate(
+    async (project) => (await fetch('/api/v1/channels', { headers: { 'x-project-id': project } })).text(),
+    product.projectId,
+  );
   expect(told).toContain('"email"');
   expect(told).not.toContain('kept-by-the-server');
   await expectValue(page.getByLabel('Password', { exact: true }), '');
   await page.getByRole('button', { name: /^Remove the stored value of “Password”/ }).click();
-  await page.getByRole('dialog').getByRole('button', { name: /^Remove the stored value/ }).click();
+  await page
+    .getByRole('dialog')
+    .getByRole('button', { name: /^Remove the stored value/ })
+    .click();
   await expectCount(page.getByRole('dialog'), 0);
 });

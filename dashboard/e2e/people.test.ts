@@ -1,5 +1,15 @@
 import { expect, test } from 'vitest';
-import { call, eventually, expectDisabled, expectNoComplaints, open, picture, product, unique, withAdmin } from './browser';
+import {
+  call,
+  eventually,
+  expectDisabled,
+  expectNoComplaints,
+  open,
+  picture,
+  product,
+  unique,
+  withAdmin,
+} from './browser';
 
 const admin = withAdmin();
 
@@ -8,10 +18,16 @@ test('a person is erased when their id was typed, and nothing of them is found a
   const who = unique('gone').replace(' ', '-');
   await call('POST', '/users/identify', { user_id: who, properties: { email: `${who}@example.com`, name: 'Gone' } });
   await call('POST', '/events', { event: 'app_opened', user_id: who });
-  await eventually(async () => expect((await call<{ events: unknown[] }>('GET', `/events?user=${who}`)).events).toHaveLength(1));
+  await eventually(async () =>
+    expect((await call<{ events: unknown[] }>('GET', `/events?user=${who}`)).events).toHaveLength(1),
+  );
 
   await open(page, `users?search=${who}`);
-  await page.getByRole('link', { name: 'Gone' }).or(page.getByRole('link', { name: who })).first().click();
+  await page
+    .getByRole('link', { name: 'Gone' })
+    .or(page.getByRole('link', { name: who }))
+    .first()
+    .click();
   await page.getByRole('heading', { level: 1, name: 'Gone' }).waitFor();
   await page.getByRole('button', { name: 'Erase' }).click();
   const question = page.getByRole('dialog', { name: 'Erase this person?' });
@@ -26,9 +42,12 @@ test('a person is erased when their id was typed, and nothing of them is found a
   await page.getByText('The person is erased.').waitFor();
   await page.getByRole('heading', { level: 1, name: 'Users' }).waitFor();
 
-  const status = async (path: string) => (await fetch(`${product.origin}/api/v1${path}`, { headers: { 'x-api-key': product.secretKey } })).status;
+  const status = async (path: string) =>
+    (await fetch(`${product.origin}/api/v1${path}`, { headers: { 'x-api-key': product.secretKey } })).status;
   expect(await status(`/users/${who}`)).toBe(404);
-  await eventually(async () => expect((await call<{ events: unknown[] }>('GET', `/events?user=${who}`)).events).toEqual([]));
+  await eventually(async () =>
+    expect((await call<{ events: unknown[] }>('GET', `/events?user=${who}`)).events).toEqual([]),
+  );
   await open(page, `users?search=${who}`);
   await page.getByText('Nobody matches this search.').waitFor();
   expectNoComplaints(context);
@@ -37,7 +56,10 @@ test('a person is erased when their id was typed, and nothing of them is found a
 test('erasing a person spares the one whose user id is their internal id', async () => {
   const { context, page } = admin;
   const who = unique('shadowed').replace(' ', '-');
-  const { user } = await call<{ user: { id: string } }>('POST', '/users/identify', { user_id: who, properties: { name: 'Shadowed' } });
+  const { user } = await call<{ user: { id: string } }>('POST', '/users/identify', {
+    user_id: who,
+    properties: { name: 'Shadowed' },
+  });
   await call('POST', '/users/identify', { user_id: user.id, properties: { name: 'Shadow' } });
   const shadow = `/users/${user.id}?idType=external`;
   await eventually(async () => expect(await call('GET', shadow)).toMatchObject({ name: 'Shadow' }));

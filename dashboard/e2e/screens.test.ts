@@ -1,6 +1,19 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectAccessible, expectNoComplaints, newContext, open, picture, product, settled, turnDark, withBrowser } from './browser';
+import {
+  adminContext,
+  call,
+  eventually,
+  expectAccessible,
+  expectNoComplaints,
+  newContext,
+  open,
+  picture,
+  product,
+  settled,
+  turnDark,
+  withBrowser,
+} from './browser';
 
 withBrowser();
 let context: BrowserContext;
@@ -13,17 +26,65 @@ interface Id {
 beforeAll(async () => {
   // One of everything, so that no screen is only its empty state. A name of `<script>` is a name.
   const script = '<script>alert(1)</script>';
-  await call('POST', '/users/identify', { user_id: 'bo', properties: { email: 'bo@example.com', name: script, plan: 'pro', cart: { total: 12.5 } } });
-  for (const event of ['app_opened', 'order_completed', script]) await call('POST', '/events', { event, user_id: 'bo', properties: { total: 12.5 } });
-  made.template = (await call<Id>('POST', '/templates', { name: script, channel: 'EMAIL', subject: 'Hi', body: '<p>Hi {{ name }}</p>' })).id;
+  await call('POST', '/users/identify', {
+    user_id: 'bo',
+    properties: { email: 'bo@example.com', name: script, plan: 'pro', cart: { total: 12.5 } },
+  });
+  for (const event of ['app_opened', 'order_completed', script])
+    await call('POST', '/events', { event, user_id: 'bo', properties: { total: 12.5 } });
+  made.template = (
+    await call<Id>('POST', '/templates', {
+      name: script,
+      channel: 'EMAIL',
+      subject: 'Hi',
+      body: '<p>Hi {{ name }}</p>',
+    })
+  ).id;
   await call('POST', '/templates', { name: 'Short', channel: 'SMS', subject: '', body: 'Hi' }).catch(() => null);
-  made.segment = (await call<Id>('POST', '/segments', { name: script, rules: [{ any: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }, { field: 'event:order_completed', operator: 'did', value: { count: { gte: 2 }, within: '30d' } }] }, { not: { field: 'email', operator: 'not_exists' } }] })).id;
+  made.segment = (
+    await call<Id>('POST', '/segments', {
+      name: script,
+      rules: [
+        {
+          any: [
+            { field: 'properties.plan', operator: 'eq', value: 'pro' },
+            { field: 'event:order_completed', operator: 'did', value: { count: { gte: 2 }, within: '30d' } },
+          ],
+        },
+        { not: { field: 'email', operator: 'not_exists' } },
+      ],
+    })
+  ).id;
   const steps = [
     { type: 'WAIT', delay: 1 },
-    { type: 'BRANCH', branches: [{ rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }], steps: [{ type: 'SEND_EMAIL', templateId: made.template }] }], else: [{ type: 'EXIT' }] },
+    {
+      type: 'BRANCH',
+      branches: [
+        {
+          rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }],
+          steps: [{ type: 'SEND_EMAIL', templateId: made.template }],
+        },
+      ],
+      else: [{ type: 'EXIT' }],
+    },
   ];
-  made.automation = (await call<Id>('POST', '/automations', { name: script, triggerType: 'EVENT', triggerEvent: 'order_completed', active: true, steps })).id;
-  made.campaign = (await call<Id>('POST', '/campaigns', { name: script, channel: 'EMAIL', segmentId: made.segment, templateId: made.template })).id;
+  made.automation = (
+    await call<Id>('POST', '/automations', {
+      name: script,
+      triggerType: 'EVENT',
+      triggerEvent: 'order_completed',
+      active: true,
+      steps,
+    })
+  ).id;
+  made.campaign = (
+    await call<Id>('POST', '/campaigns', {
+      name: script,
+      channel: 'EMAIL',
+      segmentId: made.segment,
+      templateId: made.template,
+    })
+  ).id;
   await call('POST', '/news', { title: script, body: 'News', published: true });
   await call('POST', '/subscription-groups', { name: 'Offers' });
   await call('POST', '/push-tokens', { user_id: 'bo', platform: 'IOS', token: 'a-device-of-bo' });
@@ -107,7 +168,9 @@ function standingOut(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const { clientWidth, scrollWidth } = document.documentElement;
     if (scrollWidth <= clientWidth) return [];
-    const wide = [...document.querySelectorAll('main *')].filter((element) => element.getBoundingClientRect().right > clientWidth && !element.closest('[role="region"]'));
+    const wide = [...document.querySelectorAll('main *')].filter(
+      (element) => element.getBoundingClientRect().right > clientWidth && !element.closest('[role="region"]'),
+    );
     return [`${scrollWidth - clientWidth} px`, ...wide.map((element) => element.outerHTML.slice(0, 120))];
   });
 }
@@ -115,7 +178,10 @@ function standingOut(page: Page): Promise<string[]> {
 test('screens before a project are accessible, too', async () => {
   const stranger = await newContext({ viewport: { width: 390, height: 844 } });
   const page = await stranger.newPage();
-  for (const [name, address] of [['sign-in', '/sign-in'], ['accept-invite', '/accept-invite?token=x']] as const) {
+  for (const [name, address] of [
+    ['sign-in', '/sign-in'],
+    ['accept-invite', '/accept-invite?token=x'],
+  ] as const) {
     await page.goto(product.origin + address);
     await settled(page);
     await expectAccessible(page, name);

@@ -1,6 +1,18 @@
 import type { Page, Request } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { call, eventually, expectAccessible, expectCount, expectValue, open, picture, press, product, settled, unique } from './browser';
+import {
+  call,
+  eventually,
+  expectAccessible,
+  expectCount,
+  expectValue,
+  open,
+  picture,
+  press,
+  product,
+  settled,
+  unique,
+} from './browser';
 import { conflict, withTwoPeople } from './two-people';
 
 const people = withTwoPeople();
@@ -13,7 +25,12 @@ interface Id {
 const event = (page: Page) => page.getByLabel(/^Event( \*)?$/);
 
 test('two people edit the same automation: the second is told, and nothing is overwritten', async () => {
-  const { id } = await call<Id>('POST', '/automations', { name: unique('Shared'), triggerType: 'EVENT', triggerEvent: 'x', steps: [{ type: 'EXIT' }] });
+  const { id } = await call<Id>('POST', '/automations', {
+    name: unique('Shared'),
+    triggerType: 'EVENT',
+    triggerEvent: 'x',
+    steps: [{ type: 'EXIT' }],
+  });
   const stored = () => call('GET', `/automations/${id}`);
   const [first, second] = await both(`automations/${id}`);
   await event(first).fill('theirs');
@@ -31,7 +48,10 @@ test('two people edit the same automation: the second is told, and nothing is ov
   expect(await press(second, 'Save'), 'saved once more').toBe(412);
 
   // The newest is looked at beside one's own, or in its place.
-  const [beside] = await Promise.all([second.waitForEvent('popup'), conflict(second).getByRole('link', { name: 'See theirs in a new tab' }).click()]);
+  const [beside] = await Promise.all([
+    second.waitForEvent('popup'),
+    conflict(second).getByRole('link', { name: 'See theirs in a new tab' }).click(),
+  ]);
   await settled(beside);
   await expectValue(event(beside), 'theirs');
   await beside.close();
@@ -56,7 +76,10 @@ test('two people edit the same automation: the second is told, and nothing is ov
   expect(await press(second, 'Activate')).toBe(412);
   await second.getByRole('button', { name: 'Delete', exact: true }).click();
   const question = second.getByRole('dialog');
-  const [answer] = await Promise.all([second.waitForResponse((response) => response.request().method() === 'DELETE'), question.getByRole('button', { name: 'Delete' }).click()]);
+  const [answer] = await Promise.all([
+    second.waitForResponse((response) => response.request().method() === 'DELETE'),
+    question.getByRole('button', { name: 'Delete' }).click(),
+  ]);
   expect(answer.status()).toBe(412);
   await question.getByText('this automation has been changed since it was read').waitFor();
   expect(await stored()).toMatchObject({ triggerEvent: 'and on', active: false });
@@ -98,7 +121,10 @@ test('two people edit the settings of a project', async () => {
 test('a campaign that was changed is neither saved over nor sent as it was', async () => {
   const name = unique('Shared');
   const { id: templateId } = await call<Id>('POST', '/templates', { name, channel: 'EMAIL', subject: 's', body: 'b' });
-  const { id: segmentId } = await call<Id>('POST', '/segments', { name, rules: [{ field: 'properties.plan', operator: 'eq', value: name }] });
+  const { id: segmentId } = await call<Id>('POST', '/segments', {
+    name,
+    rules: [{ field: 'properties.plan', operator: 'eq', value: name }],
+  });
   const { id } = await call<Id>('POST', '/campaigns', { name, channel: 'EMAIL', segmentId, templateId });
   const [first, second] = await both(`campaigns/${id}`);
   for (const page of [first, second]) await page.getByRole('button', { name: 'Change it' }).click();
@@ -115,16 +141,22 @@ test('a campaign that was changed is neither saved over nor sent as it was', asy
 
   // What stands on the screen of the first is not what there is any more.
   await first.getByRole('heading', { level: 1, name: theirs }).waitFor();
-  await first.route(`**/api/v1/campaigns/${id}`, (route) => (route.request().method() === 'GET' ? route.abort() : route.continue()));
+  await first.route(`**/api/v1/campaigns/${id}`, (route) =>
+    route.request().method() === 'GET' ? route.abort() : route.continue(),
+  );
   await call('PUT', `/campaigns/${id}`, { name: unique('Another') });
   await first.getByRole('button', { name: 'Send now' }).click();
-  const [sent] = await Promise.all([first.waitForResponse((response) => response.url().endsWith('/send')), first.getByRole('dialog').getByRole('button', { name: 'Send now' }).click()]);
+  const [sent] = await Promise.all([
+    first.waitForResponse((response) => response.url().endsWith('/send')),
+    first.getByRole('dialog').getByRole('button', { name: 'Send now' }).click(),
+  ]);
   expect(sent.status()).toBe(412);
   expect(await call('GET', `/campaigns/${id}`)).toMatchObject({ status: 'DRAFT' });
 });
 
 /** Whether a request makes something at a place of the API, and not a preview of it or something elsewhere. */
-const isMakingAt = (place: string) => (request: Request) => request.method() === 'POST' && new URL(request.url()).pathname === `/api/v1/${place}`;
+const isMakingAt = (place: string) => (request: Request) =>
+  request.method() === 'POST' && new URL(request.url()).pathname === `/api/v1/${place}`;
 
 /** Holds the requests that make something at a place, until they are let go. */
 async function holding(page: Page, place: string): Promise<() => void> {
@@ -143,23 +175,31 @@ test.each([
   ['segments', 'Description', 'description', async () => {}],
   ['templates', 'Subject', 'subject', (page: Page) => page.getByRole('textbox', { name: 'Body' }).fill('b')],
   ['automations', /^Event( \*)?$/, 'triggerEvent', (page: Page) => event(page).fill('x')],
-] as const)('what is typed while one of the %s is being made is still there when it is', async (place, label, field, fill) => {
-  const page = await people.first.newPage();
-  const letGo = await holding(page, place);
-  await open(page, `${place}/new`);
-  await page.getByLabel('Name').fill(unique('New'));
-  await fill(page);
-  await Promise.all([page.waitForRequest(isMakingAt(place)), page.getByRole('button', { name: 'Save', exact: true }).click()]);
-  await page.getByLabel(label).fill('typed meanwhile');
-  letGo();
-  await page.waitForURL(new RegExp(`${place}/[0-9a-f-]{36}$`));
-  await expectValue(page.getByLabel(label), 'typed meanwhile');
-  await eventually(async () => expect(await page.evaluate(() => document.activeElement?.tagName)).toMatch(/^(INPUT|TEXTAREA)$/));
-  expect(await press(page, 'Save')).toBe(200);
-  const id = page.url().split('/').at(-1);
-  expect(await call('GET', `/${place}/${id}`)).toMatchObject({ [field]: 'typed meanwhile' });
-  await page.close();
-});
+] as const)(
+  'what is typed while one of the %s is being made is still there when it is',
+  async (place, label, field, fill) => {
+    const page = await people.first.newPage();
+    const letGo = await holding(page, place);
+    await open(page, `${place}/new`);
+    await page.getByLabel('Name').fill(unique('New'));
+    await fill(page);
+    await Promise.all([
+      page.waitForRequest(isMakingAt(place)),
+      page.getByRole('button', { name: 'Save', exact: true }).click(),
+    ]);
+    await page.getByLabel(label).fill('typed meanwhile');
+    letGo();
+    await page.waitForURL(new RegExp(`${place}/[0-9a-f-]{36}$`));
+    await expectValue(page.getByLabel(label), 'typed meanwhile');
+    await eventually(async () =>
+      expect(await page.evaluate(() => document.activeElement?.tagName)).toMatch(/^(INPUT|TEXTAREA)$/),
+    );
+    expect(await press(page, 'Save')).toBe(200);
+    const id = page.url().split('/').at(-1);
+    expect(await call('GET', `/${place}/${id}`)).toMatchObject({ [field]: 'typed meanwhile' });
+    await page.close();
+  },
+);
 
 test('what a project is given goes to it, also when another comes on the screen meanwhile', async () => {
   const page = await people.first.newPage();
@@ -168,7 +208,10 @@ test('what a project is given goes to it, also when another comes on the screen 
   await page.getByRole('button', { name: 'Create the project' }).click();
   const letGo = await holding(page, 'api-keys');
   const made = async (request: Request) => (await request.allHeaders())['x-project-id'];
-  const [first] = await Promise.all([page.waitForRequest(isMakingAt('api-keys')), page.getByRole('button', { name: 'Make its keys' }).click()]);
+  const [first] = await Promise.all([
+    page.waitForRequest(isMakingAt('api-keys')),
+    page.getByRole('button', { name: 'Make its keys' }).click(),
+  ]);
   await page.getByRole('link', { name: 'To the project' }).click();
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
   await page.getByLabel('Project', { exact: true }).selectOption(product.projectId);

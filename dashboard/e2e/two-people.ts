@@ -36,4 +36,5 @@ export function withTwoPeople(): TwoPeople {
 }
 
 /** What one of them is told whose changes would overwrite the other's. */
-export const conflict = (page: Page): Locator => page.getByRole('alert').filter({ hasText: 'Somebody else has changed this meanwhile' });
+export const conflict = (page: Page): Locator =>
+  page.getByRole('alert').filter({ hasText: 'Somebody else has changed this meanwhile' });

@@ -1,5 +1,14 @@
 import { expect, test } from 'vitest';
-import { eventually, expectAccessible, expectCount, expectNoComplaints, open, picture, settled, withAdmin } from './browser';
+import {
+  eventually,
+  expectAccessible,
+  expectCount,
+  expectNoComplaints,
+  open,
+  picture,
+  settled,
+  withAdmin,
+} from './browser';
 
 const admin = withAdmin();
 
@@ -28,7 +37,9 @@ test('an endpoint is made, tried, changed and deleted; its secret is shown once'
   const calls = page.getByRole('region', { name: 'Calls' });
   await expectCount(calls.getByRole('row'), 2);
   // Once it was tried, the log says why it did not arrive.
-  await eventually(async () => expect(Number(await calls.getByRole('row').nth(1).getByRole('cell').nth(3).innerText())).toBeGreaterThan(0));
+  await eventually(async () =>
+    expect(Number(await calls.getByRole('row').nth(1).getByRole('cell').nth(3).innerText())).toBeGreaterThan(0),
+  );
   await calls.getByRole('button', { name: 'Look' }).click();
   const log = page.getByRole('dialog', { name: 'Call' });
   await log.getByText('What was sent').waitFor();

@@ -15,13 +15,16 @@ while (queue.length > 0) {
   seen.add(name);
   const code = readFileSync(join(dist, name), 'utf8');
   // Static imports only: `import(…)` is what comes later.
-  for (const match of code.matchAll(/(?:^|[;}\s])(?:import|export)\s*(?:[\w*{},$\s]+\s*from\s*)?"\.\/([^"]+\.js)"/g)) queue.push(`assets/${match[1]}`);
+  for (const match of code.matchAll(/(?:^|[;}\s])(?:import|export)\s*(?:[\w*{},$\s]+\s*from\s*)?"\.\/([^"]+\.js)"/g))
+    queue.push(`assets/${match[1]}`);
 }
 const size = (name) => gzipSync(readFileSync(join(dist, name)), { level: 9 }).length;
 const sizes = [...seen].map((name) => [name, size(name)]).toSorted((a, b) => b[1] - a[1]);
 const total = sizes.reduce((sum, [, bytes]) => sum + bytes, 0);
 for (const [name, bytes] of sizes) console.log(`${(bytes / 1024).toFixed(1).padStart(7)} KiB  ${name}`);
-console.log(`${(total / 1024).toFixed(1).padStart(7)} KiB  of script before the first screen; at most ${LIMIT / 1024} KiB`);
+console.log(
+  `${(total / 1024).toFixed(1).padStart(7)} KiB  of script before the first screen; at most ${LIMIT / 1024} KiB`,
+);
 const later = readdirSync(join(dist, 'assets')).filter((name) => name.endsWith('.js') && !seen.has(`assets/${name}`));
 if (first.length === 0 || later.length === 0) throw new Error('the bundle is not what this script reads');
 if (total > LIMIT) process.exit(1);

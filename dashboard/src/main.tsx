@@ -18,7 +18,12 @@ const place = document.getElementById('root');
 if (place) {
   createRoot(place).render(
     <StrictMode>
-      <MantineProvider theme={theme} cssVariablesResolver={colours} defaultColorScheme="auto" getStyleNonce={() => nonce}>
+      <MantineProvider
+        theme={theme}
+        cssVariablesResolver={colours}
+        defaultColorScheme="auto"
+        getStyleNonce={() => nonce}
+      >
         <QueryClientProvider client={queries}>
           <RouterProvider router={router} />
         </QueryClientProvider>

@@ -1,16 +1,49 @@
 import { describe, expect, test } from 'vitest';
 import { identityOf } from '../src/app/identity';
-import { type Standing, type Target, armsOf, canGo, everyStep, inserted, relocated, standingOf, targetOf, without, withStep } from '../src/features/automations/arrangement';
+import {
+  type Standing,
+  type Target,
+  armsOf,
+  canGo,
+  everyStep,
+  inserted,
+  relocated,
+  standingOf,
+  targetOf,
+  without,
+  withStep,
+} from '../src/features/automations/arrangement';
 import type { Step } from '../src/features/automations/step';
 import { numbersOf } from '../src/features/automations/step-numbers';
 
 const named = (name: string): Step => ({ type: 'TRACK_EVENT', event: name });
-const branch = (first: Step[], second: Step[], otherwise: Step[]): Step => ({ type: 'BRANCH', branches: [{ rules: [], steps: first }, { rules: [], steps: second }], else: otherwise });
-const wait = (then: Step[], otherwise: Step[]): Step => ({ type: 'WAIT_FOR_EVENT', event: 'paid', timeout: '1d', then, else: otherwise });
+const branch = (first: Step[], second: Step[], otherwise: Step[]): Step => ({
+  type: 'BRANCH',
+  branches: [
+    { rules: [], steps: first },
+    { rules: [], steps: second },
+  ],
+  else: otherwise,
+});
+const wait = (then: Step[], otherwise: Step[]): Step => ({
+  type: 'WAIT_FOR_EVENT',
+  event: 'paid',
+  timeout: '1d',
+  then,
+  else: otherwise,
+});
 
 /** The steps as they stand: names, and in brackets what is in the arms. */
 function shown(steps: readonly Step[]): string {
-  return steps.map((step) => (armsOf(step).length > 0 ? `(${armsOf(step).map((arm) => shown(arm.steps)).join(' | ')})` : String(step.event))).join(' ');
+  return steps
+    .map((step) =>
+      armsOf(step).length > 0
+        ? `(${armsOf(step)
+            .map((arm) => shown(arm.steps))
+            .join(' | ')})`
+        : String(step.event),
+    )
+    .join(' ');
 }
 
 function at(steps: readonly Step[], place: string): Standing {
@@ -19,13 +52,26 @@ function at(steps: readonly Step[], place: string): Standing {
   return found;
 }
 
-const tree = (): Step[] => [named('a'), branch([named('b'), named('c')], [named('d')], []), named('e'), wait([named('f')], [wait([], [named('g')])])];
+const tree = (): Step[] => [
+  named('a'),
+  branch([named('b'), named('c')], [named('d')], []),
+  named('e'),
+  wait([named('f')], [wait([], [named('g')])]),
+];
 
 describe('where steps stand', () => {
   test('is what the API calls it', () => {
     expect([...everyStep(tree())].map(({ step, place }) => `${String(step.event)} ${place}`)).toEqual([
-      'a steps[0]', 'undefined steps[1]', 'b steps[1].branches[0].steps[0]', 'c steps[1].branches[0].steps[1]', 'd steps[1].branches[1].steps[0]',
-      'e steps[2]', 'paid steps[3]', 'f steps[3].then[0]', 'paid steps[3].else[0]', 'g steps[3].else[0].else[0]',
+      'a steps[0]',
+      'undefined steps[1]',
+      'b steps[1].branches[0].steps[0]',
+      'c steps[1].branches[0].steps[1]',
+      'd steps[1].branches[1].steps[0]',
+      'e steps[2]',
+      'paid steps[3]',
+      'f steps[3].then[0]',
+      'paid steps[3].else[0]',
+      'g steps[3].else[0].else[0]',
     ]);
   });
 
@@ -46,7 +92,9 @@ describe('where steps stand', () => {
       expect(at(next, place).step.event).toBe('new');
       expect(without(next, place)).toEqual(steps);
     }
-    expect(shown(inserted(tree(), { list: 'steps[1].else', index: 0 }, named('new')))).toBe('a (b c | d | new) e (f | ( | g))');
+    expect(shown(inserted(tree(), { list: 'steps[1].else', index: 0 }, named('new')))).toBe(
+      'a (b c | d | new) e (f | ( | g))',
+    );
     const bare: Step[] = [{ type: 'WAIT_FOR_EVENT', event: 'paid', then: null }];
     expect(shown(inserted(bare, { list: 'steps[0].then', index: 0 }, named('new')))).toBe('(new | )');
   });
@@ -70,21 +118,31 @@ describe('a step that is taken elsewhere', () => {
   });
 
   test('goes neither into itself nor to where it is', () => {
-    for (const [from, list, index] of [['steps[1]', 'steps[1].else', 0], ['steps[3]', 'steps[3].else[0].then', 0], ['steps[2]', 'steps', 2], ['steps[2]', 'steps', 3]] as const) {
+    for (const [from, list, index] of [
+      ['steps[1]', 'steps[1].else', 0],
+      ['steps[3]', 'steps[3].else[0].then', 0],
+      ['steps[2]', 'steps', 2],
+      ['steps[2]', 'steps', 3],
+    ] as const) {
       expect(canGo(from, { list, index })).toBe(false);
       expect(taken(from, list, index)).toBe(shown(tree()));
     }
     // Of ten and more, one is not another's beginning.
     const many = [...Array.from({ length: 11 }, (_, index) => named(String(index))), wait([], [])];
     expect(canGo('steps[1]', { list: 'steps[11].then', index: 0 })).toBe(true);
-    expect(shown(relocated(many, at(many, 'steps[1]'), { list: 'steps[11].then', index: 0 }))).toBe('0 2 3 4 5 6 7 8 9 10 (1 | )');
+    expect(shown(relocated(many, at(many, 'steps[1]'), { list: 'steps[11].then', index: 0 }))).toBe(
+      '0 2 3 4 5 6 7 8 9 10 (1 | )',
+    );
   });
 
   test('nothing is lost or made, wherever it goes, and it is known by the same name', () => {
     const steps = tree();
     const all = [...everyStep(steps)];
     const names = all.map(({ step }) => identityOf(step)).sort();
-    const targets: Target[] = [...all.map(({ list, index }) => ({ list, index })), ...all.map(({ list, count }) => ({ list, index: count }))];
+    const targets: Target[] = [
+      ...all.map(({ list, index }) => ({ list, index })),
+      ...all.map(({ list, count }) => ({ list, index: count })),
+    ];
     for (const from of all) {
       for (const target of targets) {
         const next = relocated(steps, from, target);
@@ -122,7 +180,13 @@ describe('numbers', () => {
   test('stay with the step that they are of, wherever it is moved', () => {
     const steps = tree();
     const of = (step: string, type: string, entered: number) => ({ step, type, entered, waiting: 0, arms: {} });
-    const numbers = numbersOf(steps, { steps: [of('steps[0]', 'TRACK_EVENT', 9), of('steps[1].branches[1].steps[0]', 'TRACK_EVENT', 4), of('steps[2]', 'EXIT', 1)] });
+    const numbers = numbersOf(steps, {
+      steps: [
+        of('steps[0]', 'TRACK_EVENT', 9),
+        of('steps[1].branches[1].steps[0]', 'TRACK_EVENT', 4),
+        of('steps[2]', 'EXIT', 1),
+      ],
+    });
     const moved = relocated(steps, at(steps, 'steps[0]'), { list: 'steps', index: 3 });
     expect(numbers.get(identityOf(at(moved, 'steps[2]').step))?.entered).toBe(9);
     expect(numbers.get(identityOf(at(moved, 'steps[0].branches[1].steps[0]').step))?.entered).toBe(4);

@@ -5,15 +5,22 @@ import { EMPTY, changeOf, evenly, inputOf, isTimed, settledOf } from '../src/fea
 describe('a campaign', () => {
   test('weights of variants always add up', () => {
     for (const count of [2, 3, 7, 10]) {
-      const variants = evenly(Array.from({ length: count }, (_, index) => ({ name: String(index), templateId: 't', weight: 1 })));
+      const variants = evenly(
+        Array.from({ length: count }, (_, index) => ({ name: String(index), templateId: 't', weight: 1 })),
+      );
       expect(variants.reduce((sum, { weight }) => sum + weight, 0)).toBe(100);
-      expect(Math.max(...variants.map(({ weight }) => weight)) - Math.min(...variants.map(({ weight }) => weight))).toBeLessThanOrEqual(1);
+      expect(
+        Math.max(...variants.map(({ weight }) => weight)) - Math.min(...variants.map(({ weight }) => weight)),
+      ).toBeLessThanOrEqual(1);
     }
   });
 
   test('with variants has no template of its own, and without them no winner', () => {
     const winner = { metric: 'opened' as const, testShare: 20, afterMinutes: 60 };
-    const variants = evenly([{ name: 'A', templateId: 'a', weight: 1 }, { name: 'B', templateId: 'b', weight: 1 }]);
+    const variants = evenly([
+      { name: 'A', templateId: 'a', weight: 1 },
+      { name: 'B', templateId: 'b', weight: 1 },
+    ]);
     expect(inputOf({ ...EMPTY, templateId: 't', variants, winner }, 'UTC')).toMatchObject({ templateId: null, winner });
     expect(inputOf({ ...EMPTY, templateId: 't', winner }, 'UTC')).toMatchObject({ templateId: 't', winner: null });
   });
@@ -31,8 +38,14 @@ describe('a campaign', () => {
   });
 
   test('clocks that change are read and set alike', () => {
-    for (const at of ['2026-03-29T00:59:00.000Z', '2026-03-29T01:00:00.000Z', '2026-10-25T02:30:00.000Z', '2026-12-31T23:59:00.000Z']) {
-      for (const zone of ['UTC', 'Europe/Oslo', 'America/New_York', 'Asia/Kolkata', 'Pacific/Kiritimati']) expect(momentOf(onClock(at, zone), zone), `${zone} ${at}`).toBe(at);
+    for (const at of [
+      '2026-03-29T00:59:00.000Z',
+      '2026-03-29T01:00:00.000Z',
+      '2026-10-25T02:30:00.000Z',
+      '2026-12-31T23:59:00.000Z',
+    ]) {
+      for (const zone of ['UTC', 'Europe/Oslo', 'America/New_York', 'Asia/Kolkata', 'Pacific/Kiritimati'])
+        expect(momentOf(onClock(at, zone), zone), `${zone} ${at}`).toBe(at);
     }
     // 02:30 is skipped in Oslo on that day.
     expect(momentOf('2026-03-29T02:30', 'Europe/Oslo')).toBe('2026-03-29T01:30:00.000Z');
@@ -43,7 +56,10 @@ describe('a campaign', () => {
     expect(changeOf({ ...stored, name: 'Old news' }, stored, 'Pacific/Kiritimati')).toEqual({ name: 'Old news' });
     expect(changeOf({ ...stored, scheduledAt: '' }, stored, 'UTC')).toEqual({ scheduledAt: null });
     const other = OWN_ZONE === 'Pacific/Kiritimati' ? 'UTC' : 'Pacific/Kiritimati';
-    expect(Object.keys(changeOf({ ...stored, sendInUserTimezone: false }, stored, other)).sort()).toEqual(['scheduledAt', 'sendInUserTimezone']);
+    expect(Object.keys(changeOf({ ...stored, sendInUserTimezone: false }, stored, other)).sort()).toEqual([
+      'scheduledAt',
+      'sendInUserTimezone',
+    ]);
     expect([isTimed(stored), isTimed(EMPTY)]).toEqual([true, false]);
   });
 

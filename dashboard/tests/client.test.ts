@@ -26,7 +26,9 @@ beforeEach(() => {
     projects.push(request.headers.get('x-project-id'));
     tags.push(request.headers.get('if-match'));
     const status = answers.shift();
-    return status ? Promise.resolve(Response.json({ message: 'told' }, { status, headers: { etag: '"now"' } })) : Promise.reject(new TypeError('no connection'));
+    return status
+      ? Promise.resolve(Response.json({ message: 'told' }, { status, headers: { etag: '"now"' } }))
+      : Promise.reject(new TypeError('no connection'));
   });
 });
 
@@ -64,7 +66,9 @@ test('a record comes with its tag, and is changed under it or under none', async
   const path = { id: 'x' };
   const { tag } = await readTagged(api.GET('/segments/{id}', { params: { path } }));
   await read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(null) }, body: {} }));
-  await expect(read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(tag) }, body: {} }))).rejects.toMatchObject({ status: 412, message: 'told' });
+  await expect(
+    read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(tag) }, body: {} })),
+  ).rejects.toMatchObject({ status: 412, message: 'told' });
   expect(tags).toEqual([null, null, '"now"']);
 });
 

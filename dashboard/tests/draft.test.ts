@@ -22,6 +22,8 @@ describe('a draft', () => {
 
 test('of a profile only what was changed is sent', () => {
   const base = { name: 'Ann', email: '', properties: {} };
-  expect(profileOf(changesOf<typeof base>(base, { ...base, properties: { email: 'ann@example.com' } }))).toEqual({ properties: { email: 'ann@example.com' } });
+  expect(profileOf(changesOf<typeof base>(base, { ...base, properties: { email: 'ann@example.com' } }))).toEqual({
+    properties: { email: 'ann@example.com' },
+  });
   expect(profileOf(changesOf(base, { ...base, name: '' }))).toEqual({ name: null });
 });

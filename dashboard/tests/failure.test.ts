@@ -1,11 +1,27 @@
 import { describe, expect, test } from 'vitest';
 import { failureOf, problemOf, problemsWithin } from '../src/api/failure';
 
-const invalid = failureOf(422, { message: 'steps[1].delay: 1 to 9', requestId: 'r-1', details: [{ field: 'steps[1].delay', message: '1 to 9' }, { field: 'name', message: 'is needed' }] }, null);
+const invalid = failureOf(
+  422,
+  {
+    message: 'steps[1].delay: 1 to 9',
+    requestId: 'r-1',
+    details: [
+      { field: 'steps[1].delay', message: '1 to 9' },
+      { field: 'name', message: 'is needed' },
+    ],
+  },
+  null,
+);
 
 describe('a failure', () => {
   test('tells what the API told', () => {
-    expect(invalid).toMatchObject({ status: 422, message: 'steps[1].delay: 1 to 9', requestId: 'r-1', retryAfter: null });
+    expect(invalid).toMatchObject({
+      status: 422,
+      message: 'steps[1].delay: 1 to 9',
+      requestId: 'r-1',
+      retryAfter: null,
+    });
     expect(problemOf(invalid, 'name')).toBe('is needed');
     expect(problemOf(invalid, 'steps')).toBeUndefined();
     expect(problemOf(new Error('other'), 'name')).toBeUndefined();
@@ -19,7 +35,12 @@ describe('a failure', () => {
   });
 
   test('is one also where something between answered', () => {
-    for (const body of [null, undefined, 'Bad Gateway', {}, { message: 7 }]) expect(failureOf(502, body, '3')).toMatchObject({ status: 502, details: [], retryAfter: 3 });
-    expect(failureOf(429, { message: 'slow down', details: [{ field: 1 }, null] }, 'soon')).toMatchObject({ message: 'slow down', details: [], retryAfter: null });
+    for (const body of [null, undefined, 'Bad Gateway', {}, { message: 7 }])
+      expect(failureOf(502, body, '3')).toMatchObject({ status: 502, details: [], retryAfter: 3 });
+    expect(failureOf(429, { message: 'slow down', details: [{ field: 1 }, null] }, 'soon')).toMatchObject({
+      message: 'slow down',
+      details: [],
+      retryAfter: null,
+    });
   });
 });

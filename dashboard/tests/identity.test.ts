@@ -3,7 +3,10 @@ import { identityOf, keepIdentities, withEntry } from '../src/app/identity';
 import { type Step, cleaned, moved } from '../src/features/automations/step';
 
 test('an entry stays who it is when another goes before it, when it is edited and when it is moved', () => {
-  const rules = [{ field: 'properties.plan', operator: 'eq', value: 'pro' }, { field: 'properties.country', operator: 'eq', value: 'DE' }];
+  const rules = [
+    { field: 'properties.plan', operator: 'eq', value: 'pro' },
+    { field: 'properties.country', operator: 'eq', value: 'DE' },
+  ];
   const [plan, country] = rules.map(identityOf);
   expect(plan).not.toBe(country);
   expect(rules.slice(1).map(identityOf)).toEqual([country]);
@@ -21,11 +24,16 @@ test('a copy of an entry is another, and nothing of who it is goes into what is 
 });
 
 test('what was sent and comes back stored is who it was, in groups and in ways as well', () => {
-  const sent = { name: 'Pro', rules: [{ any: [{ field: 'email' }, { field: 'name' }] }, { not: { field: 'properties.plan' } }] };
+  const sent = {
+    name: 'Pro',
+    rules: [{ any: [{ field: 'email' }, { field: 'name' }] }, { not: { field: 'properties.plan' } }],
+  };
   const known = [sent.rules[0], sent.rules[0]?.any?.[1], sent.rules[1]].map((each) => identityOf(each as object));
   const stored = structuredClone(sent);
   keepIdentities(sent, stored);
-  expect([stored.rules[0], stored.rules[0]?.any?.[1], stored.rules[1]].map((each) => identityOf(each as object))).toEqual(known);
+  expect(
+    [stored.rules[0], stored.rules[0]?.any?.[1], stored.rules[1]].map((each) => identityOf(each as object)),
+  ).toEqual(known);
   // What nobody knew before is somebody of their own, and what is not there any more leaves none behind.
   const shorter = { rules: [stored.rules[0], { field: 'new' }] };
   keepIdentities({ rules: [sent.rules[0]] }, shorter);

@@ -1,5 +1,16 @@
 import { describe, expect, test } from 'vitest';
-import { type Kind, type Leaf, fresh, kindOf, operatorsOf, parsed, shapeOf, trimmed, typeOf, withOperator } from '../src/features/rules/rule';
+import {
+  type Kind,
+  type Leaf,
+  fresh,
+  kindOf,
+  operatorsOf,
+  parsed,
+  shapeOf,
+  trimmed,
+  typeOf,
+  withOperator,
+} from '../src/features/rules/rule';
 
 const KINDS: Kind[] = ['property', 'event', 'message', 'segment', 'any', 'all', 'not'];
 
@@ -9,7 +20,8 @@ describe('rules', () => {
   });
 
   test('a fresh rule has an operator that its kind offers', () => {
-    for (const kind of ['property', 'event', 'message', 'segment'] as const) expect(operatorsOf(kind)).toContain((fresh(kind) as Leaf).operator);
+    for (const kind of ['property', 'event', 'message', 'segment'] as const)
+      expect(operatorsOf(kind)).toContain((fresh(kind) as Leaf).operator);
   });
 
   test('another operator keeps the value where it fits, and has one that fits where it does not', () => {
@@ -20,7 +32,15 @@ describe('rules', () => {
     expect(withOperator(plan, 'exists')).toEqual({ field: 'properties.plan', operator: 'exists' });
     for (const operator of operatorsOf('property')) {
       const { value } = withOperator({ ...plan, value: '' }, operator);
-      const expected = { none: 'undefined', scalar: 'string', list: 'object', two: 'object', duration: 'string', moment: 'string', behaviour: 'object' }[shapeOf(operator)];
+      const expected = {
+        none: 'undefined',
+        scalar: 'string',
+        list: 'object',
+        two: 'object',
+        duration: 'string',
+        moment: 'string',
+        behaviour: 'object',
+      }[shapeOf(operator)];
       expect(typeof value, operator).toBe(expected);
     }
   });

@@ -1,6 +1,10 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 
-const of = (id: string) => ({ user: { id, email: `${id}@example.com`, name: id }, projects: [], csrfToken: `token of ${id}` });
+const of = (id: string) => ({
+  user: { id, email: `${id}@example.com`, name: id },
+  projects: [],
+  csrfToken: `token of ${id}`,
+});
 
 /** What the server tells of the cookie's session, which all tabs share. */
 let told: object;

@@ -1,6 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import { EMPTY, inputOf, planOf } from '../src/features/automations/plan';
-import { STEP_TYPES, type Step, cleaned, countSteps, freshStep, moved, readDuration, shownDuration } from '../src/features/automations/step';
+import {
+  STEP_TYPES,
+  type Step,
+  cleaned,
+  countSteps,
+  freshStep,
+  moved,
+  readDuration,
+  shownDuration,
+} from '../src/features/automations/step';
 
 describe('steps', () => {
   test('a fresh step is nobody else’s', () => {
@@ -13,10 +22,23 @@ describe('steps', () => {
   });
 
   test('times are read as they are shown', () => {
-    for (const [seconds, shown] of [[259_200, '3d'], [5_400, '90m'], [3_600, '1h'], [90, '90'], [0, '0'], [-86_400, '-1d']] as const) expect(shownDuration(seconds)).toBe(shown);
+    for (const [seconds, shown] of [
+      [259_200, '3d'],
+      [5_400, '90m'],
+      [3_600, '1h'],
+      [90, '90'],
+      [0, '0'],
+      [-86_400, '-1d'],
+    ] as const)
+      expect(shownDuration(seconds)).toBe(shown);
     expect(shownDuration(undefined)).toBe('');
     expect(shownDuration('3d')).toBe('3d');
-    expect([readDuration('90'), readDuration('1.5'), readDuration('3d'), readDuration('soon')]).toEqual([90, 1.5, '3d', 'soon']);
+    expect([readDuration('90'), readDuration('1.5'), readDuration('3d'), readDuration('soon')]).toEqual([
+      90,
+      1.5,
+      '3d',
+      'soon',
+    ]);
   });
 
   test('a step moves by one place, and no further than the ends', () => {
@@ -37,21 +59,60 @@ describe('steps', () => {
 
 describe('a plan', () => {
   test('says of the triggers only what the chosen one asks for', () => {
-    const plan = { ...EMPTY, triggerEvent: 'signed_up', triggerSegmentId: 's', date: { property: 'birthday', offset: '-3d', time: '', repeat: 'yearly' as const } };
-    expect(inputOf({ ...plan, triggerType: 'EVENT' })).toMatchObject({ triggerEvent: 'signed_up', triggerSegmentId: null, triggerDate: null });
-    expect(inputOf({ ...plan, triggerType: 'SEGMENT_ENTER' })).toMatchObject({ triggerEvent: null, triggerSegmentId: 's', triggerDate: null });
-    expect(inputOf({ ...plan, triggerType: 'DATE_PROPERTY' })).toMatchObject({ triggerEvent: null, triggerSegmentId: null, triggerDate: { property: 'birthday', offset: '-3d', repeat: 'yearly' } });
+    const plan = {
+      ...EMPTY,
+      triggerEvent: 'signed_up',
+      triggerSegmentId: 's',
+      date: { property: 'birthday', offset: '-3d', time: '', repeat: 'yearly' as const },
+    };
+    expect(inputOf({ ...plan, triggerType: 'EVENT' })).toMatchObject({
+      triggerEvent: 'signed_up',
+      triggerSegmentId: null,
+      triggerDate: null,
+    });
+    expect(inputOf({ ...plan, triggerType: 'SEGMENT_ENTER' })).toMatchObject({
+      triggerEvent: null,
+      triggerSegmentId: 's',
+      triggerDate: null,
+    });
+    expect(inputOf({ ...plan, triggerType: 'DATE_PROPERTY' })).toMatchObject({
+      triggerEvent: null,
+      triggerSegmentId: null,
+      triggerDate: { property: 'birthday', offset: '-3d', repeat: 'yearly' },
+    });
   });
 
   test('is sent as it was read, with every field', () => {
     const rules = [{ field: 'properties.total', operator: 'gte' as const, value: 5 }];
     const input = {
-      name: 'Welcome', triggerType: 'EVENT' as const, triggerEvent: 'signed_up', triggerFilter: rules, triggerSegmentId: null, triggerDate: null,
-      entryRules: rules, exitRules: rules, reentry: 'once' as const, goal: { event: 'order_completed', within: '7d', where: rules }, steps: [{ type: 'EXIT' }],
+      name: 'Welcome',
+      triggerType: 'EVENT' as const,
+      triggerEvent: 'signed_up',
+      triggerFilter: rules,
+      triggerSegmentId: null,
+      triggerDate: null,
+      entryRules: rules,
+      exitRules: rules,
+      reentry: 'once' as const,
+      goal: { event: 'order_completed', within: '7d', where: rules },
+      steps: [{ type: 'EXIT' }],
     };
-    const automation = { ...input, id: 'a', active: true, version: 3, createdAt: '', updatedAt: '' } as unknown as Parameters<typeof planOf>[0];
+    const automation = {
+      ...input,
+      id: 'a',
+      active: true,
+      version: 3,
+      createdAt: '',
+      updatedAt: '',
+    } as unknown as Parameters<typeof planOf>[0];
     expect(inputOf(planOf(automation))).toEqual(input);
-    const dated = { ...input, triggerType: 'DATE_PROPERTY' as const, triggerEvent: null, triggerFilter: null, triggerDate: { property: 'birthday', offset: '-3d', time: '09:00', repeat: 'yearly' as const } };
+    const dated = {
+      ...input,
+      triggerType: 'DATE_PROPERTY' as const,
+      triggerEvent: null,
+      triggerFilter: null,
+      triggerDate: { property: 'birthday', offset: '-3d', time: '09:00', repeat: 'yearly' as const },
+    };
     expect(inputOf(planOf({ ...automation, ...dated } as unknown as typeof automation))).toEqual(dated);
   });
 });

@@ -23,7 +23,8 @@ describe('typed JSON', () => {
 
 describe('texts in a line', () => {
   test('are read as they are written, also with commas in them', () => {
-    for (const texts of [[], ['a', 'b'], ['Doe, Jane', 'b'], ['say "hi"', 'x,"y"'], [' led', 'lag ', ''], ['"']]) expect(readList(listed(texts)), listed(texts)).toEqual(texts);
+    for (const texts of [[], ['a', 'b'], ['Doe, Jane', 'b'], ['say "hi"', 'x,"y"'], [' led', 'lag ', ''], ['"']])
+      expect(readList(listed(texts)), listed(texts)).toEqual(texts);
   });
 
   test('need no quotes', () => {

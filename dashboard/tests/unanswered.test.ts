@@ -14,7 +14,9 @@ describe('a request that was not answered', () => {
   test('has a key also where the page came over plain HTTP', () => {
     vi.stubGlobal('crypto', { getRandomValues: crypto.getRandomValues.bind(crypto) });
     try {
-      expect(new Unanswered().keyOf('a', 'body')).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+      expect(new Unanswered().keyOf('a', 'body')).toMatch(
+        /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/,
+      );
     } finally {
       vi.unstubAllGlobals();
     }

@@ -6,7 +6,9 @@ const document = readFileSync(new URL('../../openapi.yaml', import.meta.url), 'u
 
 /** The words of a schema's `enum`, which stands on one line. */
 function words(schema: string): string[] {
-  const found = new RegExp(`^    ${schema}:(?:\\n      .*)*?(?:\\n      | \\{ )enum: \\[([^\\]]+)\\]`, 'm').exec(document);
+  const found = new RegExp(`^    ${schema}:(?:\\n      .*)*?(?:\\n      | \\{ )enum: \\[([^\\]]+)\\]`, 'm').exec(
+    document,
+  );
   if (!found?.[1]) throw new Error(`${schema} is not in the document as this test reads it`);
   return found[1].split(',').map((word) => word.trim());
 }

@@ -4,33 +4,66 @@ import { asChoice, isWhole } from '../src/features/rules/whole';
 
 const event = (value: unknown): Leaf => ({ field: 'event:order_completed', operator: 'did', value });
 const message = (value: unknown): Leaf => ({ field: 'message:EMAIL', operator: 'did_not', value });
-const property = (operator: Leaf['operator'], value?: unknown): Leaf => ({ field: 'properties.plan', operator, ...(value !== undefined && { value }) });
+const property = (operator: Leaf['operator'], value?: unknown): Leaf => ({
+  field: 'properties.plan',
+  operator,
+  ...(value !== undefined && { value }),
+});
 
 test('what is made in the fields is shown in them', () => {
   for (const kind of ['property', 'event', 'message', 'segment'] satisfies Kind[]) {
-    for (const operator of operatorsOf(kind)) expect(isWhole(withOperator(fresh(kind) as Leaf, operator)), operator).toBe(true);
+    for (const operator of operatorsOf(kind))
+      expect(isWhole(withOperator(fresh(kind) as Leaf, operator)), operator).toBe(true);
   }
 });
 
 test('what the fields show whole is edited in them', () => {
   const whole = [
-    property('eq', 3), property('in', ['pro', 'free']), property('in', [true]), property('between', [1, 5]), property('exists'),
-    event(undefined), event({}), event({ count: { lte: 0 }, within: '30d', where: [property('eq', 'pro')], sum: { property: 'total', gte: 100 } }), message({ status: 'clicked', count: { eq: 2 } }),
+    property('eq', 3),
+    property('in', ['pro', 'free']),
+    property('in', [true]),
+    property('between', [1, 5]),
+    property('exists'),
+    event(undefined),
+    event({}),
+    event({ count: { lte: 0 }, within: '30d', where: [property('eq', 'pro')], sum: { property: 'total', gte: 100 } }),
+    message({ status: 'clicked', count: { eq: 2 } }),
   ];
   for (const leaf of whole) expect(isWhole(leaf), JSON.stringify(leaf)).toBe(true);
 });
 
 test('what says more than the fields show is not', () => {
   const more = [
-    property('in', [1, '1']), property('in', [true, false]), property('eq', null), property('between', [1]), property('within_last', 30),
-    event({ count: { gte: 2, lte: 5 } }), event({ sum: { property: 'total', gte: 1 }, avg: { property: 'total', gte: 1 } }), event({ sum: { property: 'total', gte: 1, lt: 9 } }),
-    event({ status: 'opened' }), event({ later: 1 }), event('often'), message({ where: [] }), message({ sum: { property: 'total', gte: 1 } }),
+    property('in', [1, '1']),
+    property('in', [true, false]),
+    property('eq', null),
+    property('between', [1]),
+    property('within_last', 30),
+    event({ count: { gte: 2, lte: 5 } }),
+    event({ sum: { property: 'total', gte: 1 }, avg: { property: 'total', gte: 1 } }),
+    event({ sum: { property: 'total', gte: 1, lt: 9 } }),
+    event({ status: 'opened' }),
+    event({ later: 1 }),
+    event('often'),
+    message({ where: [] }),
+    message({ sum: { property: 'total', gte: 1 } }),
   ];
   for (const leaf of more) expect(isWhole(leaf), JSON.stringify(leaf)).toBe(false);
 });
 
 test('one segment alone is shown as a list of one', () => {
-  expect(asChoice({ field: 'segment', operator: 'eq', value: 'a' })).toEqual({ field: 'segment', operator: 'in', value: ['a'] });
-  expect(asChoice({ field: 'segment', operator: 'neq', value: 'a' })).toEqual({ field: 'segment', operator: 'not_in', value: ['a'] });
-  expect([isWhole({ field: 'segment', operator: 'eq', value: 'a' }), isWhole({ field: 'segment', operator: 'eq', value: 7 })]).toEqual([true, false]);
+  expect(asChoice({ field: 'segment', operator: 'eq', value: 'a' })).toEqual({
+    field: 'segment',
+    operator: 'in',
+    value: ['a'],
+  });
+  expect(asChoice({ field: 'segment', operator: 'neq', value: 'a' })).toEqual({
+    field: 'segment',
+    operator: 'not_in',
+    value: ['a'],
+  });
+  expect([
+    isWhole({ field: 'segment', operator: 'eq', value: 'a' }),
+    isWhole({ field: 'segment', operator: 'eq', value: 7 }),
+  ]).toEqual([true, false]);
 });

@@ -20,7 +20,11 @@ pub mod proxy;
 pub mod pulse;
 pub mod report;
 mod run;
+mod settings;
+pub mod shops;
 pub mod strike;
+pub mod struck;
 
 pub use kills::{Chaos, Victim};
-pub use run::{Settings, run};
+pub use run::run;
+pub use settings::Settings;

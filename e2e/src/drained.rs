@@ -6,10 +6,11 @@ use std::time::Duration;
 use bus::Names;
 use serde_json::Value;
 use testkit::eventually;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 use uuid::Uuid;
 
 use crate::System;
+use crate::system::connect;
 
 /// Members of the chunks of messages that are not done.
 const PENDING: &str = "WITH pending AS (SELECT c.project_id, m.id FROM send_chunk c, unnest(c.members) WITH ORDINALITY AS m (id, n) \
@@ -20,12 +21,13 @@ const PENDING: &str = "WITH pending AS (SELECT c.project_id, m.id FROM send_chun
 const MISQUEUED: [(&str, &str); 2] = [
     (
         "queued messages that are not in exactly one chunk",
-        "SELECT count(*) FROM (SELECT FROM message AS q LEFT JOIN pending AS u ON (u.project_id, u.id) = (q.project_id, q.id) \
+        "SELECT count(*) AS total FROM (SELECT FROM message AS q \
+         LEFT JOIN pending AS u ON (u.project_id, u.id) = (q.project_id, q.id) \
          WHERE q.status = 'queued' GROUP BY q.project_id, q.id HAVING count(u.id) <> 1) AS wrong",
     ),
     (
         "messages that are pending in more than one chunk",
-        "SELECT count(*) FROM (SELECT FROM pending GROUP BY project_id, id HAVING count(*) > 1) AS wrong",
+        "SELECT count(*) AS total FROM (SELECT FROM pending GROUP BY project_id, id HAVING count(*) > 1) AS wrong",
     ),
 ];
 
@@ -60,13 +62,6 @@ pub async fn database(system: &System) -> Client {
     connect(&system.database_url).await
 }
 
-pub(crate) async fn connect(url: &str) -> Client {
-    let connected = tokio_postgres::connect(url, NoTls).await;
-    let (client, connection) = connected.unwrap_or_else(|error| panic!("PostgreSQL: {error}"));
-    tokio::spawn(connection);
-    client
-}
-
 /// Makes waiting chunks due now that would be sent later, which may be hours away. Skips chunks that wait for their channel's settings, and
 /// locked ones: waiting for those in another order than a worker's could deadlock.
 pub async fn bring_retries_forward(db: &Client) {
@@ -81,22 +76,24 @@ pub async fn misqueued(db: &Client) -> BTreeMap<&'static str, i64> {
     let mut found = BTreeMap::new();
     for (what, sql) in MISQUEUED {
         let row = db.query_one(&format!("{PENDING}{sql}"), &[]).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-        found.insert(what, row.get(0));
+        found.insert(what, row.get("total"));
     }
     found
 }
 
 pub async fn backlog(system: &System, db: &Client) -> Backlog {
-    let sql = "SELECT (SELECT count(*) FROM outbox), (SELECT count(*) FROM timer WHERE due_at <= now()), \
-               (SELECT count(*) FROM run WHERE status = 'waiting' AND due_at <= now()), \
-               (SELECT count(*) FROM message WHERE status = 'queued'), (SELECT count(*) FROM send_chunk)";
+    let sql = "SELECT (SELECT count(*) FROM outbox) AS outbox, \
+               (SELECT count(*) FROM timer WHERE due_at <= now()) AS timers, \
+               (SELECT count(*) FROM run WHERE status = 'waiting' AND due_at <= now()) AS runs, \
+               (SELECT count(*) FROM message WHERE status = 'queued') AS messages, \
+               (SELECT count(*) FROM send_chunk) AS chunks";
     let row = db.query_one(sql, &[]).await.expect("the backlog");
     Backlog {
-        outbox: row.get(0),
-        timers_past_due: row.get(1),
-        runs_past_due: row.get(2),
-        messages_queued: row.get(3),
-        send_chunks: row.get(4),
+        outbox: row.get("outbox"),
+        timers_past_due: row.get("timers"),
+        runs_past_due: row.get("runs"),
+        messages_queued: row.get("messages"),
+        send_chunks: row.get("chunks"),
         send_stream: stream_messages(&system.nats.monitor_url(), &Names::new("").send_stream()).await,
     }
 }
@@ -152,10 +149,10 @@ pub async fn ledger(db: &Client) -> Vec<LedgerRow> {
     let rows = db.query("SELECT id, status, status_reason, ambiguous FROM message", &[]).await.expect("the ledger");
     rows.iter()
         .map(|row| LedgerRow {
-            id: row.get(0),
-            status: row.get(1),
-            reason: row.get(2),
-            ambiguous: row.get::<_, i32>(3).unsigned_abs(),
+            id: row.get("id"),
+            status: row.get("status"),
+            reason: row.get("status_reason"),
+            ambiguous: row.get::<_, i32>("ambiguous").unsigned_abs(),
         })
         .collect()
 }
@@ -163,12 +160,13 @@ pub async fn ledger(db: &Client) -> Vec<LedgerRow> {
 /// The messages that lie in people's inboxes.
 pub async fn in_inboxes(db: &Client) -> Vec<Uuid> {
     let rows = db.query("SELECT id FROM inbox", &[]).await.expect("the inboxes");
-    rows.iter().map(|row| row.get(0)).collect()
+    rows.iter().map(|row| row.get("id")).collect()
 }
 
 /// Events as stored, of names that match a pattern of LIKE: how many rows, and how many distinct ids.
 pub async fn events(db: &Client, names: &str) -> (i64, i64) {
-    let sql = "SELECT count(*), count(DISTINCT (project_id, id)) FROM events WHERE name LIKE $1";
+    let sql = "SELECT count(*) AS stored, count(DISTINCT (project_id, id)) AS distinct_ids FROM events \
+               WHERE name LIKE $1";
     let row = db.query_one(sql, &[&names]).await.expect("the events");
-    (row.get(0), row.get(1))
+    (row.get("stored"), row.get("distinct_ids"))
 }

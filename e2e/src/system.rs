@@ -13,10 +13,11 @@ use store_projects::api_keys::KeyType;
 use tempfile::TempDir;
 use testkit::{CitusDatabase, PrivateNats, PrivatePostgres, PrivateRedis, TestMailbox};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use crate::program::{Env, Program, own_address};
-use crate::{Api, drained, mails};
+use crate::{Api, mails};
 
 /// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
 pub const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -115,7 +116,7 @@ impl System {
         let mut database_url = citus.as_ref().map_or_else(|| postgres.url(), CitusDatabase::url);
         if options.database == Database::ByProject {
             let set = format!("ALTER DATABASE test SET {} = 'on'", by_project::SETTING);
-            drained::connect(&database_url).await.batch_execute(&set).await.expect("a setting");
+            connect(&database_url).await.batch_execute(&set).await.expect("a setting");
         }
         let (project, public_key, secret_key) =
             provision(&database_url, "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
@@ -270,6 +271,14 @@ pub(crate) async fn provision(database_url: &str, name: &str) -> anyhow::Result<
     let public = provision.create_key(project, KeyType::Public, "website").await?;
     let secret = provision.create_key(project, KeyType::Secret, "backend").await?;
     Ok((project, public.key, secret.key))
+}
+
+/// A plain connection to the database.
+pub(crate) async fn connect(url: &str) -> Client {
+    let connected = tokio_postgres::connect(url, NoTls).await;
+    let (client, connection) = connected.unwrap_or_else(|error| panic!("PostgreSQL: {error}"));
+    tokio::spawn(connection);
+    client
 }
 
 /// The mailbox, as the operator's mail server.

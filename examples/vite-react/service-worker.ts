@@ -12,7 +12,10 @@ export function serviceWorker(): Plugin {
     configureServer(server) {
       server.middlewares.use(`/${ADDRESS}`, (_request, response) => {
         response.setHeader('content-type', 'text/javascript');
-        readFile(file).then((text) => response.end(text), () => response.destroy());
+        readFile(file).then(
+          (text) => response.end(text),
+          () => response.destroy(),
+        );
       });
     },
     async generateBundle() {

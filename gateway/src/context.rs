@@ -1,57 +1,19 @@
-//! What a handler knows of its request.
+//! What a handler knows of a request that was let into a project.
 
-use std::net::IpAddr;
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
 
-use bytes::Bytes;
 use database::Connection;
-use http::{HeaderMap, Method, Uri};
-use hyper::body::Incoming;
 use kernel::ids::{OwnerId, ProjectId};
-use kernel::trace_context::TraceContext;
-use serde_json::{Map, Value};
 
 use crate::app::App;
-use crate::auth::Caller;
-use crate::body::{self, Media};
-use crate::client_address::{self, ClientAddress};
+use crate::auth::identity::Proof;
+use crate::auth::{Admission, Caller, Standing};
 use crate::error::ApiError;
-use crate::query::Query;
-
-/// A body that was not read yet, or is no longer there.
-pub struct Unread(Mutex<Option<Incoming>>);
-
-impl Unread {
-    pub fn new(body: Incoming) -> Self {
-        Self(Mutex::new(Some(body)))
-    }
-
-    pub fn take(&self) -> Option<Incoming> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// A request. Its body is still unread.
-pub struct Request<'a> {
-    pub app: &'a App,
-    pub request_id: &'a str,
-    /// When it arrived, in Unix milliseconds.
-    pub received_ms: i64,
-    pub method: &'a Method,
-    pub uri: &'a Uri,
-    pub headers: &'a HeaderMap,
-    /// Where it is known.
-    pub client: Option<ClientAddress>,
-    /// Where the request is traced.
-    pub trace: Option<TraceContext>,
-    body: &'a Unread,
-    /// The other end of the connection.
-    peer: IpAddr,
-}
+use crate::request::Request;
 
 /// A request that was let into a project.
 pub struct Context<'a> {
+    pub app: &'a App,
     request: &'a Request<'a>,
     pub project: ProjectId,
     /// Owner of the project.
@@ -68,48 +30,9 @@ impl<'a> Deref for Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub fn new(request: &'a Request<'a>, (project, owner): (ProjectId, OwnerId), caller: Caller) -> Self {
-        Self { request, project, owner, caller }
-    }
-}
-
-impl<'a> Request<'a> {
-    pub fn new(
-        app: &'a App,
-        request_id: &'a str,
-        received_ms: i64,
-        trace: Option<TraceContext>,
-        parts: &'a http::request::Parts,
-        (body, peer): (&'a Unread, IpAddr),
-    ) -> Self {
-        let http::request::Parts { method, uri, headers, .. } = parts;
-        let client = client_address::of(Some(peer), headers, app.config.trust_forwarded);
-        Self { app, request_id, received_ms, method, uri, headers, client, trace, body, peer }
-    }
-
-    /// Whether the client speaks TLS, with us or with the proxy before us.
-    pub fn is_secure(&self) -> bool {
-        self.app.config.is_secure(self.headers)
-    }
-
-    /// The address of the client: as the proxy names it where it is trusted, else the other end of the connection.
-    pub fn origin(&self) -> IpAddr {
-        let forwarded = self.app.config.trust_forwarded.then(|| client_address::forwarded(self.headers));
-        forwarded.flatten().unwrap_or(self.peer)
-    }
-
-    pub fn query(&self) -> Result<Query, ApiError> {
-        Query::parse(self.uri.query().unwrap_or(""))
-    }
-
-    /// A header's text; none where it is absent, empty or not ASCII.
-    pub fn header(&self, name: &str) -> Option<&'a str> {
-        self.headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim).filter(|v| !v.is_empty())
-    }
-
-    /// Refuses (429) a client from whose address too many requests were not authorized: before the database is asked who calls.
-    pub fn check_refusals(&self) -> Result<(), ApiError> {
-        self.client.map_or(Ok(()), |client| self.app.refusal_limit.check(&client))
+    pub fn new(app: &'a App, request: &'a Request<'a>, admission: Admission) -> Self {
+        let Admission { project, owner, caller, .. } = admission;
+        Self { app, request, project, owner, caller }
     }
 
     /// A connection to the database, for a few statements.
@@ -117,19 +40,18 @@ impl<'a> Request<'a> {
         Ok(self.app.store.connection().await?)
     }
 
-    /// The body as it arrives. A body can be read once.
-    pub fn take_body(&self) -> Result<Incoming, ApiError> {
-        self.body.take().ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))
+    /// The caller, to be asked about again while a long request is under way.
+    pub fn standing(&self) -> Option<Standing> {
+        Standing::of(&self.app.auth, self.request, self.project, &self.caller)
     }
 
-    /// The body's bytes, decompressed.
-    pub async fn read_bytes(&self, media: Media, limit: usize) -> Result<Bytes, ApiError> {
-        let body = self.take_body()?;
-        body::read(body, self.headers, media, limit.min(body::MAX_BYTES)).await
+    /// What the user ids that the request names are held against: nothing, where its project or its key requires no proof.
+    pub async fn proof(&self) -> Result<Proof, ApiError> {
+        if self.caller.must_prove_identity() { self.required_proof().await } else { Ok(Proof::none()) }
     }
 
-    /// The body as a JSON object of at most `limit` bytes (and never more than [`body::MAX_BYTES`]).
-    pub async fn read_json(&self, limit: usize) -> Result<Map<String, Value>, ApiError> {
-        body::json_object(&self.read_bytes(Media::Json, limit).await?)
+    /// As [`Context::proof`], required from every caller.
+    pub async fn required_proof(&self) -> Result<Proof, ApiError> {
+        Proof::of(&self.app.auth, self.request, self.project).await
     }
 }

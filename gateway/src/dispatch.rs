@@ -13,8 +13,9 @@ use kernel::trace_context::TraceContext;
 
 use crate::app::App;
 use crate::client_address;
-use crate::context::{self, Context, Unread};
+use crate::context::Context;
 use crate::error::ApiError;
+use crate::request::{self, Unread};
 use crate::respond::{self, Reply};
 use crate::router::{self, Access, Miss};
 use crate::routes::{self, Answering, Found, Handler, Limit, Route, Timeout};
@@ -45,7 +46,7 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     if is_refusal(&found, reply.status)
         && let Some(client) = client_address::of(Some(peer), &parts.headers, app.config.trust_forwarded)
     {
-        let _ = app.refusal_limit.take(&client);
+        let _ = app.auth.refusal_limit.take(&client);
     }
     if let Some(unwanted) = body.take() {
         body::discard(unwanted, &parts.headers).await;
@@ -105,27 +106,27 @@ async fn reply(
     if app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this gateway is stopping"));
     }
-    let request = context::Request::new(app, request_id, received_ms, trace, parts, (body, peer));
+    let request = request::Request::new(&app.config, request_id, received_ms, trace, parts, (body, peer));
     let (route, params) = (found.route, found.params);
     let handler = match route.handler {
         Handler::InProject(handler) => handler,
         Handler::Outside(handler) => {
             if route.limit == Limit::Refusals {
-                request.check_refusals()?;
+                app.auth.check_refusals(&request)?;
             }
-            return in_time(route, handler(&request, params)).await;
+            return in_time(route, handler(app, &request, params)).await;
         }
     };
-    let admission = auth::admit(&request, route.access, found.project()).await?;
+    let admission = auth::admit(&app.auth, &request, route.access, found.project()).await?;
     if route.limit == Limit::Account {
         if let Some(account) = admission.caller.account() {
-            app.account_limit.take(&account)?;
+            app.auth.account_limit.take(&account)?;
         }
-        let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
+        let context = Context::new(app, &request, admission);
         return in_time(route, handler(&context, params)).await;
     }
     let allowance = admission.allowance(&app.limits).await;
-    let context = Context::new(&request, (admission.project, admission.owner), admission.caller);
+    let context = Context::new(app, &request, admission);
     let done = match respond::within(&allowance) {
         Ok(()) => in_time(route, handler(&context, params)).await,
         Err(over) => Err(over),

@@ -76,7 +76,7 @@ pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Resul
     })?;
     let encoding = Encoding::asked(cx.headers);
     let gzip = encoding.is_gzip();
-    let (store, standing) = (cx.app.store.clone(), Standing::of(cx));
+    let (store, standing) = (cx.app.store.clone(), cx.standing());
     let mut export = Export { list, store, limit: FIRST, encoding, standing, _slot: slot };
     let first = export.read(&mut cx.database().await?).await?;
     let (maker, pieces) = Pieces::new();

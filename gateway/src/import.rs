@@ -6,6 +6,7 @@
 //! for no more than one slice, and where the worker has fallen behind, imports stand still. How far an import has come is
 //! noted with every slice, so one that broke off goes on there.
 
+mod asked;
 mod columns;
 mod hold;
 mod lines;
@@ -15,16 +16,15 @@ mod rows;
 mod run;
 mod slice;
 mod source;
+mod state;
 
+pub use asked::Asked;
 pub use hold::candidates;
 pub use reader::Shape;
-pub use run::{Asked, run};
+pub use run::run;
+pub use state::Imports;
 
 /// Bytes of a body, also after decompression.
 pub const MAX_BYTES: u64 = 1 << 30;
-/// Imports under way in one gateway.
-pub const AT_ONCE: usize = 8;
-/// Imports under way of one project in all gateways, and of the projects of one owner in one gateway.
-pub const AT_ONCE_PER_OWNER: usize = 2;
 /// Problems of lines that are kept and shown; of the others only the number.
 const MAX_PROBLEMS: usize = 100;

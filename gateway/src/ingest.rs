@@ -10,6 +10,7 @@ pub(crate) mod item;
 pub mod prefer;
 pub mod properties;
 pub mod publish;
+mod state;
 pub(crate) mod time;
 
 use bytes::Bytes;
@@ -27,6 +28,7 @@ use crate::respond::{self, Reply};
 use check::{Checked, Checker, Content, Kind, text_of};
 use item::{Batch, Item};
 use publish::Outgoing;
+pub use state::Ingest;
 
 /// Items of one batch at most.
 pub const MAX_ITEMS: usize = 100;
@@ -54,7 +56,7 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Track, None).map_err(ApiError::Invalid)?;
-    let checked = prove(&Proof::asked(cx).await?, &item, checked)?;
+    let checked = prove(&cx.proof().await?, &item, checked)?;
     let waited = accept(cx, &checked).await?;
 
     let Content::Track { name, .. } = &checked.content else {
@@ -79,9 +81,9 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
 /// Publishes a single item, and waits for it to be applied where the client asks for that.
 async fn accept(cx: &Context<'_>, checked: &Checked<'_>) -> Result<prefer::Waited, ApiError> {
     let wait = prefer::Wait::asked(cx)?;
-    let mut outgoing = Outgoing::new(&cx.app.ingest, cx.project, 1);
+    let mut outgoing = Outgoing::new(&cx.app.ingest.group_commit, cx.project, 1);
     outgoing.push(&checked.item())?;
-    let positions = outgoing.publish(&cx.app.ingest, cx.trace).await?;
+    let positions = outgoing.publish(&cx.app.ingest.group_commit, cx.trace).await?;
     cx.app.meters.accepted.increment(1);
     Ok(wait.until(cx.app, &positions).await)
 }
@@ -106,7 +108,7 @@ pub async fn identify(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
     let checked = Checker::new(cx, item.sent_at)?.check(&item, Kind::Identify, None).map_err(ApiError::Invalid)?;
-    let checked = prove(&Proof::asked(cx).await?, &item, checked)?;
+    let checked = prove(&cx.proof().await?, &item, checked)?;
     let waited = accept(cx, &checked).await?;
 
     let (user_id, anonymous_id) = (checked.user_id.as_deref(), checked.anonymous_id.as_deref());
@@ -142,10 +144,10 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let batch = Batch::parse(utf8(&body)?)?;
     let checker = Checker::new(cx, batch.sent_at)?;
-    let proof = Proof::asked(cx).await?;
+    let proof = cx.proof().await?;
     let wait = prefer::Wait::asked(cx)?;
 
-    let mut outgoing = Outgoing::new(&cx.app.ingest, cx.project, batch.items.len());
+    let mut outgoing = Outgoing::new(&cx.app.ingest.group_commit, cx.project, batch.items.len());
     let mut details = Vec::new();
     for (index, item) in batch.items.iter().enumerate() {
         let checked = match batch.unreadable.get(&index) {
@@ -160,7 +162,7 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
     }
     let processed = batch.items.len() - details.len();
-    let positions = outgoing.publish(&cx.app.ingest, cx.trace).await?;
+    let positions = outgoing.publish(&cx.app.ingest.group_commit, cx.trace).await?;
     cx.app.meters.accepted.increment(processed as u64);
     let waited = wait.until(cx.app, &positions).await;
 

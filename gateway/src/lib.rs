@@ -30,6 +30,7 @@ pub mod measure;
 pub mod permits;
 pub mod query;
 pub mod rate_limit;
+pub mod request;
 pub mod request_id;
 pub mod respond;
 pub mod router;

@@ -6,6 +6,7 @@ mod choose;
 mod lately;
 mod page;
 mod preferences;
+mod state;
 mod tracked;
 mod unsubscribe;
 
@@ -23,20 +24,16 @@ use wire::event::{Body, IngestItem, Webhook, id_bytes};
 
 use crate::app::App;
 use crate::body;
-use crate::context::Unread;
 use crate::error::ApiError;
 use crate::ingest::{ids, publish};
 use crate::permits::Permit;
 use crate::query::Query;
+use crate::request::Unread;
 use crate::respond::Reply;
 
-pub use lately::Lately;
 pub use page::page;
+pub use state::Links;
 
-/// Reads for the pages behind links at once in one gateway.
-pub const AT_ONCE: usize = 4;
-/// Reads at once for the links of one project.
-pub const AT_ONCE_PER_OWNER: usize = 2;
 /// How long such a read waits for its permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long an answer waits until what was asked for has been applied.
@@ -116,7 +113,7 @@ impl Told {
 
 /// Waits for a permit to read what a page shows. The database's connections are shared, and a link can be opened without end.
 async fn read_permit(app: &App, about: About) -> Option<Permit> {
-    app.link_permits.acquire(about.project.into(), PERMIT_TIMEOUT).await
+    app.links.permits.acquire(about.project.into(), PERMIT_TIMEOUT).await
 }
 
 /// How somebody is called, where that can be found out at once.
@@ -137,10 +134,10 @@ async fn hand_over(app: &App, about: About, person: ShownPerson, item: IngestIte
         ..item
     };
     let positions = if item.user_key().is_ok() {
-        publish::one(&app.ingest, about.project, &item).await?
+        publish::one(&app.ingest.group_commit, about.project, &item).await?
     } else {
-        publish::keyed(&app.ingest, about.message, &item).await?
+        publish::keyed(&app.ingest.group_commit, about.message, &item).await?
     };
-    app.applied.wait(&app.store, &positions, Instant::now() + WAIT).await;
+    app.ingest.applied.wait(&app.store, &positions, Instant::now() + WAIT).await;
     Ok(())
 }

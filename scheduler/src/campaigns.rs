@@ -7,6 +7,7 @@
 
 mod failures;
 pub mod late;
+mod next_check;
 mod pace;
 mod steps;
 pub mod stranded;
@@ -29,7 +30,8 @@ use kernel::metric_name::Metric;
 use store_sending::campaigns::Campaign;
 use store_sending::campaigns::audience::{Slice, find_slice};
 use store_sending::campaigns::faults::{self, Fault};
-use store_sending::campaigns::sending::{self, Progress};
+use store_sending::campaigns::occurrence::{Progress, Rows};
+use store_sending::campaigns::sending;
 use store_sending::send_chunks::campaign::Of;
 use uuid::Uuid;
 
@@ -187,7 +189,7 @@ async fn prefetch(
         return Ok(prefetched);
     }
     if progress.taken {
-        let of = sending::Rows::of(project, campaign.id, progress);
+        let of = Rows::of(project, campaign.id, progress);
         prefetched.counted = winner::count(tx, &of, (campaign, progress), now).await?;
     } else {
         prefetched.slice = Some(find_slice(tx, project, campaign, progress, SLICE, now).await?);

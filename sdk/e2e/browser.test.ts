@@ -18,8 +18,14 @@ test('the README’s own lines, filled in: a new person’s page tracks, identif
   const anonymous = await page.evaluate(() => rekindle.getAnonymousId());
   await page.close({ runBeforeUnload: true });
   const found = await here.recorded('ada', 3);
-  expect(found.map((event) => event.eventName)).toEqual(expect.arrayContaining(['app_opened', 'screen_viewed', 'trial_started']));
-  expect(found.find((event) => event.eventName === 'trial_started')).toMatchObject({ userId: expect.anything() as unknown, anonymousId: anonymous, properties: { plan: 'free' } });
+  expect(found.map((event) => event.eventName)).toEqual(
+    expect.arrayContaining(['app_opened', 'screen_viewed', 'trial_started']),
+  );
+  expect(found.find((event) => event.eventName === 'trial_started')).toMatchObject({
+    userId: expect.anything() as unknown,
+    anonymousId: anonymous,
+    properties: { plan: 'free' },
+  });
   expect(await here.users('ada')).toMatchObject([{ externalId: 'ada', email: 'ada@example.com' }]);
 });
 
@@ -35,11 +41,21 @@ test('a script tag and more lines: the person is there, with what they did befor
   }, user);
   await page.evaluate(() => rekindle.flush());
   const found = await here.recorded(user, 4);
-  expect(found.map((event) => event.eventName).toSorted()).toEqual(['app_opened', 'looked around', 'product_viewed', 'screen_viewed']);
+  expect(found.map((event) => event.eventName).toSorted()).toEqual([
+    'app_opened',
+    'looked around',
+    'product_viewed',
+    'screen_viewed',
+  ]);
   expect(found.find((event) => event.eventName === 'looked around')!.anonymousId).toBe(anonymous);
   const users = await here.users(user);
   expect(users).toHaveLength(1);
-  expect(users[0]).toMatchObject({ externalId: user, email: `${user}@example.com`, name: 'Ada', properties: { plan: 'pro' } });
+  expect(users[0]).toMatchObject({
+    externalId: user,
+    email: `${user}@example.com`,
+    name: 'Ada',
+    properties: { plan: 'pro' },
+  });
 });
 
 test('the script that the product serves finds the product by itself', async () => {
@@ -47,7 +63,9 @@ test('the script that the product serves finds the product by itself', async () 
   const { origin } = new URL(here.product.url);
   const page = await here.context.newPage();
   await page.goto(`${here.site.origin}/bare`);
-  const { files } = (await (await fetch(`${origin}/sdk/v1/integrity.json`)).json()) as { files: Record<string, { path: string; integrity: string }> };
+  const { files } = (await (await fetch(`${origin}/sdk/v1/integrity.json`)).json()) as {
+    files: Record<string, { path: string; integrity: string }>;
+  };
   const script = files['web.js']!;
   await page.addScriptTag({ url: `${origin}/sdk/v1/web.js` });
   // Once more, as a page does that has it twice: the first one stays.
@@ -80,7 +98,9 @@ test('every released script that a page has pinned with its hash is served and r
     version: string;
     files: Record<string, { path: string; integrity: string }>;
   }
-  const { versions } = (await (await fetch(`${here.site.api}/sdk/v1/integrity.json`)).json()) as { versions: Record<string, Listed> };
+  const { versions } = (await (await fetch(`${here.site.api}/sdk/v1/integrity.json`)).json()) as {
+    versions: Record<string, Listed>;
+  };
   expect(Object.keys(versions).length).toBeGreaterThan(1);
   for (const { files } of Object.values(versions)) {
     const { path, integrity } = files['web.js']!;
@@ -110,7 +130,9 @@ test('calls made before the script is there wait for it, and are recorded as of 
   await loaded(page);
   await page.evaluate(() => rekindle.flush());
   expect((await here.recorded(user, 1)).map((event) => event.eventName)).toEqual(['early']);
-  const sent = here.site.passed.flatMap(({ body }) => (body ? (JSON.parse(body) as { batch: Array<{ timestamp: string }> }).batch : []));
+  const sent = here.site.passed.flatMap(({ body }) =>
+    body ? (JSON.parse(body) as { batch: Array<{ timestamp: string }> }).batch : [],
+  );
   expect(sent).toHaveLength(2);
   for (const { timestamp } of sent) expect(Date.parse(timestamp)).toBeLessThanOrEqual(called);
 });
@@ -177,7 +199,10 @@ test('offline for a while, and back', async () => {
 test('429 is waited out as long as it says, also from another origin', async () => {
   const user = person();
   let refused = 0;
-  here.site.weather = ({ method }) => (method === 'POST' && refused++ === 0 ? { kind: 'refuse', status: 429, headers: { 'retry-after': '2' } } : { kind: 'through' });
+  here.site.weather = ({ method }) =>
+    method === 'POST' && refused++ === 0
+      ? { kind: 'refuse', status: 429, headers: { 'retry-after': '2' } }
+      : { kind: 'through' };
   const page = await here.open(quiet);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
@@ -230,7 +255,13 @@ test('reset: what was done is still theirs, and what follows is somebody else’
 
 test('a browser without storage', async () => {
   const user = person();
-  await here.context.addInitScript(() => Object.defineProperty(window, 'localStorage', { get: () => { throw new DOMException('denied', 'SecurityError'); } }));
+  await here.context.addInitScript(() =>
+    Object.defineProperty(window, 'localStorage', {
+      get: () => {
+        throw new DOMException('denied', 'SecurityError');
+      },
+    }),
+  );
   const page = await here.open(quiet);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
@@ -242,7 +273,9 @@ test('a browser without storage', async () => {
 
 test('a strict policy needs this origin for the script and one for the API, and nothing is reported', async () => {
   const user = person();
-  here.site.headers = { 'content-security-policy': `default-src 'none'; script-src 'self'; connect-src ${here.site.api}` };
+  here.site.headers = {
+    'content-security-policy': `default-src 'none'; script-src 'self'; connect-src ${here.site.api}`,
+  };
   const page = await here.context.newPage();
   const complaints: string[] = [];
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
@@ -264,10 +297,11 @@ test('an opt-out in one of three tabs outlasts what the others write at that tim
   for (let round = 0; round < rounds; round++) {
     // A project of its own for each round: storage without a past.
     const options = { projectId: `round-${round}`, apiKey: 'pk_live_x', apiUrl: here.site.api, ...quiet };
-    const begin = (page: Page) => page.evaluate((options) => {
-      rekindle.dispose();
-      rekindle.init(options);
-    }, options);
+    const begin = (page: Page) =>
+      page.evaluate((options) => {
+        rekindle.dispose();
+        rekindle.init(options);
+      }, options);
     await Promise.all(tabs.slice(0, 2).map(begin));
     await Promise.all([
       tabs[0]!.evaluate(() => rekindle.optOutTracking()),

@@ -32,14 +32,19 @@ test('a token that has expired is replaced: each event is recorded once, and no 
   );
   expect(new Set(asked)).toEqual(new Set([user]));
   await vi.waitFor(async () => {
-    const steps = (await here.events(user)).filter((event) => event.eventName === 'step').map((event) => event.properties.n as number);
+    const steps = (await here.events(user))
+      .filter((event) => event.eventName === 'step')
+      .map((event) => event.properties.n as number);
     expect(steps.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 30 }, (_, n) => n));
   }, waited);
   // The inbox's stream has the fresh token as well.
   const heard = () => page.evaluate(() => (globalThis as unknown as { heard: InboxChange[] }).heard);
   await vi.waitFor(async () => expect((await heard()).at(-1)).toEqual({ type: 'unread', unread: 0 }), waited);
   await here.product.post('/messages', { userId: user, channel: 'IN_APP', content: { title: 'First', body: 'Hello' } });
-  await vi.waitFor(async () => expect(await heard()).toContainEqual(expect.objectContaining({ type: 'message' })), waited);
+  await vi.waitFor(
+    async () => expect(await heard()).toContainEqual(expect.objectContaining({ type: 'message' })),
+    waited,
+  );
   expect(await page.evaluate(async () => (await rekindle.inbox()).map(({ title }) => title))).toEqual(['First']);
   expect(here.site.passed.map(({ status }) => status)).toContain(403);
   for (const { path } of here.site.passed) expect(path).not.toMatch(/token=|hash|eyJ/);

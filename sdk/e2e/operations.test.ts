@@ -13,7 +13,9 @@ test('the example of a plain page, filled in: it tracks, identifies and shows up
   await page.click('#buy');
   await page.close({ runBeforeUnload: true });
   await vi.waitFor(async () => {
-    expect(await here.users('ada@example.com')).toMatchObject([{ externalId: 'ada', email: 'ada@example.com', name: 'Ada' }]);
+    expect(await here.users('ada@example.com')).toMatchObject([
+      { externalId: 'ada', email: 'ada@example.com', name: 'Ada' },
+    ]);
     const names = (await here.events('ada')).map((event) => event.eventName);
     expect(names).toEqual(expect.arrayContaining(['page_read', 'order_completed', 'screen_viewed', 'app_opened']));
   }, waited);
@@ -73,7 +75,8 @@ test('the inbox as it fills, what was read, and the news', async () => {
   await here.product.post('/news', { title: 'Spring', body: 'Has come', published: true });
   const page = await here.open(quiet);
   const user = 'reader';
-  const send = (title: string) => here.product.post('/messages', { userId: user, channel: 'IN_APP', content: { title, body: 'Hello' } });
+  const send = (title: string) =>
+    here.product.post('/messages', { userId: user, channel: 'IN_APP', content: { title, body: 'Hello' } });
   await page.evaluate(
     ([user, userHash]) => {
       const heard: InboxChange[] = [];
@@ -89,7 +92,10 @@ test('the inbox as it fills, what was read, and the news', async () => {
   await vi.waitFor(async () => expect(await heard()).toEqual([{ type: 'unread', unread: 0 }]), waited);
   await send('First');
   await vi.waitFor(async () => {
-    expect((await heard()).slice(1)).toMatchObject([{ type: 'message', item: { title: 'First', readAt: null } }, { type: 'unread', unread: 1 }]);
+    expect((await heard()).slice(1)).toMatchObject([
+      { type: 'message', item: { title: 'First', readAt: null } },
+      { type: 'unread', unread: 1 },
+    ]);
   }, waited);
   const read = await page.evaluate(async () => {
     const [first] = await rekindle.inbox();
@@ -100,10 +106,12 @@ test('the inbox as it fills, what was read, and the news', async () => {
   await vi.waitFor(async () => expect((await heard()).at(-1)).toEqual({ type: 'unread', unread: 0 }), waited);
   expect(await page.evaluate(() => rekindle.feed())).toMatchObject([{ title: 'Spring', body: 'Has come' }]);
   // Somebody whom nobody has proven reads nothing.
-  await expect(page.evaluate(() => {
-    rekindle.identify('reader2');
-    return rekindle.inbox();
-  })).rejects.toThrow('user_hash');
+  await expect(
+    page.evaluate(() => {
+      rekindle.identify('reader2');
+      return rekindle.inbox();
+    }),
+  ).rejects.toThrow('user_hash');
 });
 
 test('a first message that comes while the page is hidden is told when it is seen again', async () => {
@@ -128,11 +136,22 @@ test('a first message that comes while the page is hidden is told when it is see
   await vi.waitFor(async () => expect(await here.users(user)).toHaveLength(1), waited);
   await vi.waitFor(async () => expect(await heard()).toEqual([{ type: 'unread', unread: 0 }]), waited);
   await turn('hidden');
-  await here.product.post('/messages', { userId: user, channel: 'IN_APP', content: { title: 'Meanwhile', body: 'Hello' } });
+  await here.product.post('/messages', {
+    userId: user,
+    channel: 'IN_APP',
+    content: { title: 'Meanwhile', body: 'Hello' },
+  });
   await vi.waitFor(async () => expect(await page.evaluate(() => rekindle.inbox())).toHaveLength(1), waited);
   expect(await heard()).toHaveLength(1);
   await turn('visible');
-  await vi.waitFor(async () => expect((await heard()).slice(1)).toMatchObject([{ type: 'message', item: { title: 'Meanwhile' } }, { type: 'unread', unread: 1 }]), waited);
+  await vi.waitFor(
+    async () =>
+      expect((await heard()).slice(1)).toMatchObject([
+        { type: 'message', item: { title: 'Meanwhile' } },
+        { type: 'unread', unread: 1 },
+      ]),
+    waited,
+  );
 });
 
 test('reloaded in the middle of sending: once each', async () => {
@@ -154,7 +173,10 @@ test('reloaded in the middle of sending: once each', async () => {
 });
 
 test('a clock that is a year wrong: what happened now is recorded as of now', async () => {
-  for (const [user, days] of [['fast-clock', 400], ['slow-clock', -400]] as const) {
+  for (const [user, days] of [
+    ['fast-clock', 400],
+    ['slow-clock', -400],
+  ] as const) {
     await here.context.addInitScript((shift) => {
       const real = Date.now;
       Date.now = () => real() + shift;
@@ -210,7 +232,9 @@ test('what cannot be recorded costs the page nothing, and no neighbour', async (
 });
 
 test('one origin in a strict policy is enough, where the product serves the script', async () => {
-  here.site.headers = { 'content-security-policy': `default-src 'none'; script-src ${here.site.api}; connect-src ${here.site.api}` };
+  here.site.headers = {
+    'content-security-policy': `default-src 'none'; script-src ${here.site.api}; connect-src ${here.site.api}`,
+  };
   const page = await here.context.newPage();
   const complaints: string[] = [];
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));

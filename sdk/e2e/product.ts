@@ -31,14 +31,20 @@ export interface Product {
 export async function startProduct(variables: Record<string, string> = {}): Promise<Product> {
   const directory = mkdtempSync(join(tmpdir(), 'rekindle-sdk-'));
   const environment = { ...process.env, ...variables, RUN_DIR: directory, PORT: String(await freePort()) };
-  const run = (command: string) => execFileSync(join(programs, 'rekindle'), [command], { env: environment, stdio: ['ignore', 'ignore', 'pipe'] });
+  const run = (command: string) =>
+    execFileSync(join(programs, 'rekindle'), [command], { env: environment, stdio: ['ignore', 'ignore', 'pipe'] });
   run('up');
   const text = readFileSync(join(directory, 'env'), 'utf8');
   const value = (name: string) => new RegExp(`${name}='([^']+)'`).exec(text)?.[1] ?? '';
   const [url, secretKey] = [value('REKINDLE_URL'), value('REKINDLE_SECRET_KEY')];
-  const state = JSON.parse(readFileSync(join(directory, 'state.json'), 'utf8')) as { first: { identitySecret: string; adminEmail: string; adminPassword: string } };
+  const state = JSON.parse(readFileSync(join(directory, 'state.json'), 'utf8')) as {
+    first: { identitySecret: string; adminEmail: string; adminPassword: string };
+  };
   const ask = async <T>(path: string, init: RequestInit): Promise<T> => {
-    const answer = await fetch(url + path, { ...init, headers: { 'x-api-key': secretKey, 'content-type': 'application/json' } });
+    const answer = await fetch(url + path, {
+      ...init,
+      headers: { 'x-api-key': secretKey, 'content-type': 'application/json' },
+    });
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
     return (await answer.json()) as T;
   };
@@ -52,7 +58,11 @@ export async function startProduct(variables: Record<string, string> = {}): Prom
     async set(settings) {
       const { adminEmail: email, adminPassword: password } = state.first;
       const json = { 'content-type': 'application/json' };
-      const login = await fetch(`${url}/auth/login`, { method: 'POST', headers: json, body: JSON.stringify({ email, password }) });
+      const login = await fetch(`${url}/auth/login`, {
+        method: 'POST',
+        headers: json,
+        body: JSON.stringify({ email, password }),
+      });
       const { csrfToken } = (await login.json()) as { csrfToken: string };
       const [cookie = ''] = (login.headers.get('set-cookie') ?? '').split(';');
       const projectId = value('REKINDLE_PROJECT_ID');

@@ -38,7 +38,9 @@ export class PushService {
     server.on('request', (request, response) => {
       const chunks: Buffer[] = [];
       request.on('data', (chunk: Buffer) => chunks.push(chunk));
-      request.on('end', () => response.writeHead(service.take(request.url ?? '', request.headers, Buffer.concat(chunks))).end());
+      request.on('end', () =>
+        response.writeHead(service.take(request.url ?? '', request.headers, Buffer.concat(chunks))).end(),
+      );
     });
     await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
     return service;
@@ -91,9 +93,10 @@ function decrypt({ ecdh, auth }: Owner, body: Buffer): string {
   const [sender, record] = [body.subarray(21, 21 + length), body.subarray(21 + length)];
   const info = Buffer.concat([Buffer.from('WebPush: info\0'), ecdh.getPublicKey(), sender]);
   const input = Buffer.from(hkdfSync('sha256', ecdh.computeSecret(sender), auth, info, 32));
-  const [key, nonce] = [['aes128gcm', 16], ['nonce', 12]].map(([name, bytes]) =>
-    Buffer.from(hkdfSync('sha256', input, salt, `Content-Encoding: ${name}\0`, Number(bytes))),
-  );
+  const [key, nonce] = [
+    ['aes128gcm', 16],
+    ['nonce', 12],
+  ].map(([name, bytes]) => Buffer.from(hkdfSync('sha256', input, salt, `Content-Encoding: ${name}\0`, Number(bytes))));
   const decipher = createDecipheriv('aes-128-gcm', key!, nonce!);
   decipher.setAuthTag(record.subarray(-16));
   const padded = Buffer.concat([decipher.update(record.subarray(0, -16)), decipher.final()]);
@@ -121,9 +124,13 @@ function certify(directory: string): void {
   };
   const make = (name: string, file: string, ...more: string[]) => {
     const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', `${name}.key`];
-    execFileSync('openssl', ['req', '-x509', '-days', '2', ...key, '-out', `${name}.pem`, '-config', file, ...more], { cwd: directory, stdio: 'pipe' });
+    execFileSync('openssl', ['req', '-x509', '-days', '2', ...key, '-out', `${name}.pem`, '-config', file, ...more], {
+      cwd: directory,
+      stdio: 'pipe',
+    });
   };
   make('ca', config('test-authority', 'basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign'));
-  const leaf = 'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\nsubjectAltName=DNS:localhost';
+  const leaf =
+    'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\nsubjectAltName=DNS:localhost';
   make('leaf', config('localhost', leaf), '-CA', 'ca.pem', '-CAkey', 'ca.key');
 }

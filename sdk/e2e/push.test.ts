@@ -59,11 +59,14 @@ interface User {
 }
 
 const eventNames = async (user: string) => {
-  const { events } = await product.get<{ events: Array<{ eventName: string; properties: { messageId?: string } }> }>(`/events?user=${user}&limit=100`);
+  const { events } = await product.get<{ events: Array<{ eventName: string; properties: { messageId?: string } }> }>(
+    `/events?user=${user}&limit=100`,
+  );
   return events.map((event) => `${event.eventName} ${event.properties.messageId ?? ''}`);
 };
 
-const devices = async (user: string) => (await product.get<User>(`/users/${user}`)).devices.map((device) => device.platform);
+const devices = async (user: string) =>
+  (await product.get<User>(`/users/${user}`)).devices.map((device) => device.platform);
 
 /** Hands the worker a message as a push service would. */
 async function deliver(page: Page, message: object, scope = '/rekindle-push/'): Promise<void> {
@@ -75,7 +78,11 @@ async function deliver(page: Page, message: object, scope = '/rekindle-push/'): 
     });
   });
   await session.send('ServiceWorker.enable');
-  await session.send('ServiceWorker.deliverPushMessage', { origin: site.origin, registrationId: await registered, data: JSON.stringify(message) });
+  await session.send('ServiceWorker.deliverPushMessage', {
+    origin: site.origin,
+    registrationId: await registered,
+    data: JSON.stringify(message),
+  });
   await session.detach();
 }
 
@@ -107,7 +114,9 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   await deliver(page, { ...message, url: '/shoes' });
   await vi.waitFor(async () => expect(await eventNames('push-ada')).toEqual([`push_received ${messageId}`]), waited);
   const shown = await page.evaluate(async () => {
-    const registration = (await navigator.serviceWorker.getRegistrations()).find((each) => each.scope.endsWith('/rekindle-push/'));
+    const registration = (await navigator.serviceWorker.getRegistrations()).find((each) =>
+      each.scope.endsWith('/rekindle-push/'),
+    );
     return (await registration!.getNotifications()).map((each) => [each.title, each.body, each.tag]);
   });
   expect(shown).toEqual([['Back in stock', 'Red shoes', messageId]]);
@@ -134,7 +143,10 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   const replaced = service.subscribe();
   service.end(subscriptions[0]!);
   await worker.evaluate((replaced) => {
-    const scope = globalThis as unknown as { dispatchEvent(event: Event): void; ExtendableEvent: new (type: string) => Event };
+    const scope = globalThis as unknown as {
+      dispatchEvent(event: Event): void;
+      ExtendableEvent: new (type: string) => Event;
+    };
     const event = new scope.ExtendableEvent('pushsubscriptionchange');
     scope.dispatchEvent(Object.assign(event, { newSubscription: replaced }));
   }, replaced);
@@ -145,11 +157,18 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   // The page hears of it, and goes on with the new one.
   await page.reload();
   await loaded(page);
-  const endpoint = () => page.evaluate(() => Object.values(localStorage).find((text) => text.includes('endpoint')) ?? '');
+  const endpoint = () =>
+    page.evaluate(() => Object.values(localStorage).find((text) => text.includes('endpoint')) ?? '');
   await vi.waitFor(async () => expect(await endpoint()).toContain(new URL(replaced.endpoint).pathname), waited);
   expect(await page.evaluate(() => rekindle.push.optOut())).toBe(true);
   await vi.waitFor(async () => expect(await devices('push-ada')).toEqual([]), waited);
-  expect(await page.evaluate(async () => [rekindle.push.isEnabled(), await rekindle.push.optIn(), rekindle.push.isEnabled()])).toEqual([false, true, true]);
+  expect(
+    await page.evaluate(async () => [
+      rekindle.push.isEnabled(),
+      await rekindle.push.optIn(),
+      rekindle.push.isEnabled(),
+    ]),
+  ).toEqual([false, true, true]);
   await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB']), waited);
 
   await page.evaluate(() => rekindle.identify('push-bob'));
@@ -166,7 +185,9 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   await deliver(page, { title: 'Ours again', messageId: 'behind' });
   const titles = () =>
     page.evaluate(async () => {
-      const registration = (await navigator.serviceWorker.getRegistrations()).find((each) => each.scope.endsWith('/rekindle-push/'));
+      const registration = (await navigator.serviceWorker.getRegistrations()).find((each) =>
+        each.scope.endsWith('/rekindle-push/'),
+      );
       return (await registration!.getNotifications()).map((each) => each.title);
     });
   await vi.waitFor(async () => expect(await titles()).toContain('Ours again'), waited);
@@ -184,7 +205,9 @@ test('where the person has allowed it before, a page subscribes by itself, and n
     };
   });
   const registered = () => page.evaluate(() => (globalThis as unknown as { registered: number }).registered);
-  await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push: { enabled: true } }))}`);
+  await page.goto(
+    `${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push: { enabled: true } }))}`,
+  );
   await loaded(page);
   await page.evaluate(() => rekindle.identify('push-eve'));
   await vi.waitFor(async () => expect(await devices('push-eve').catch(() => [])).toEqual(['WEB']), waited);
@@ -199,7 +222,9 @@ test('where the person has allowed it before, a page subscribes by itself, and n
 
 test('a subscription made elsewhere, and the site’s own worker with ours in it', async () => {
   const push = { enabled: true, autoRegister: false, serviceWorker: '/own-worker.js', scope: '/' };
-  await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push }))}`);
+  await page.goto(
+    `${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push }))}`,
+  );
   await loaded(page);
   const made = service.subscribe();
   await page.evaluate(async (made) => {
@@ -212,5 +237,8 @@ test('a subscription made elsewhere, and the site’s own worker with ours in it
   await vi.waitFor(async () => expect(await devices('push-cid')).toEqual(['WEB', 'WEB']), waited);
   const message = await sent(subscriptions.at(-1)!, 'push-cid', 'By the own worker');
   await deliver(page, message, '/');
-  await vi.waitFor(async () => expect(await eventNames('push-cid')).toEqual([`push_received ${String(message.messageId)}`]), waited);
+  await vi.waitFor(
+    async () => expect(await eventNames('push-cid')).toEqual([`push_received ${String(message.messageId)}`]),
+    waited,
+  );
 });

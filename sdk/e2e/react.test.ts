@@ -23,7 +23,12 @@ beforeAll(async () => {
   vi.stubEnv('VITE_REKINDLE_PUBLIC_KEY', product.publicKey);
   // As `npm run examples` has laid it out, with the packages as they are built.
   const root = fileURLToPath(new URL('../checked/vite-react', import.meta.url));
-  await build({ root, configFile: join(root, 'vite.config.ts'), logLevel: 'error', build: { outDir: directory, emptyOutDir: true } });
+  await build({
+    root,
+    configFile: join(root, 'vite.config.ts'),
+    logLevel: 'error',
+    build: { outDir: directory, emptyOutDir: true },
+  });
   pages = createServer((request, response) => {
     const path = new URL(request.url ?? '/', 'http://localhost').pathname;
     try {
@@ -61,7 +66,12 @@ test('the example with React, built by Vite, in strict mode: each thing once, an
   await page.getByRole('button', { name: 'Sign in' }).waitFor();
   await vi.waitFor(async () => {
     const { events } = await product.get<{ events: Array<{ eventName: string }> }>('/events?user=react-ada&limit=100');
-    expect(events.map(({ eventName }) => eventName).toSorted()).toEqual(['added_to_cart', 'app_opened', 'order_completed', 'screen_viewed']);
+    expect(events.map(({ eventName }) => eventName).toSorted()).toEqual([
+      'added_to_cart',
+      'app_opened',
+      'order_completed',
+      'screen_viewed',
+    ]);
   }, waited);
   expect(errors).toEqual([]);
 });

@@ -85,8 +85,14 @@ async function burst(page: Page): Promise<{ task: number; own: Slice; later: Sli
     (globalThis as unknown as { end(): void }).end();
   }, EVENTS);
   const task = (await used()) - before;
-  await page.waitForFunction(() => !Object.keys(localStorage).some((key) => key.includes('.queue.')), undefined, { ...waited, timeout: 60_000 });
-  const { slices, dropped } = await page.evaluate(() => ({ slices: (globalThis as unknown as { slices: Slice[] }).slices, dropped: rekindle.droppedItems() }));
+  await page.waitForFunction(() => !Object.keys(localStorage).some((key) => key.includes('.queue.')), undefined, {
+    ...waited,
+    timeout: 60_000,
+  });
+  const { slices, dropped } = await page.evaluate(() => ({
+    slices: (globalThis as unknown as { slices: Slice[] }).slices,
+    dropped: rekindle.droppedItems(),
+  }));
   const [own, ...later] = slices;
   return { task, own: own!, later, dropped };
 }
@@ -102,7 +108,11 @@ test('10,000 events of one task arrive, and the work after it is done in small s
     await page.evaluate(() => rekindle.flush());
     await page.evaluate(() => ((globalThis as unknown as { slices: Slice[] }).slices.length = 0));
     const { task, own, later, dropped } = await burst(page);
-    const ids = new Set(here.site.passed.filter(({ status }) => status === 202).flatMap(({ body }) => (JSON.parse(body) as { batch: Array<{ id: string }> }).batch.map(({ id }) => id)));
+    const ids = new Set(
+      here.site.passed
+        .filter(({ status }) => status === 202)
+        .flatMap(({ body }) => (JSON.parse(body) as { batch: Array<{ id: string }> }).batch.map(({ id }) => id)),
+    );
     expect([dropped, ids.size]).toEqual([0, EVENTS + 1]);
     // The page's own task stores the first items at once, and of all others takes the properties only.
     expect(own).toMatchObject({ writes: 100, requests: 0 });
@@ -117,6 +127,12 @@ test('10,000 events of one task arrive, and the work after it is done in small s
     await page.close();
   }
   // Reported, not expected: other programs use the processors, too.
-  const shown = (times: number[]) => times.toSorted((a, b) => a - b).map(Math.round).join(', ');
-  console.log(`${EVENTS} calls in one task: ${shown(tasks)} ms of processor time; the longest slice after it: ${shown(longest)} ms by the clock`);
+  const shown = (times: number[]) =>
+    times
+      .toSorted((a, b) => a - b)
+      .map(Math.round)
+      .join(', ');
+  console.log(
+    `${EVENTS} calls in one task: ${shown(tasks)} ms of processor time; the longest slice after it: ${shown(longest)} ms by the clock`,
+  );
 }, 300_000);

@@ -5,7 +5,8 @@ import { fileURLToPath } from 'node:url';
 import type { Page } from 'playwright-core';
 import type { Product } from './product';
 
-const built = (name: string) => readFileSync(fileURLToPath(new URL(`../packages/browser/dist/${name}`, import.meta.url)));
+const built = (name: string) =>
+  readFileSync(fileURLToPath(new URL(`../packages/browser/dist/${name}`, import.meta.url)));
 
 const text = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
 
@@ -72,16 +73,28 @@ export class Site {
 
   private page(request: IncomingMessage, response: ServerResponse): void {
     const url = new URL(request.url ?? '/', this.origin);
-    const script = /^\/sdk\/v1\/(web|stub|rekindle-sw)\.js$/.exec(url.pathname)?.[1] ?? /^\/(rekindle-sw)\.js$/.exec(url.pathname)?.[1];
+    const script =
+      /^\/sdk\/v1\/(web|stub|rekindle-sw)\.js$/.exec(url.pathname)?.[1] ??
+      /^\/(rekindle-sw)\.js$/.exec(url.pathname)?.[1];
     if (script) return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(built(`${script}.js`));
-    if (url.pathname === '/start.js') return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(this.start(url.searchParams.get('with')));
+    if (url.pathname === '/start.js')
+      return void response
+        .writeHead(200, { 'content-type': 'text/javascript' })
+        .end(this.start(url.searchParams.get('with')));
     if (url.pathname === '/own-worker.js') {
-      return void response.writeHead(200, { 'content-type': 'text/javascript' }).end("importScripts('/rekindle-sw.js');");
+      return void response
+        .writeHead(200, { 'content-type': 'text/javascript' })
+        .end("importScripts('/rekindle-sw.js');");
     }
-    if (url.pathname === '/example') return void response.writeHead(200, { 'content-type': 'text/html' }).end(this.filled(text('examples/plain/index.html')));
+    if (url.pathname === '/example')
+      return void response
+        .writeHead(200, { 'content-type': 'text/html' })
+        .end(this.filled(text('examples/plain/index.html')));
     if (url.pathname === '/readme') {
       const [, lines = ''] = /^```html\n([^]*?)^```$/m.exec(text('README.md')) ?? [];
-      return void response.writeHead(200, { 'content-type': 'text/html' }).end(`<!doctype html><title>Shop</title>${this.filled(lines)}`);
+      return void response
+        .writeHead(200, { 'content-type': 'text/html' })
+        .end(`<!doctype html><title>Shop</title>${this.filled(lines)}`);
     }
     if (url.pathname === '/served') {
       const html = `<!doctype html><title>Shop</title><script src="${this.api}/sdk/v1/web.js"></script>`;
@@ -89,9 +102,12 @@ export class Site {
     }
     if (url.pathname === '/pinned') {
       const tag = `<script src="${this.api}${url.searchParams.get('path')}" integrity="${url.searchParams.get('integrity')}" crossorigin="anonymous"></script>`;
-      return void response.writeHead(200, { 'content-type': 'text/html' }).end(`<!doctype html><title>Shop</title>${tag}`);
+      return void response
+        .writeHead(200, { 'content-type': 'text/html' })
+        .end(`<!doctype html><title>Shop</title>${tag}`);
     }
-    if (url.pathname === '/bare') return void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Bare</title>');
+    if (url.pathname === '/bare')
+      return void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Bare</title>');
     const start = `/start.js?with=${encodeURIComponent(url.searchParams.get('with') ?? '{}')}`;
     const tags = ['/sdk/v1/stub.js', start].map((src) => `<script src="${src}"></script>`);
     const html = `<!doctype html><title>Shop</title>${tags.join('')}<script async src="/sdk/v1/web.js"></script><h1>Shop</h1>`;
@@ -107,7 +123,11 @@ export class Site {
   /** An example, as a newcomer has filled it in. */
   private filled(example: string): string {
     const { projectId, publicKey, url } = this.product;
-    const values = { 'http://localhost:8080': new URL(url).origin, YOUR_PROJECT_ID: projectId, YOUR_PUBLIC_KEY: publicKey };
+    const values = {
+      'http://localhost:8080': new URL(url).origin,
+      YOUR_PROJECT_ID: projectId,
+      YOUR_PUBLIC_KEY: publicKey,
+    };
     return Object.entries(values).reduce((text, [from, to]) => text.replaceAll(from, to), example);
   }
 
@@ -123,14 +143,17 @@ export class Site {
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = Buffer.concat(chunks);
     const { method = 'GET', url: path = '/' } = request;
-    const note = (status: number | 'cut') => void this.passed.push({ method, path, body: body.toString(), status, at: Date.now() });
+    const note = (status: number | 'cut') =>
+      void this.passed.push({ method, path, body: body.toString(), status, at: Date.now() });
     // A browser asks first whether it may; the weather is for what it then sends.
     const weather: Weather = method === 'OPTIONS' ? { kind: 'through' } : this.weather({ method, path });
     if (weather.kind === 'refuse') {
       note(weather.status);
       const cors = { 'access-control-allow-origin': '*', 'access-control-expose-headers': 'Retry-After' };
       const type = weather.html ? 'text/html' : 'application/json';
-      return void response.writeHead(weather.status, { ...cors, ...weather.headers, 'content-type': type }).end(weather.html ?? '{}');
+      return void response
+        .writeHead(weather.status, { ...cors, ...weather.headers, 'content-type': type })
+        .end(weather.html ?? '{}');
     }
     if (weather.kind === 'cut' && !weather.after) {
       note('cut');
@@ -141,7 +164,12 @@ export class Site {
     response.on('close', () => gone.abort());
     const { host: _, connection: __, 'content-length': ___, ...headers } = request.headers;
     try {
-      const answer = await fetch(`${target.origin}${path}`, { method, headers: headers as Record<string, string>, body: body.length ? body : undefined, signal: gone.signal });
+      const answer = await fetch(`${target.origin}${path}`, {
+        method,
+        headers: headers as Record<string, string>,
+        body: body.length ? body : undefined,
+        signal: gone.signal,
+      });
       if (answer.headers.get('content-type')?.startsWith('text/event-stream')) {
         note(answer.status);
         return await this.passOn(answer, response);
@@ -152,7 +180,12 @@ export class Site {
         return void request.socket.destroy();
       }
       note(answer.status);
-      const { 'content-encoding': ____, 'transfer-encoding': _____, 'content-length': ______, ...plain } = Object.fromEntries(answer.headers);
+      const {
+        'content-encoding': ____,
+        'transfer-encoding': _____,
+        'content-length': ______,
+        ...plain
+      } = Object.fromEntries(answer.headers);
       response.writeHead(answer.status, plain).end(text);
     } catch {
       // The product is away, or the page is.

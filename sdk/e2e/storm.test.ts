@@ -70,9 +70,12 @@ test('10,000 events while the tab is closed, reloaded, crashed and offline at ra
   for (let from = 0; from < EVENTS; from += STRETCH) {
     const misfortune = misfortunes.next();
     if (misfortune === 'offline') await here.context.setOffline(true);
-    await page.evaluate(([from, to]) => {
-      for (let n = from!; n < to!; n++) rekindle.track('step', { n });
-    }, [from, from + STRETCH]);
+    await page.evaluate(
+      ([from, to]) => {
+        for (let n = from!; n < to!; n++) rekindle.track('step', { n });
+      },
+      [from, from + STRETCH],
+    );
     // Asked by itself: in the call above nothing can have been answered yet.
     if (misfortune && (await waits(page))) hit[misfortune]++;
     if (misfortune === 'offline') {
@@ -92,7 +95,10 @@ test('10,000 events while the tab is closed, reloaded, crashed and offline at ra
       page = await begin();
     }
     // What waits stays small, so that each misfortune meets something that is being sent.
-    await page.waitForFunction(() => Object.keys(localStorage).length < 20, undefined, { polling: 50, timeout: 60_000 });
+    await page.waitForFunction(() => Object.keys(localStorage).length < 20, undefined, {
+      polling: 50,
+      timeout: 60_000,
+    });
   }
   here.site.weather = () => ({ kind: 'through' });
   await page.waitForFunction(() => Object.keys(localStorage).length === 1, undefined, { timeout: 60_000 });

@@ -10,7 +10,9 @@ rmSync(build, { recursive: true, force: true });
 
 /** What shows code. */
 const documents = [
-  ...readdirSync(`${root}/docs`).filter((name) => name.startsWith('sdk-')).map((name) => `docs/${name}`),
+  ...readdirSync(`${root}/docs`)
+    .filter((name) => name.startsWith('sdk-'))
+    .map((name) => `docs/${name}`),
   ...['web', 'browser', 'react-native'].map((name) => `sdk/packages/${name}/README.md`),
   'README.md',
 ];
@@ -27,7 +29,10 @@ const lay = (document, markdown) => {
   if (!found.length) throw new Error(`${document}: no snippets`);
   for (const { line, kind, text } of found) {
     const script = kind === 'html';
-    writeFileSync(`${script ? places.scripts : places.modules}/${document.replace(/[^\w-]+/g, '_')}_${line}.${script ? 'ts' : kind}`, text);
+    writeFileSync(
+      `${script ? places.scripts : places.modules}/${document.replace(/[^\w-]+/g, '_')}_${line}.${script ? 'ts' : kind}`,
+      text,
+    );
     count++;
   }
 };

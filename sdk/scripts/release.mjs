@@ -22,26 +22,36 @@ const isAfter = (a, b) => {
 const version = process.argv[2] ?? '';
 const released = json(gateway('released.json'));
 const last = Object.keys(released).at(-1);
-if (!/^1\.\d+\.\d+$/.test(version)) throw new Error(`usage: npm run release -- <version>, such as 1.2.0; the last one is ${last}`);
+if (!/^1\.\d+\.\d+$/.test(version))
+  throw new Error(`usage: npm run release -- <version>, such as 1.2.0; the last one is ${last}`);
 if (!isAfter(version, last)) throw new Error(`${version} does not follow ${last}`);
 
 // The packages depend on one another by exact versions. In the lock, only what is ours: npm would add every system's binaries.
 const ours = /("name": "@rekindle\/[\w-]+",\s+"version": "|"@rekindle\/[\w-]+": ")\d+\.\d+\.\d+"/g;
-for (const file of [...readdirSync(path('packages')).map((name) => `packages/${name}/package.json`), 'package-lock.json']) {
+for (const file of [
+  ...readdirSync(path('packages')).map((name) => `packages/${name}/package.json`),
+  'package-lock.json',
+]) {
   writeFileSync(path(file), readFileSync(path(file), 'utf8').replace(ours, `$1${version}"`));
 }
-for (const script of ['build', 'embed']) execFileSync('npm', ['run', '--silent', script], { cwd: path('.'), stdio: ['ignore', 'ignore', 'inherit'] });
+for (const script of ['build', 'embed'])
+  execFileSync('npm', ['run', '--silent', script], { cwd: path('.'), stdio: ['ignore', 'ignore', 'inherit'] });
 
 mkdirSync(gateway(version));
 released[version] = {};
 for (const file of FILES) {
   copyFileSync(gateway(file), gateway(`${version}/${file}`));
-  released[version][file] = `sha384-${createHash('sha384').update(readFileSync(gateway(file))).digest('base64')}`;
+  released[version][file] = `sha384-${createHash('sha384')
+    .update(readFileSync(gateway(file)))
+    .digest('base64')}`;
 }
 writeFileSync(gateway('released.json'), `${JSON.stringify(released, null, 2)}\n`);
 const versions = Object.keys(released).reverse();
 for (const old of versions.slice(SERVED)) rmSync(gateway(old), { recursive: true, force: true });
-const list = versions.slice(0, SERVED).map((each) => `"${each}"`).join(', ');
+const list = versions
+  .slice(0, SERVED)
+  .map((each) => `"${each}"`)
+  .join(', ');
 const code = readFileSync(gateway('releases.rs'), 'utf8');
 writeFileSync(gateway('releases.rs'), code.replace(/releases! \{ "[^}]*\}/, `releases! { ${list} }`));
 console.log(`released ${version}; the gateway serves ${versions.slice(0, SERVED).join(', ')}`);

@@ -8,9 +8,10 @@ export function snippets(markdown) {
     const [, kind, text] = block;
     const line = (offset) => markdown.slice(0, block.index + offset).split('\n').length + 1;
     if (kind !== 'html') found.push({ line: line(0), kind, text: `${text}\nexport {};\n` });
-    else for (const script of text.matchAll(/<script>([^]*?)<\/script>/g)) {
-      found.push({ line: line(script.index), kind, text: `${script[1]}\nexport {};\n` });
-    }
+    else
+      for (const script of text.matchAll(/<script>([^]*?)<\/script>/g)) {
+        found.push({ line: line(script.index), kind, text: `${script[1]}\nexport {};\n` });
+      }
   }
   return found;
 }

@@ -100,8 +100,9 @@ async fn template(server: &PostgresServer) -> anyhow::Result<String> {
     client.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
     migrate::run(&DatabaseConfig { url: server.url(&unfinished), pool_size: 2 }, &clock).await?;
     // The migration's connections may take a moment to close, and a database in use can be neither renamed nor copied.
-    let sessions = "SELECT count(*), count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1";
-    while client.query_one(sessions, &[&unfinished]).await?.try_get::<_, i64>(0)? > 0 {
+    let sessions = "SELECT count(*) AS total, count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                    WHERE datname = $1";
+    while client.query_one(sessions, &[&unfinished]).await?.try_get::<_, i64>("total")? > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     client.batch_execute(&format!("ALTER DATABASE {unfinished} RENAME TO {name}")).await?;

@@ -16,13 +16,14 @@ pub struct Row {
 
 /// Reads every row of every table.
 pub async fn rows(db: &Client) -> Vec<Row> {
-    let tables = "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace";
+    let tables = "SELECT relname::text AS relname FROM pg_class \
+                  WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace";
     let mut all = Vec::new();
     for table in must("reading the names of tables", db.query(tables, &[]).await) {
-        let table: String = table.get(0);
-        let sql = format!("SELECT t::text FROM \"{table}\" t");
+        let table: String = table.get("relname");
+        let sql = format!("SELECT t::text AS text FROM \"{table}\" t");
         let rows = must("reading a table", db.query(&sql, &[]).await);
-        all.extend(rows.iter().map(|row| Row { table: table.clone(), text: row.get(0) }));
+        all.extend(rows.iter().map(|row| Row { table: table.clone(), text: row.get("text") }));
     }
     all
 }

@@ -23,7 +23,7 @@ pub(crate) async fn drop_leftovers(server: &PostgresServer) -> anyhow::Result<()
     let client = connect(&server.url("postgres")).await?;
     let sql = r"SELECT datname FROM pg_database WHERE datname ~ '^(test|template|unfinished_template)_'";
     for row in client.query(sql, &[]).await? {
-        let name: String = row.try_get(0)?;
+        let name: String = row.try_get("datname")?;
         client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
     }
     Ok(())

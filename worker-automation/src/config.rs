@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use http_client::HttpClient;
 use kernel::env::{Env, EnvError};
-use runtime::config::AdminConfig;
 use secrets::MasterKeys;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
@@ -14,7 +13,6 @@ pub const RETRY: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub struct Config {
-    pub admin: AdminConfig,
     /// Transactions under way at a time; each serves its share of this worker's partitions.
     pub lanes: usize,
     /// Items in one transaction at most.
@@ -39,7 +37,6 @@ impl Config {
         let linger =
             Duration::from_millis(env.bounded("AUTOMATION_LINGER_MS", 20, 0..=1_000, "0 to 1000 milliseconds")?);
         Ok(Self {
-            admin: AdminConfig::from_env(env, ADMIN_PORT)?,
             lanes: env.bounded("AUTOMATION_LANES", 1, 1..=64, "1 to 64")?,
             batch_items: env.bounded("AUTOMATION_BATCH_ITEMS", 5_000, 1..=50_000, "1 to 50000")?,
             linger,

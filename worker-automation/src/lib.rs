@@ -12,6 +12,7 @@ pub mod lane;
 pub mod lease;
 pub mod marks;
 pub mod matching;
+pub mod new_event;
 pub mod outbox;
 pub mod people;
 pub mod poison;

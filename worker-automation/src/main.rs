@@ -1,54 +1,39 @@
-//! `worker-automation`: configuration, telemetry, wiring, work, timed drain.
+//! `worker-automation`: the process.
 
-use kernel::env::Env;
 use kernel::metric_name::Metric;
-use kernel::shutdown::{self, DRAIN};
-use runtime::startup::{self, StartError};
-use runtime::{probe, telemetry};
+use kernel::shutdown::{DRAIN, Shutdown};
+use runtime::startup::{Connected, StartError};
+use runtime::worker::Worker;
 use worker_automation::config::{ADMIN_PORT, Config};
 use worker_automation::{App, run};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+const WORKER: Worker = Worker {
+    name: "worker-automation",
+    admin_port: ADMIN_PORT,
+    working: "working",
+    unfinished: "stopped before everything was settled; it is taken up again at the next start",
+};
+
 #[tokio::main]
 async fn main() {
-    probe::exit_if_asked(ADMIN_PORT);
-    if let Err(error) = start().await {
-        tracing::error!("{error}");
-        std::process::exit(error.exit_code());
-    }
+    WORKER.run(async |env| Ok(Config::from_env(env)?), work).await;
 }
 
-async fn start() -> Result<(), StartError> {
-    let env = Env::from_process();
-    telemetry::start_logging(&env)?;
-    let config = Config::from_env(&env)?;
-    let metrics = telemetry::start_metrics();
-    // From nothing, or the first one would not be seen to come.
+async fn work(config: Config, connected: Connected, shutdown: Shutdown) -> Result<bool, StartError> {
+    // Starts at 0, so that `increase()` sees the first event.
     metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(0);
-    trace::start(&env, "worker-automation")?;
-    let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
-    let probed = (config.admin.addr, metrics);
-    let connected = startup::connect_probed(&env, "worker-automation", probed, &shutdown).await?;
-
-    tracing::info!(admin = %config.admin.addr, "working");
     let mut work = tokio::spawn(run(App { config, connected }, shutdown.clone()));
-    tokio::select! {
+    let ended = tokio::select! {
         // It ends by itself when something in it fails, and in the moment of the shutdown.
-        ended = &mut work => {
-            trace::stop().await;
-            // What fails because the schema left it behind is no failure of its own.
-            startup::outgrown()?;
-            return Ok(ended.map_err(anyhow::Error::from)??);
-        }
-        () = shutdown.cancelled() => {}
-    }
-    let ended = tokio::time::timeout(DRAIN, work).await;
-    trace::stop().await;
-    match ended {
-        Ok(ended) => ended.map_err(anyhow::Error::from)??,
-        Err(_) => tracing::warn!("stopped before everything was settled; it is taken up again at the next start"),
-    }
-    startup::outgrown()
+        ended = &mut work => ended,
+        () = shutdown.cancelled() => match tokio::time::timeout(DRAIN, work).await {
+            Ok(ended) => ended,
+            Err(_) => return Ok(false),
+        },
+    };
+    ended.map_err(anyhow::Error::from)??;
+    Ok(true)
 }

@@ -13,9 +13,7 @@ use rules::look::Look;
 use store_profiles::segments::{dirty, follow};
 use store_profiles::users::record::PersonKey;
 
-use crate::item::{Action, Item};
-use crate::people::People;
-use crate::runs::NewEvent;
+use crate::new_event::NewEvent;
 
 /// What one project's segments look at.
 #[derive(Clone, Debug, Default)]
@@ -125,16 +123,12 @@ impl<'w> Marks<'w> {
         }
     }
 
-    /// Devices that were registered.
-    pub fn devices(&mut self, items: &[&Item], people: &People) {
+    /// Whose devices were registered.
+    pub fn devices(&mut self, registered: impl IntoIterator<Item = PersonKey>) {
         if self.is_idle() {
             return;
         }
-        for item in items {
-            if let (Action::RegisterToken { .. }, Some(person)) = (&item.action, people.of(item)) {
-                self.mark(person, "devices", |watched| watched.devices);
-            }
-        }
+        registered.into_iter().for_each(|person| self.mark(person, "devices", |watched| watched.devices));
     }
 
     pub fn profiles(&mut self, changed: impl IntoIterator<Item = PersonKey>) {

@@ -20,8 +20,8 @@ use uuid::Uuid;
 use crate::endpoints::Asked;
 use crate::item::{Action, Item};
 use crate::matching::Index;
+use crate::new_event::NewEvent;
 use crate::people::People;
-use crate::runs::NewEvent;
 use crate::suppression::{self, Told, ToldOf};
 
 /// The SDKs' own events about a push.

@@ -2,6 +2,7 @@
 //! brought the partitions. All of it is committed, or nothing.
 
 mod batch;
+mod error;
 mod ground;
 
 use std::collections::HashSet;
@@ -31,13 +32,15 @@ use crate::item::{Action, Item};
 use crate::known::{Begun, Known, Learnt};
 use crate::marks::{Marks, Watching};
 use crate::matching::{Index, Reading};
+use crate::new_event::{NOBODY, NewEvent};
 use crate::people::People;
 use crate::recent::Recent;
 use crate::removed::Removed;
-use crate::runs::{self, NOBODY, NewEvent, Programs, Stage};
+use crate::runs::{self, Programs, Stage};
 use crate::totals::Totals;
 use crate::{receipts, subscriptions, suppression, tokens};
 pub use batch::Batch;
+pub use error::RecordError;
 use ground::Ground;
 
 /// Whether a transaction is to stand, or only to be tried out.
@@ -79,15 +82,6 @@ impl Recorded {
             hops: self.hops,
         }
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// These partitions do not stand where the batch begins; nothing was committed.
-    #[error("partitions {0:?} do not stand where the batch begins")]
-    Deposed(Vec<i16>),
 }
 
 /// What every transaction needs.
@@ -308,7 +302,7 @@ impl Recorder {
 
         let mut marks = Marks::new(&ground.watches);
         marks.events(&new.events);
-        marks.devices(items, &people);
+        marks.devices(tokens::registered(items, &people));
 
         people.reassign(tx).await?;
         tokens::store(tx, items, &people).await?;

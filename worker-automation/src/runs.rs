@@ -13,11 +13,10 @@ mod start;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use automation::TriggerType;
 use automation::journey::{self, Input, Moved, NeedsPerson, Occurrence, Program, Run, RunStatus, Situation, State};
 use database::{StoreError, Transaction};
 use jiff::Timestamp;
-use kernel::ids::{self, ProjectId};
+use kernel::ids::ProjectId;
 use serde_json::{Map, Value};
 use store_profiles::users::record::PersonKey;
 use store_sending::runs::record::{self as runs, Enrolment, RunRow};
@@ -25,43 +24,15 @@ use trace::{Kind, Span};
 use uuid::Uuid;
 
 use crate::days::Days;
-use crate::item::{Action, Item, Named};
-use crate::matching::{Index, Startable};
+use crate::item::{Action, Item};
+use crate::matching::Index;
+use crate::new_event::NewEvent;
 use crate::people::People;
 
 pub use outcome::Outcome;
 pub use programs::Programs;
 
-/// In place of a person's id where a webhook named nobody.
-pub const NOBODY: Uuid = Uuid::nil();
-
 type RunKey = (ProjectId, Uuid);
-
-/// An event that was really new, or word of a message, and whose it is.
-pub struct NewEvent<'a> {
-    pub item: &'a Item,
-    pub person: PersonKey,
-    pub name: &'a str,
-    pub properties: &'a str,
-}
-
-impl NewEvent<'_> {
-    /// Returns whether the event is attributed to no user.
-    pub fn is_unattributed(&self) -> bool {
-        let refused = |anonymous: &Named| self.person.1 == ids::unproven(anonymous.id);
-        self.person.1 == NOBODY || (self.item.unproven && self.item.who.anonymous.as_ref().is_some_and(refused))
-    }
-
-    /// By what kind of automation it may be waited for; none where it is nobody's.
-    fn trigger(&self) -> Option<TriggerType> {
-        self.item.action.trigger().filter(|_| !self.is_unattributed())
-    }
-
-    /// The automations that it starts.
-    fn starts<'i>(&self, index: &'i Index) -> impl Iterator<Item = &'i Startable> + use<'i> {
-        index.started_by(self.person.0, self.trigger(), self.name)
-    }
-}
 
 /// What runs stand on.
 pub struct Stage<'a> {

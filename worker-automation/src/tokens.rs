@@ -5,9 +5,16 @@ use std::collections::BTreeMap;
 use database::{StoreError, Transaction};
 use domain::push_token;
 use store_profiles::push_tokens::{self, Device, Said};
+use store_profiles::users::record::PersonKey;
 
 use crate::item::{Action, Item};
 use crate::people::People;
+
+/// The people whose devices the items register.
+pub fn registered<'a>(items: &'a [&Item], people: &'a People) -> impl Iterator<Item = PersonKey> + 'a {
+    let registers = |item: &&&Item| matches!(item.action, Action::RegisterToken { .. });
+    items.iter().filter(registers).filter_map(|item| people.of(item))
+}
 
 /// Writes what the items say about tokens: of each the last word by its acceptance, whatever partition it comes by, so that
 /// nobody's late registration takes back what is another's by now. Whom they name must be locked.

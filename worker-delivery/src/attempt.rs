@@ -2,7 +2,7 @@
 
 mod email;
 mod in_app;
-pub mod push;
+mod push;
 mod sms;
 
 use std::panic::AssertUnwindSafe;

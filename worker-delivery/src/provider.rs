@@ -6,6 +6,7 @@ pub mod http;
 mod jwt;
 pub mod mail_http;
 pub mod push;
+pub mod push_carrier;
 pub mod push_mailbox;
 pub mod push_provider;
 pub mod sms;

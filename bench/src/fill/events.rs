@@ -60,12 +60,12 @@ pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progres
 /// All indexes but the primary key; returns the statements that make them again, which costs half of keeping them up
 /// to date.
 async fn drop_indexes(client: &Client) -> Result<Vec<String>> {
-    let sql = "SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
-               WHERE i.indrelid = 'events'::regclass AND NOT i.indisprimary";
+    let sql = "SELECT c.relname, pg_get_indexdef(c.oid) AS definition FROM pg_index i \
+               JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = 'events'::regclass AND NOT i.indisprimary";
     let mut again = Vec::new();
     for row in client.query(sql, &[]).await? {
-        client.batch_execute(&format!("DROP INDEX {}", row.try_get::<_, &str>(0)?)).await?;
-        again.push(row.try_get::<_, &str>(1)?.replace(" ON ONLY ", " ON "));
+        client.batch_execute(&format!("DROP INDEX {}", row.try_get::<_, &str>("relname")?)).await?;
+        again.push(row.try_get::<_, &str>("definition")?.replace(" ON ONLY ", " ON "));
     }
     client.batch_execute("SET maintenance_work_mem = '512MB'").await?;
     Ok(again)

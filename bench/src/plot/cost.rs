@@ -8,7 +8,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::style::{FAINT, FONT, GOAL, INK, ORDER, centered, of_process, short, text};
-use crate::measure::GENERATOR;
+use crate::load::GENERATOR;
 use crate::report::{Cost, Report};
 
 const LEGEND: u32 = 190;

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::ceiling::http::{self, Mode};
 use crate::ceiling::publish;
-use crate::load::{Kind, Pace, Sender, Shape};
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Kind, Pace, Sender, Shape};
+use crate::measure::{self, Measured};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::system::GATEWAY;

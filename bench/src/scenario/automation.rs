@@ -14,8 +14,8 @@ use worker_automation::matching::Index;
 
 use super::drain::{CONNECTIONS, WARM_UP, drained};
 use crate::alone;
-use crate::load::{Kind, Outcome, Sender, Shape};
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Kind, Outcome, Sender, Shape};
+use crate::measure::{self, Measured};
 use crate::provision::{self, delivery};
 use crate::report::{Figure, Goal, Section, median};
 use crate::scenario::Lab;
@@ -123,9 +123,9 @@ pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
 }
 
 async fn all_have_messages(system: &System, started: u64) -> Result<()> {
-    let sql = "SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM message)";
+    let sql = "SELECT (SELECT count(*) FROM run) AS runs, (SELECT count(*) FROM message) AS messages";
     let row = system.database.query_one(sql, &[]).await?;
-    let (runs, messages): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    let (runs, messages): (i64, i64) = (row.try_get("runs")?, row.try_get("messages")?);
     if (runs, messages) != (started as i64, started as i64) {
         bail!("{started} runs were started, and the database has {runs} with {messages} messages");
     }
@@ -155,8 +155,8 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
         forget_runs(system).await?;
         system.run(&[GATEWAY, AUTOMATION]).await?;
         drained(system, &mut sender, items).await?;
-        let row = system.database.query_one("SELECT count(*) FROM timer", &[]).await?;
-        let timers = u64::try_from(row.try_get::<_, i64>(0)?)?;
+        let row = system.database.query_one("SELECT count(*) AS timers FROM timer", &[]).await?;
+        let timers = u64::try_from(row.try_get::<_, i64>("timers")?)?;
         if timers < u64::from(items) / 2 {
             bail!("only {timers} runs wait");
         }
@@ -226,8 +226,8 @@ async fn resumptions(system: &System, timers: u64) -> Result<Measured> {
     measure::caught_up(system, timers).await?;
     let seconds = started.elapsed().as_secs_f64();
     let used = Moment::now(&watched, GENERATOR)?.since(&before);
-    let sql = "SELECT count(*) FROM run WHERE status <> 'completed'";
-    let left: i64 = system.database.query_one(sql, &[]).await?.try_get(0)?;
+    let sql = "SELECT count(*) AS remaining FROM run WHERE status <> 'completed'";
+    let left: i64 = system.database.query_one(sql, &[]).await?.try_get("remaining")?;
     if left > 0 {
         bail!("{left} of {timers} runs were not resumed");
     }

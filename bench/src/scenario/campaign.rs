@@ -12,8 +12,8 @@ use super::deliver::{device, ledger};
 use crate::api::Api;
 use crate::child::Server;
 use crate::fill::{BIG, Shares};
-use crate::load::Outcome;
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Outcome};
+use crate::measure::{self, Measured};
 use crate::provision::delivery;
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
@@ -117,9 +117,14 @@ async fn state(system: &System, campaign: &str) -> Result<State> {
     let sql =
         "SELECT status, taken, recipients, status_reason FROM campaign WHERE project_id = $1 AND id = $2::text::uuid";
     let row = system.database.query_one(sql, &[&tenants::project(BIG), &campaign]).await?;
-    let state = State { status: row.try_get(0)?, taken: row.try_get(1)?, recipients: row.try_get(2)? };
+    let state =
+        State { status: row.try_get("status")?, taken: row.try_get("taken")?, recipients: row.try_get("recipients")? };
     if state.status == "PAUSED" || state.status == "FAILED" {
-        bail!("the campaign is {}: {}", state.status, row.try_get::<_, Option<&str>>(3)?.unwrap_or_default());
+        bail!(
+            "the campaign is {}: {}",
+            state.status,
+            row.try_get::<_, Option<&str>>("status_reason")?.unwrap_or_default()
+        );
     }
     Ok(state)
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::ceiling::unnest;
-use crate::load::{Kind, Outcome, Pace, Sender, Shape};
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Kind, Outcome, Pace, Sender, Shape};
+use crate::measure::{self, Measured};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::system::{AUTOMATION, GATEWAY, SECOND_AUTOMATION, System};

@@ -172,21 +172,22 @@ async fn load(system: &System, time: Duration) -> Result<(Outcome, Outcome)> {
 /// A time that is later than all that was accepted before, and earlier than what is accepted from now on, by the gateways' clock too.
 async fn mark(system: &System) -> Result<Timestamp> {
     tokio::time::sleep(SKEW).await;
-    let now = system.database.query_one("SELECT clock_timestamp()", &[]).await?.try_get(0)?;
+    let now = system.database.query_one("SELECT clock_timestamp() AS mark", &[]).await?.try_get("mark")?;
     tokio::time::sleep(SKEW).await;
     Ok(now)
 }
 
 /// Waits until all messages of a project that were accepted since then are sent; p99 of the time that took, in seconds.
 async fn sent(system: &System, project: u32, since: Timestamp, accepted: u64) -> Result<f64> {
-    let sql = "SELECT count(*), percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)::float8) \
+    let sql = "SELECT count(*) AS total, \
+               percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)::float8) AS p99 \
                FROM message WHERE project_id = $1 AND created_at >= $2 AND status = 'sent'";
     let deadline = Instant::now() + PATIENCE;
     loop {
         let row = system.database.query_one(sql, &[&tenants::project(project), &since]).await?;
-        let count = u64::try_from(row.try_get::<_, i64>(0)?)?;
+        let count = u64::try_from(row.try_get::<_, i64>("total")?)?;
         if count >= accepted {
-            return row.try_get::<_, Option<f64>>(1)?.context("no message was accepted");
+            return row.try_get::<_, Option<f64>>("p99")?.context("no message was accepted");
         }
         if Instant::now() > deadline {
             bail!("{accepted} messages were accepted, {count} of them sent within {} s", PATIENCE.as_secs());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use kernel::clock::Clock;
 
-use crate::load::{Kind, Pace, Sender, Shape};
-use crate::measure::{self, GENERATOR};
+use crate::load::{GENERATOR, Kind, Pace, Sender, Shape};
+use crate::measure;
 use crate::provision;
 use crate::report::{Along, Figure, Goal, Section};
 use crate::scenario::Lab;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::measure::GENERATOR;
+use crate::load::GENERATOR;
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::system::PROGRAMS;

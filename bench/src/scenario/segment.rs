@@ -157,10 +157,10 @@ async fn follow(system: &System) -> Result<()> {
         });
         api.create("/automations", &automation).await?;
     }
-    let sql = "SELECT count(*) FROM segment_follow WHERE project_id = $1 AND filled AND error IS NULL";
+    let sql = "SELECT count(*) AS kept FROM segment_follow WHERE project_id = $1 AND filled AND error IS NULL";
     let deadline = Instant::now() + FILLING;
     loop {
-        let kept: i64 = system.database.query_one(sql, &[&tenants::project(WITH)]).await?.try_get(0)?;
+        let kept: i64 = system.database.query_one(sql, &[&tenants::project(WITH)]).await?.try_get("kept")?;
         if kept == i64::from(FOLLOWED) {
             return Ok(());
         }
@@ -173,8 +173,8 @@ async fn follow(system: &System) -> Result<()> {
 
 /// The scheduler did evaluate.
 async fn some_came_in(system: &System) -> Result<()> {
-    let sql = "SELECT count(*) FROM segment_membership WHERE project_id = $1 AND since IS NOT NULL";
+    let sql = "SELECT count(*) AS members FROM segment_membership WHERE project_id = $1 AND since IS NOT NULL";
     let row = system.database.query_one(sql, &[&tenants::project(WITH)]).await.context("counting members")?;
-    anyhow::ensure!(row.try_get::<_, i64>(0)? > 0, "nobody came into a segment");
+    anyhow::ensure!(row.try_get::<_, i64>("members")? > 0, "nobody came into a segment");
     Ok(())
 }

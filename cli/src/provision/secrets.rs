@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use secrets::MasterKeys;
-use store_projects::sealed::{self, Place, SEALED};
+use store_projects::sealed::{self, Place};
+use store_projects::sealed_columns::SEALED;
 
 use super::Provision;
 

@@ -16,7 +16,7 @@ use store_projects::api_keys::{self, KeyType};
 use store_projects::channels::{self, ChannelSettings};
 use store_projects::invites::{self, Invite, LinkHolder, MailStatus};
 use store_projects::members::{self, Role};
-use store_projects::sealed::SEALED;
+use store_projects::sealed_columns::SEALED;
 use store_projects::{accounts, projects, vapid_keys};
 use testkit::TestDatabase;
 use uuid::Uuid;

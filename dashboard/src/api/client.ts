@@ -101,7 +101,8 @@ export async function readTagged<T>(call: Call<T>): Promise<Tagged<T>> {
     if (cause instanceof DOMException && cause.name === 'AbortError') throw cause;
     throw new ApiFailure(0, 'The server cannot be reached. Nothing you entered is lost: try again.');
   }
-  if (!answer.response.ok) throw failureOf(answer.response.status, answer.error, answer.response.headers.get('retry-after'));
+  if (!answer.response.ok)
+    throw failureOf(answer.response.status, answer.error, answer.response.headers.get('retry-after'));
   // A proxy that compresses makes it weak; it stands for the same state.
   return { value: answer.data as T, tag: answer.response.headers.get('etag')?.replace(/^W\//, '') ?? null };
 }

@@ -45,5 +45,7 @@ export function problemOf(error: unknown, field: string): string | undefined {
 /** The problems at a place and below it. */
 export function problemsWithin(error: unknown, place: string): Problem[] {
   if (!(error instanceof ApiFailure)) return [];
-  return error.details.filter(({ field }) => field === place || field.startsWith(`${place}.`) || field.startsWith(`${place}[`));
+  return error.details.filter(
+    ({ field }) => field === place || field.startsWith(`${place}.`) || field.startsWith(`${place}[`),
+  );
 }

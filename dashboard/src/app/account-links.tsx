@@ -9,7 +9,8 @@ export function AccountLinks() {
   const { user } = useSession();
   const { setColorScheme } = useMantineColorScheme();
   const scheme = useComputedColorScheme('light');
-  const leave = () => signOut().catch((failure: unknown) => notify(failure instanceof Error ? failure.message : String(failure), true));
+  const leave = () =>
+    signOut().catch((failure: unknown) => notify(failure instanceof Error ? failure.message : String(failure), true));
   return (
     <Group gap="xs">
       <Button size="xs" variant="default" onClick={() => setColorScheme(scheme === 'dark' ? 'light' : 'dark')}>

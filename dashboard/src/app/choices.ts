@@ -27,8 +27,14 @@ export function useChoices<R extends Named>({ key, page, one, chosen }: Source<R
   const known = new Set(rows.map(({ id }) => id));
   const unlisted = [...new Set(chosen)].filter((id) => id !== '' && !known.has(id));
   const named = useQueries({
-    queries: unlisted.map((id) => ({ queryKey: [...key, 'choice', id], queryFn: ({ signal }: { signal: AbortSignal }) => one(id, signal), enabled: pages.isSuccess })),
+    queries: unlisted.map((id) => ({
+      queryKey: [...key, 'choice', id],
+      queryFn: ({ signal }: { signal: AbortSignal }) => one(id, signal),
+      enabled: pages.isSuccess,
+    })),
   });
-  const options = [...rows, ...unlisted.map((id, index): Named => named[index]?.data ?? { id })].map(({ id, name }) => ({ value: id, label: name ?? id }));
+  const options = [...rows, ...unlisted.map((id, index): Named => named[index]?.data ?? { id })].map(
+    ({ id, name }) => ({ value: id, label: name ?? id }),
+  );
   return { pages, rows, options };
 }

@@ -4,7 +4,9 @@ function same(one: unknown, other: unknown): boolean {
 
 /** The fields that are no longer as they were. */
 export function changesOf<T extends object>(base: T, value: T): Partial<T> {
-  return Object.fromEntries(Object.entries(value).filter(([name, now]) => !same(now, base[name as keyof T]))) as Partial<T>;
+  return Object.fromEntries(
+    Object.entries(value).filter(([name, now]) => !same(now, base[name as keyof T])),
+  ) as Partial<T>;
 }
 
 /** What stands in the fields once `sent` is `stored`: where somebody has typed on meanwhile, what they typed. */

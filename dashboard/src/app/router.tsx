@@ -1,4 +1,11 @@
-import { Outlet, createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
+import {
+  Outlet,
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect,
+} from '@tanstack/react-router';
 import { findSession, session } from '../session/session';
 import { Broken } from './broken';
 import { Frame } from './frame';
@@ -6,7 +13,21 @@ import { Notices } from './notices';
 import { among, page, word } from './search';
 import { NotFound, Shell } from './shell';
 import { SessionEnded } from '../session/session-ended';
-import { CAMPAIGN_STATUSES, CHANNELS, CHANNEL_TABS, DEAD_KINDS, DELIVERY_STATUSES, FLOW_VIEWS, ID_TYPES, MESSAGE_STATUSES, PERSON_TABS, PLATFORMS, RANGES, RUN_STATUSES, SUPPRESSION_REASONS } from './values';
+import {
+  CAMPAIGN_STATUSES,
+  CHANNELS,
+  CHANNEL_TABS,
+  DEAD_KINDS,
+  DELIVERY_STATUSES,
+  FLOW_VIEWS,
+  ID_TYPES,
+  MESSAGE_STATUSES,
+  PERSON_TABS,
+  PLATFORMS,
+  RANGES,
+  RUN_STATUSES,
+  SUPPRESSION_REASONS,
+} from './values';
 
 const root = createRootRoute({
   component: () => (
@@ -77,67 +98,144 @@ const screens = [
   createRoute({
     ...at,
     path: 'overview',
-    validateSearch: (raw: Record<string, unknown>): { range?: (typeof RANGES)[number] } => ({ range: among(raw, 'range', RANGES) }),
+    validateSearch: (raw: Record<string, unknown>): { range?: (typeof RANGES)[number] } => ({
+      range: among(raw, 'range', RANGES),
+    }),
     component: lazyRouteComponent(() => import('../features/overview/overview'), 'Overview'),
   }),
   createRoute({
     ...at,
     path: 'events',
-    validateSearch: (raw: Record<string, unknown>): { event?: string; user?: string; idType?: (typeof ID_TYPES)[number]; search?: string; page?: number } => ({
-      event: word(raw, 'event'), user: word(raw, 'user'), idType: among(raw, 'idType', ID_TYPES), search: word(raw, 'search'), page: page(raw),
+    validateSearch: (
+      raw: Record<string, unknown>,
+    ): { event?: string; user?: string; idType?: (typeof ID_TYPES)[number]; search?: string; page?: number } => ({
+      event: word(raw, 'event'),
+      user: word(raw, 'user'),
+      idType: among(raw, 'idType', ID_TYPES),
+      search: word(raw, 'search'),
+      page: page(raw),
     }),
     component: lazyRouteComponent(() => import('../features/events/events'), 'Events'),
   }),
   createRoute({
     ...at,
     path: 'users',
-    validateSearch: (raw: Record<string, unknown>): { search?: string; filter?: 'active' | 'inactive'; page?: number } => ({
-      search: word(raw, 'search'), filter: among(raw, 'filter', ['active', 'inactive']), page: page(raw),
+    validateSearch: (
+      raw: Record<string, unknown>,
+    ): { search?: string; filter?: 'active' | 'inactive'; page?: number } => ({
+      search: word(raw, 'search'),
+      filter: among(raw, 'filter', ['active', 'inactive']),
+      page: page(raw),
     }),
     component: lazyRouteComponent(() => import('../features/users/users'), 'Users'),
   }),
   createRoute({
     ...at,
     path: 'users/$userId',
-    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof PERSON_TABS)[number]; idType?: (typeof ID_TYPES)[number] } => ({
-      tab: among(raw, 'tab', PERSON_TABS), idType: among(raw, 'idType', ID_TYPES),
+    validateSearch: (
+      raw: Record<string, unknown>,
+    ): { tab?: (typeof PERSON_TABS)[number]; idType?: (typeof ID_TYPES)[number] } => ({
+      tab: among(raw, 'tab', PERSON_TABS),
+      idType: among(raw, 'idType', ID_TYPES),
     }),
     component: lazyRouteComponent(() => import('../features/users/person'), 'PersonScreen'),
   }),
-  createRoute({ ...at, path: 'segments', component: lazyRouteComponent(() => import('../features/segments/segments'), 'Segments') }),
-  createRoute({ ...at, path: 'segments/$segmentId', component: lazyRouteComponent(() => import('../features/segments/segment'), 'SegmentScreen') }),
-  createRoute({ ...at, path: 'templates', validateSearch: (raw: Record<string, unknown>): { channel?: (typeof CHANNELS)[number] } => ({ channel: among(raw, 'channel', CHANNELS) }), component: lazyRouteComponent(() => import('../features/templates/templates'), 'Templates') }),
-  createRoute({ ...at, path: 'templates/$templateId', component: lazyRouteComponent(() => import('../features/templates/template'), 'TemplateScreen') }),
-  createRoute({ ...at, path: 'automations', component: lazyRouteComponent(() => import('../features/automations/automations'), 'Automations') }),
-  createRoute({ ...at, path: 'automations/$automationId', validateSearch: (raw: Record<string, unknown>): { view?: (typeof FLOW_VIEWS)[number] } => ({ view: among(raw, 'view', FLOW_VIEWS) }), component: lazyRouteComponent(() => import('../features/automations/automation'), 'AutomationScreen') }),
+  createRoute({
+    ...at,
+    path: 'segments',
+    component: lazyRouteComponent(() => import('../features/segments/segments'), 'Segments'),
+  }),
+  createRoute({
+    ...at,
+    path: 'segments/$segmentId',
+    component: lazyRouteComponent(() => import('../features/segments/segment'), 'SegmentScreen'),
+  }),
+  createRoute({
+    ...at,
+    path: 'templates',
+    validateSearch: (raw: Record<string, unknown>): { channel?: (typeof CHANNELS)[number] } => ({
+      channel: among(raw, 'channel', CHANNELS),
+    }),
+    component: lazyRouteComponent(() => import('../features/templates/templates'), 'Templates'),
+  }),
+  createRoute({
+    ...at,
+    path: 'templates/$templateId',
+    component: lazyRouteComponent(() => import('../features/templates/template'), 'TemplateScreen'),
+  }),
+  createRoute({
+    ...at,
+    path: 'automations',
+    component: lazyRouteComponent(() => import('../features/automations/automations'), 'Automations'),
+  }),
+  createRoute({
+    ...at,
+    path: 'automations/$automationId',
+    validateSearch: (raw: Record<string, unknown>): { view?: (typeof FLOW_VIEWS)[number] } => ({
+      view: among(raw, 'view', FLOW_VIEWS),
+    }),
+    component: lazyRouteComponent(() => import('../features/automations/automation'), 'AutomationScreen'),
+  }),
   createRoute({
     ...at,
     path: 'automations/$automationId/runs',
-    validateSearch: (raw: Record<string, unknown>): { status?: (typeof RUN_STATUSES)[number]; user?: string } => ({ status: among(raw, 'status', RUN_STATUSES), user: word(raw, 'user') }),
+    validateSearch: (raw: Record<string, unknown>): { status?: (typeof RUN_STATUSES)[number]; user?: string } => ({
+      status: among(raw, 'status', RUN_STATUSES),
+      user: word(raw, 'user'),
+    }),
     component: lazyRouteComponent(() => import('../features/automations/runs'), 'Runs'),
   }),
-  createRoute({ ...at, path: 'automations/$automationId/runs/$runId', component: lazyRouteComponent(() => import('../features/automations/run'), 'RunScreen') }),
+  createRoute({
+    ...at,
+    path: 'automations/$automationId/runs/$runId',
+    component: lazyRouteComponent(() => import('../features/automations/run'), 'RunScreen'),
+  }),
   createRoute({
     ...at,
     path: 'campaigns',
-    validateSearch: (raw: Record<string, unknown>): { status?: (typeof CAMPAIGN_STATUSES)[number] } => ({ status: among(raw, 'status', CAMPAIGN_STATUSES) }),
+    validateSearch: (raw: Record<string, unknown>): { status?: (typeof CAMPAIGN_STATUSES)[number] } => ({
+      status: among(raw, 'status', CAMPAIGN_STATUSES),
+    }),
     component: lazyRouteComponent(() => import('../features/campaigns/campaigns'), 'Campaigns'),
   }),
-  createRoute({ ...at, path: 'campaigns/$campaignId', component: lazyRouteComponent(() => import('../features/campaigns/campaign'), 'CampaignScreen') }),
+  createRoute({
+    ...at,
+    path: 'campaigns/$campaignId',
+    component: lazyRouteComponent(() => import('../features/campaigns/campaign'), 'CampaignScreen'),
+  }),
   createRoute({
     ...at,
     path: 'messages',
-    validateSearch: (raw: Record<string, unknown>): { userId?: string; channel?: (typeof CHANNELS)[number]; status?: (typeof MESSAGE_STATUSES)[number]; page?: number } => ({
-      userId: word(raw, 'userId'), channel: among(raw, 'channel', CHANNELS), status: among(raw, 'status', MESSAGE_STATUSES), page: page(raw),
+    validateSearch: (
+      raw: Record<string, unknown>,
+    ): {
+      userId?: string;
+      channel?: (typeof CHANNELS)[number];
+      status?: (typeof MESSAGE_STATUSES)[number];
+      page?: number;
+    } => ({
+      userId: word(raw, 'userId'),
+      channel: among(raw, 'channel', CHANNELS),
+      status: among(raw, 'status', MESSAGE_STATUSES),
+      page: page(raw),
     }),
     component: lazyRouteComponent(() => import('../features/messages/messages'), 'Messages'),
   }),
-  createRoute({ ...at, path: 'messages/$messageId', component: lazyRouteComponent(() => import('../features/messages/message'), 'MessageScreen') }),
+  createRoute({
+    ...at,
+    path: 'messages/$messageId',
+    component: lazyRouteComponent(() => import('../features/messages/message'), 'MessageScreen'),
+  }),
   createRoute({
     ...at,
     path: 'dead-letters',
-    validateSearch: (raw: Record<string, unknown>): { kind?: (typeof DEAD_KINDS)[number]; channel?: (typeof CHANNELS)[number]; reason?: string; page?: number } => ({
-      kind: among(raw, 'kind', DEAD_KINDS), channel: among(raw, 'channel', CHANNELS), reason: word(raw, 'reason'), page: page(raw),
+    validateSearch: (
+      raw: Record<string, unknown>,
+    ): { kind?: (typeof DEAD_KINDS)[number]; channel?: (typeof CHANNELS)[number]; reason?: string; page?: number } => ({
+      kind: among(raw, 'kind', DEAD_KINDS),
+      channel: among(raw, 'channel', CHANNELS),
+      reason: word(raw, 'reason'),
+      page: page(raw),
     }),
     component: lazyRouteComponent(() => import('../features/messages/dead-letters'), 'DeadLetters'),
   }),
@@ -145,39 +243,86 @@ const screens = [
   createRoute({
     ...at,
     path: 'channels',
-    validateSearch: (raw: Record<string, unknown>): { tab?: (typeof CHANNEL_TABS)[number]; platform?: (typeof PLATFORMS)[number]; user?: string; page?: number } => ({
-      tab: among(raw, 'tab', CHANNEL_TABS), platform: among(raw, 'platform', PLATFORMS), user: word(raw, 'user'), page: page(raw),
+    validateSearch: (
+      raw: Record<string, unknown>,
+    ): {
+      tab?: (typeof CHANNEL_TABS)[number];
+      platform?: (typeof PLATFORMS)[number];
+      user?: string;
+      page?: number;
+    } => ({
+      tab: among(raw, 'tab', CHANNEL_TABS),
+      platform: among(raw, 'platform', PLATFORMS),
+      user: word(raw, 'user'),
+      page: page(raw),
     }),
     component: lazyRouteComponent(() => import('../features/channels/channels'), 'ChannelsScreen'),
   }),
   createRoute({
     ...at,
     path: 'suppressions',
-    validateSearch: (raw: Record<string, unknown>): { channel?: (typeof CHANNELS)[number]; reason?: (typeof SUPPRESSION_REASONS)[number]; address?: string; page?: number } => ({
-      channel: among(raw, 'channel', CHANNELS), reason: among(raw, 'reason', SUPPRESSION_REASONS), address: word(raw, 'address'), page: page(raw),
+    validateSearch: (
+      raw: Record<string, unknown>,
+    ): {
+      channel?: (typeof CHANNELS)[number];
+      reason?: (typeof SUPPRESSION_REASONS)[number];
+      address?: string;
+      page?: number;
+    } => ({
+      channel: among(raw, 'channel', CHANNELS),
+      reason: among(raw, 'reason', SUPPRESSION_REASONS),
+      address: word(raw, 'address'),
+      page: page(raw),
     }),
     component: lazyRouteComponent(() => import('../features/subscriptions/suppressions'), 'Suppressions'),
   }),
-  createRoute({ ...at, path: 'subscription-groups', component: lazyRouteComponent(() => import('../features/subscriptions/groups'), 'SubscriptionGroups') }),
-  createRoute({ ...at, path: 'api-keys', component: lazyRouteComponent(() => import('../features/access/api-keys'), 'ApiKeys') }),
+  createRoute({
+    ...at,
+    path: 'subscription-groups',
+    component: lazyRouteComponent(() => import('../features/subscriptions/groups'), 'SubscriptionGroups'),
+  }),
+  createRoute({
+    ...at,
+    path: 'api-keys',
+    component: lazyRouteComponent(() => import('../features/access/api-keys'), 'ApiKeys'),
+  }),
   createRoute({ ...at, path: 'team', component: lazyRouteComponent(() => import('../features/access/team'), 'Team') }),
-  createRoute({ ...at, path: 'webhooks', component: lazyRouteComponent(() => import('../features/webhooks/webhooks'), 'Webhooks') }),
+  createRoute({
+    ...at,
+    path: 'webhooks',
+    component: lazyRouteComponent(() => import('../features/webhooks/webhooks'), 'Webhooks'),
+  }),
   createRoute({
     ...at,
     path: 'webhooks/$endpointId',
-    validateSearch: (raw: Record<string, unknown>): { status?: (typeof DELIVERY_STATUSES)[number] } => ({ status: among(raw, 'status', DELIVERY_STATUSES) }),
+    validateSearch: (raw: Record<string, unknown>): { status?: (typeof DELIVERY_STATUSES)[number] } => ({
+      status: among(raw, 'status', DELIVERY_STATUSES),
+    }),
     component: lazyRouteComponent(() => import('../features/webhooks/endpoint'), 'EndpointScreen'),
   }),
-  createRoute({ ...at, path: 'settings', component: lazyRouteComponent(() => import('../features/settings/settings'), 'Settings') }),
+  createRoute({
+    ...at,
+    path: 'settings',
+    component: lazyRouteComponent(() => import('../features/settings/settings'), 'Settings'),
+  }),
   createRoute({
     ...at,
     path: 'audit-log',
-    validateSearch: (raw: Record<string, unknown>): { action?: string; page?: number } => ({ action: word(raw, 'action'), page: page(raw) }),
+    validateSearch: (raw: Record<string, unknown>): { action?: string; page?: number } => ({
+      action: word(raw, 'action'),
+      page: page(raw),
+    }),
     component: lazyRouteComponent(() => import('../features/settings/audit-log'), 'AuditLog'),
   }),
 ] as const;
 
-const tree = root.addChildren([start, signIn, acceptInvite, framed.addChildren([newProject, account]), project.addChildren(screens)]);
+const tree = root.addChildren([
+  start,
+  signIn,
+  acceptInvite,
+  framed.addChildren([newProject, account]),
+  project.addChildren(screens),
+]);
 
 export const router = createRouter({
   routeTree: tree,

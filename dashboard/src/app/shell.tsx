@@ -24,14 +24,26 @@ export function Shell() {
   const path = useRouterState({ select: (state) => state.location.pathname });
   useEffect(close, [path, close]);
   return (
-    <AppShell transitionDuration={0} header={{ height: 56 }} navbar={{ width: 216, breakpoint: 'sm', collapsed: { mobile: !open } }} padding="md">
+    <AppShell
+      transitionDuration={0}
+      header={{ height: 56 }}
+      navbar={{ width: 216, breakpoint: 'sm', collapsed: { mobile: !open } }}
+      padding="md"
+    >
       <a href="#content" className="skip" onClick={skip}>
         {t.shell.skip}
       </a>
       <AppShell.Header>
         <Group h="100%" px="md" justify="space-between" wrap="nowrap">
           <Group gap="sm" wrap="nowrap">
-            <Burger opened={open} onClick={toggle} hiddenFrom="sm" size="sm" aria-label={t.shell.menu} aria-expanded={open} />
+            <Burger
+              opened={open}
+              onClick={toggle}
+              hiddenFrom="sm"
+              size="sm"
+              aria-label={t.shell.menu}
+              aria-expanded={open}
+            />
             <ScreenLink to="/" fw={700} c="inherit" underline="never" visibleFrom="sm">
               {t.product}
             </ScreenLink>
@@ -75,7 +87,18 @@ function Navigation({ path }: { path: string }) {
             {links.map(({ to, title }) => {
               const address = to.replace('$projectId', projectId);
               const here = path === address || path.startsWith(`${address}/`);
-              return <PlaceLink key={to} to={to} params={{ projectId }} label={title} active={here} aria-current={here ? 'page' : undefined} variant="filled" py={4} />;
+              return (
+                <PlaceLink
+                  key={to}
+                  to={to}
+                  params={{ projectId }}
+                  label={title}
+                  active={here}
+                  aria-current={here ? 'page' : undefined}
+                  variant="filled"
+                  py={4}
+                />
+              );
             })}
           </Box>
         );
@@ -88,10 +111,18 @@ function ProjectSwitch() {
   const { projectId } = useParams({ from: '/p/$projectId' });
   const { projects } = useSession();
   const navigate = useNavigate();
-  const go = (chosen: string) => (chosen === '' ? navigate({ to: '/new-project' }) : navigate({ to: '/p/$projectId/overview', params: { projectId: chosen } }));
+  const go = (chosen: string) =>
+    chosen === ''
+      ? navigate({ to: '/new-project' })
+      : navigate({ to: '/p/$projectId/overview', params: { projectId: chosen } });
   const known = projects.some((project) => project.id === projectId);
   return (
-    <NativeSelect aria-label={t.shell.project} size="sm" value={projectId} onChange={(event) => void go(event.currentTarget.value)}>
+    <NativeSelect
+      aria-label={t.shell.project}
+      size="sm"
+      value={projectId}
+      onChange={(event) => void go(event.currentTarget.value)}
+    >
       {!known && <option value={projectId}>{t.shell.noProject}</option>}
       {projects.map((project) => (
         <option key={project.id} value={project.id}>

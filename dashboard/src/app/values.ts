@@ -1,13 +1,43 @@
 /** The API's lists of words, as the screens offer them. `tests/values.test.ts` holds them against its document. */
 export const CHANNELS = ['EMAIL', 'PUSH', 'IN_APP', 'SMS'] as const;
-export const MESSAGE_STATUSES = ['queued', 'sent', 'delivered', 'opened', 'clicked', 'failed', 'bounced', 'complained', 'suppressed', 'cancelled'] as const;
+export const MESSAGE_STATUSES = [
+  'queued',
+  'sent',
+  'delivered',
+  'opened',
+  'clicked',
+  'failed',
+  'bounced',
+  'complained',
+  'suppressed',
+  'cancelled',
+] as const;
 export const RUN_STATUSES = ['waiting', 'frozen', 'completed', 'exited', 'failed'] as const;
-export const CAMPAIGN_STATUSES = ['DRAFT', 'SCHEDULED', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED', 'FAILED'] as const;
+export const CAMPAIGN_STATUSES = [
+  'DRAFT',
+  'SCHEDULED',
+  'SENDING',
+  'PAUSED',
+  'COMPLETED',
+  'CANCELLED',
+  'FAILED',
+] as const;
 export const RANGES = ['7d', '30d', '90d'] as const;
 export const SUPPRESSION_REASONS = ['manual', 'unsubscribed', 'bounced', 'complained'] as const;
 export const WEBHOOK_EVENTS = [
-  '*', 'message.sent', 'message.delivered', 'message.opened', 'message.clicked', 'message.bounced', 'message.complained',
-  'message.failed', 'message.suppressed', 'automation.entered', 'automation.completed', 'automation.exited', 'automation.converted',
+  '*',
+  'message.sent',
+  'message.delivered',
+  'message.opened',
+  'message.clicked',
+  'message.bounced',
+  'message.complained',
+  'message.failed',
+  'message.suppressed',
+  'automation.entered',
+  'automation.completed',
+  'automation.exited',
+  'automation.converted',
 ] as const;
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
 export const DEAD_KINDS = ['MESSAGE', 'ITEM'] as const;

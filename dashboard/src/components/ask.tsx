@@ -48,13 +48,25 @@ export function Ask({ label, title, children, typed, size = 'xs', disabled, act,
       <Modal opened={open} onClose={close} title={title} closeButtonProps={{ 'aria-label': t.close }}>
         <Stack>
           {typeof children === 'string' ? <Text size="sm">{children}</Text> : children}
-          {typed !== undefined && <TextInput label={t.ask.type(typed)} value={text} onChange={(event) => setText(event.currentTarget.value)} autoComplete="off" />}
+          {typed !== undefined && (
+            <TextInput
+              label={t.ask.type(typed)}
+              value={text}
+              onChange={(event) => setText(event.currentTarget.value)}
+              autoComplete="off"
+            />
+          )}
           <Failure error={doing.error} />
           <Group justify="flex-end">
             <Button variant="default" disabled={doing.isPending} onClick={close}>
               {t.cancel}
             </Button>
-            <Button color="red.9" loading={doing.isPending} disabled={typed !== undefined && text !== typed} onClick={() => doing.mutate()}>
+            <Button
+              color="red.9"
+              loading={doing.isPending}
+              disabled={typed !== undefined && text !== typed}
+              onClick={() => doing.mutate()}
+            >
               {label}
             </Button>
           </Group>

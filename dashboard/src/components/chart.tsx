@@ -31,8 +31,18 @@ export default function Chart({ label, days, values, name }: Props) {
         height: HEIGHT,
         tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1_000), 'UTC'),
         scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
-        axes: [axis, { ...axis, size: 64, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8] }],
-        series: [{ label: t.overview.day, value: '{YYYY}-{MM}-{DD}' }, { label: name, stroke: line, width: 2, fill: `${line}22`, points: { show: days.length < 15 } }],
+        axes: [
+          axis,
+          {
+            ...axis,
+            size: 64,
+            incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 1e7, 1e8],
+          },
+        ],
+        series: [
+          { label: t.overview.day, value: '{YYYY}-{MM}-{DD}' },
+          { label: name, stroke: line, width: 2, fill: `${line}22`, points: { show: days.length < 15 } },
+        ],
       },
       [days.map((day) => Date.parse(`${day}T00:00:00Z`) / 1_000), values],
       element,

@@ -36,7 +36,14 @@ export default function CodeEditor({ label, description, error, value, onChange 
         html(),
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ 'aria-label': label }),
-        EditorView.theme({ '&': { minHeight: '240px', maxHeight: '560px', fontSize: '13px' }, '.cm-scroller': { overflow: 'auto' }, '.cm-content, .cm-gutter': { minHeight: '240px' } }, { dark }),
+        EditorView.theme(
+          {
+            '&': { minHeight: '240px', maxHeight: '560px', fontSize: '13px' },
+            '.cm-scroller': { overflow: 'auto' },
+            '.cm-content, .cm-gutter': { minHeight: '240px' },
+          },
+          { dark },
+        ),
         EditorView.updateListener.of((update) => {
           if (!update.docChanged) return;
           first.current = update.state.doc.toString();
@@ -54,7 +61,15 @@ export default function CodeEditor({ label, description, error, value, onChange 
   }, [value]);
   return (
     <Input.Wrapper label={label} description={description} error={error} labelElement="div">
-      <div ref={place} style={{ border: '1px solid var(--mantine-color-default-border)', borderRadius: 8, overflow: 'hidden', background: dark ? '#1e1e1e' : '#fff' }} />
+      <div
+        ref={place}
+        style={{
+          border: '1px solid var(--mantine-color-default-border)',
+          borderRadius: 8,
+          overflow: 'hidden',
+          background: dark ? '#1e1e1e' : '#fff',
+        }}
+      />
     </Input.Wrapper>
   );
 }

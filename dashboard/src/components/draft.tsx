@@ -46,10 +46,24 @@ export function useDraft<T extends object>(stored: T): Draft<T> {
 /** Asks before unsaved changes are left behind. */
 export function KeepChanges({ when }: { when: boolean }) {
   const blocker = useBlocker({ shouldBlockFn: () => when, enableBeforeUnload: () => when, withResolver: true });
-  return <LeaveQuestion opened={blocker.status === 'blocked'} onLeave={() => blocker.proceed?.()} onStay={() => blocker.reset?.()} />;
+  return (
+    <LeaveQuestion
+      opened={blocker.status === 'blocked'}
+      onLeave={() => blocker.proceed?.()}
+      onStay={() => blocker.reset?.()}
+    />
+  );
 }
 
-export function LeaveQuestion({ opened, onLeave, onStay }: { opened: boolean; onLeave: () => void; onStay: () => void }) {
+export function LeaveQuestion({
+  opened,
+  onLeave,
+  onStay,
+}: {
+  opened: boolean;
+  onLeave: () => void;
+  onStay: () => void;
+}) {
   return (
     <Modal opened={opened} onClose={onStay} title={t.draft.title} closeButtonProps={{ 'aria-label': t.close }}>
       <Stack>

@@ -30,7 +30,15 @@ export function EditorModal({ opened, title, size, onClose, children }: Props) {
   };
   return (
     <>
-      <Modal opened={opened} onClose={() => (isUnsaved.current ? ask() : onClose())} title={title} size={size} closeOnClickOutside={false} closeOnEscape={!asking} closeButtonProps={{ 'aria-label': t.close }}>
+      <Modal
+        opened={opened}
+        onClose={() => (isUnsaved.current ? ask() : onClose())}
+        title={title}
+        size={size}
+        closeOnClickOutside={false}
+        closeOnEscape={!asking}
+        closeButtonProps={{ 'aria-label': t.close }}
+      >
         <Report value={report}>{children}</Report>
       </Modal>
       <LeaveQuestion opened={asking} onLeave={leave} onStay={() => setAsking(false)} />

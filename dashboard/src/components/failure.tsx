@@ -4,7 +4,15 @@ import { ApiFailure } from '../api/failure';
 import { t } from '../text';
 
 /** What went wrong, in the API's own words. */
-export function Failure({ error, onRetry, hide }: { error: unknown; onRetry?: () => void; hide?: (field: string) => boolean }) {
+export function Failure({
+  error,
+  onRetry,
+  hide,
+}: {
+  error: unknown;
+  onRetry?: () => void;
+  hide?: (field: string) => boolean;
+}) {
   if (!error) return null;
   const failure = error instanceof ApiFailure ? error : null;
   const details = failure?.details.filter(({ field }) => !hide?.(field)) ?? [];
@@ -46,7 +54,15 @@ interface Asked<T> {
 }
 
 /** What a query brings, once it has; what is shown stays while it is asked for again. */
-export function Loaded<T>({ query, rows = 4, children }: { query: Asked<T>; rows?: number; children: (data: T) => ReactNode }) {
+export function Loaded<T>({
+  query,
+  rows = 4,
+  children,
+}: {
+  query: Asked<T>;
+  rows?: number;
+  children: (data: T) => ReactNode;
+}) {
   if (query.data !== undefined) {
     return (
       <>

@@ -31,7 +31,9 @@ export function SearchField({ label, value = '', onChange }: SearchProps) {
     }, PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text, sent, onChange]);
-  return <TextInput type="search" label={label} value={text} onChange={(event) => setText(event.currentTarget.value)} />;
+  return (
+    <TextInput type="search" label={label} value={text} onChange={(event) => setText(event.currentTarget.value)} />
+  );
 }
 
 interface ChoiceProps<T extends string> {
@@ -45,7 +47,11 @@ interface ChoiceProps<T extends string> {
 /** One of a few, or any. */
 export function Choice<T extends string>({ label, value, options, name = (each) => each, onChange }: ChoiceProps<T>) {
   return (
-    <NativeSelect label={label} value={value ?? ''} onChange={(event) => onChange(options.find((each) => each === event.currentTarget.value))}>
+    <NativeSelect
+      label={label}
+      value={value ?? ''}
+      onChange={(event) => onChange(options.find((each) => each === event.currentTarget.value))}
+    >
       <option value="">{t.any}</option>
       {options.map((each) => (
         <option key={each} value={each}>

@@ -6,7 +6,11 @@ import { useTyped } from './typed';
 /** Anything, as it is. */
 export function Json({ value }: { value: unknown }) {
   return (
-    <Code block tabIndex={0} style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere', maxHeight: 420, overflowY: 'auto' }}>
+    <Code
+      block
+      tabIndex={0}
+      style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere', maxHeight: 420, overflowY: 'auto' }}
+    >
       {JSON.stringify(value, null, 2)}
     </Code>
   );

@@ -4,15 +4,21 @@ import { type ComponentPropsWithoutRef, forwardRef } from 'react';
 
 /** A link to another screen. */
 export const ScreenLink = createLink(
-  forwardRef<HTMLAnchorElement, AnchorProps & Omit<ComponentPropsWithoutRef<'a'>, keyof AnchorProps>>((props, ref) => <Anchor ref={ref} {...props} />),
+  forwardRef<HTMLAnchorElement, AnchorProps & Omit<ComponentPropsWithoutRef<'a'>, keyof AnchorProps>>((props, ref) => (
+    <Anchor ref={ref} {...props} />
+  )),
 );
 
 /** A link that looks like a button. */
 export const ButtonLink = createLink(
-  forwardRef<HTMLAnchorElement, ButtonProps & Omit<ComponentPropsWithoutRef<'a'>, keyof ButtonProps>>((props, ref) => <Button component="a" ref={ref} {...props} />),
+  forwardRef<HTMLAnchorElement, ButtonProps & Omit<ComponentPropsWithoutRef<'a'>, keyof ButtonProps>>((props, ref) => (
+    <Button component="a" ref={ref} {...props} />
+  )),
 );
 
 /** A link of the navigation. */
 export const PlaceLink = createLink(
-  forwardRef<HTMLAnchorElement, NavLinkProps & Omit<ComponentPropsWithoutRef<'a'>, keyof NavLinkProps>>((props, ref) => <NavLink component="a" ref={ref} {...props} />),
+  forwardRef<HTMLAnchorElement, NavLinkProps & Omit<ComponentPropsWithoutRef<'a'>, keyof NavLinkProps>>(
+    (props, ref) => <NavLink component="a" ref={ref} {...props} />,
+  ),
 );

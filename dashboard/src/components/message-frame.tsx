@@ -29,7 +29,15 @@ export function MessageFrame({ title, html, width, dark }: Props) {
       src="/preview.html"
       sandbox="allow-scripts"
       referrerPolicy="no-referrer"
-      style={{ width, maxWidth: '100%', height: 560, border: '1px solid var(--mantine-color-default-border)', borderRadius: 8, colorScheme: dark ? 'dark' : 'light', background: dark ? '#121212' : '#fff' }}
+      style={{
+        width,
+        maxWidth: '100%',
+        height: 560,
+        border: '1px solid var(--mantine-color-default-border)',
+        borderRadius: 8,
+        colorScheme: dark ? 'dark' : 'light',
+        background: dark ? '#121212' : '#fff',
+      }}
     />
   );
 }

@@ -13,7 +13,13 @@ export function PagedSelect({ pages, label, ...select }: Props) {
     <Group align="flex-end" gap={4} wrap="nowrap">
       <NativeSelect label={label} {...select} />
       {pages.hasNextPage && (
-        <Button size={select.size === 'xs' ? 'xs' : 'sm'} variant="default" loading={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()} aria-label={`${t.more}: ${label}`}>
+        <Button
+          size={select.size === 'xs' ? 'xs' : 'sm'}
+          variant="default"
+          loading={pages.isFetchingNextPage}
+          onClick={() => void pages.fetchNextPage()}
+          aria-label={`${t.more}: ${label}`}
+        >
           {t.more}
         </Button>
       )}

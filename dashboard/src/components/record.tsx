@@ -32,7 +32,8 @@ interface ScreenProps<R> {
 export function RecordScreen<R>({ id, title, queryKey, read, refetchInterval, children }: ScreenProps<R>) {
   const [editor, setEditor] = useState({ at: id, made: '', round: 0 });
   // Once another is opened, what was made here is read like any.
-  if (editor.at !== id) setEditor({ at: id, made: id === editor.made ? id : '', round: editor.round + (id === NEW ? 1 : 0) });
+  if (editor.at !== id)
+    setEditor({ at: id, made: id === editor.made ? id : '', round: editor.round + (id === NEW ? 1 : 0) });
   const isNew = id === NEW || id === editor.made;
   const record = useQuery({
     queryKey,
@@ -109,7 +110,16 @@ export interface Edited<R, F> {
 }
 
 /** A record that somebody edits. Nothing that another has changed meanwhile is overwritten unasked. */
-export function useEdited<R, F extends object>({ opened, empty, fieldsOf, create, change, newest, onSaved, onRefused }: Editing<R, F>): Edited<R, F> {
+export function useEdited<R, F extends object>({
+  opened,
+  empty,
+  fieldsOf,
+  create,
+  change,
+  newest,
+  onSaved,
+  onRefused,
+}: Editing<R, F>): Edited<R, F> {
   const [stored, setStored] = useState(opened);
   const draft = useDraft(opened ? fieldsOf(opened.value) : empty);
   const isHere = useIsHere();
@@ -147,7 +157,13 @@ export function useEdited<R, F extends object>({ opened, empty, fieldsOf, create
 }
 
 /** Why nothing was saved. Where somebody else has saved meanwhile, whoever edits says what is to become of it. */
-export function NotSaved<R, F>({ edited: { saving, loading, saveOver }, hide }: { edited: Edited<R, F>; hide?: (field: string) => boolean }) {
+export function NotSaved<R, F>({
+  edited: { saving, loading, saveOver },
+  hide,
+}: {
+  edited: Edited<R, F>;
+  hide?: (field: string) => boolean;
+}) {
   const { error } = saving;
   if (!(error instanceof ApiFailure) || error.status !== 412) return <Failure error={error} hide={hide} />;
   return (
@@ -162,10 +178,22 @@ export function NotSaved<R, F>({ edited: { saving, loading, saveOver }, hide }: 
           <Anchor size="sm" href={location.href} target="_blank">
             {t.conflict.see}
           </Anchor>
-          <Button size="xs" variant="default" loading={loading.isPending} disabled={saving.isPending} onClick={() => loading.mutate()}>
+          <Button
+            size="xs"
+            variant="default"
+            loading={loading.isPending}
+            disabled={saving.isPending}
+            onClick={() => loading.mutate()}
+          >
             {t.conflict.load}
           </Button>
-          <Button size="xs" variant="default" loading={saving.isPending} disabled={loading.isPending} onClick={saveOver}>
+          <Button
+            size="xs"
+            variant="default"
+            loading={saving.isPending}
+            disabled={loading.isPending}
+            onClick={saveOver}
+          >
             {t.conflict.over}
           </Button>
         </Group>

@@ -33,7 +33,14 @@ export function Snippet({ label, code }: { label: string; code: string }) {
 /** A secret that is shown this once: nothing closes it by chance. */
 export function SecretOnce({ title, secret, onClose }: { title: string; secret: string | null; onClose: () => void }) {
   return (
-    <Modal opened={secret !== null} onClose={onClose} title={title} closeOnClickOutside={false} closeOnEscape={false} closeButtonProps={{ 'aria-label': t.close }}>
+    <Modal
+      opened={secret !== null}
+      onClose={onClose}
+      title={title}
+      closeOnClickOutside={false}
+      closeOnEscape={false}
+      closeButtonProps={{ 'aria-label': t.close }}
+    >
       <Stack>
         <Text size="sm">{t.once}</Text>
         <Code block style={{ overflowWrap: 'anywhere', whiteSpace: 'pre-wrap' }} data-testid="secret">

@@ -9,17 +9,49 @@ const COLOURS: Record<string, string> = {
 };
 
 const KINDS: Record<string, keyof typeof COLOURS> = {
-  queued: 'busy', sent: 'good', delivered: 'good', opened: 'good', clicked: 'good', failed: 'bad', bounced: 'bad',
-  complained: 'bad', suppressed: 'warn', cancelled: 'idle', waiting: 'busy', frozen: 'warn', completed: 'good',
-  exited: 'idle', DRAFT: 'idle', SCHEDULED: 'busy', SENDING: 'busy', PAUSED: 'warn', COMPLETED: 'good',
-  CANCELLED: 'idle', FAILED: 'bad', active: 'good', inactive: 'idle', pending: 'busy', PENDING: 'busy', ACCEPTED: 'good',
-  REVOKED: 'idle', EXPIRED: 'warn', published: 'good', draft: 'idle', on: 'good', off: 'idle',
+  queued: 'busy',
+  sent: 'good',
+  delivered: 'good',
+  opened: 'good',
+  clicked: 'good',
+  failed: 'bad',
+  bounced: 'bad',
+  complained: 'bad',
+  suppressed: 'warn',
+  cancelled: 'idle',
+  waiting: 'busy',
+  frozen: 'warn',
+  completed: 'good',
+  exited: 'idle',
+  DRAFT: 'idle',
+  SCHEDULED: 'busy',
+  SENDING: 'busy',
+  PAUSED: 'warn',
+  COMPLETED: 'good',
+  CANCELLED: 'idle',
+  FAILED: 'bad',
+  active: 'good',
+  inactive: 'idle',
+  pending: 'busy',
+  PENDING: 'busy',
+  ACCEPTED: 'good',
+  REVOKED: 'idle',
+  EXPIRED: 'warn',
+  published: 'good',
+  draft: 'idle',
+  on: 'good',
+  off: 'idle',
 };
 
 /** A state: a word, and a dot that never says it alone. */
 export function Status({ of, label }: { of: string; label?: string }) {
   const colour = COLOURS[KINDS[of] ?? 'idle'] ?? 'gray.6';
-  const dot = <span aria-hidden style={{ width: 8, height: 8, borderRadius: 4, background: `var(--mantine-color-${colour.replace('.', '-')})` }} />;
+  const dot = (
+    <span
+      aria-hidden
+      style={{ width: 8, height: 8, borderRadius: 4, background: `var(--mantine-color-${colour.replace('.', '-')})` }}
+    />
+  );
   return (
     <Badge variant="default" leftSection={dot} tt="none" fw={500}>
       {label ?? of.toLowerCase()}

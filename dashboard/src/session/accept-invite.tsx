@@ -35,8 +35,22 @@ export function AcceptInvite() {
         <Paper withBorder p="lg" component="form" onSubmit={submit}>
           <Stack>
             <Text size="sm">{t.invite.text}</Text>
-            <TextInput name="name" label={t.invite.name} autoComplete="name" required error={problemOf(accepting.error, 'name')} />
-            <PasswordInput name="password" label={t.invite.password} description={t.invite.passwordHint} autoComplete="new-password" required error={problemOf(accepting.error, 'password')} visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }} />
+            <TextInput
+              name="name"
+              label={t.invite.name}
+              autoComplete="name"
+              required
+              error={problemOf(accepting.error, 'name')}
+            />
+            <PasswordInput
+              name="password"
+              label={t.invite.password}
+              description={t.invite.passwordHint}
+              autoComplete="new-password"
+              required
+              error={problemOf(accepting.error, 'password')}
+              visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }}
+            />
             <Failure error={accepting.error} />
             <Button type="submit" loading={accepting.isPending}>
               {t.invite.submit}

@@ -15,12 +15,27 @@ export function SessionEnded() {
     signing.mutate(String(new FormData(event.currentTarget).get('password')));
   };
   return (
-    <Modal opened={expired} onClose={() => {}} withCloseButton={false} closeOnEscape={false} closeOnClickOutside={false} title={t.ended.title} zIndex={300}>
+    <Modal
+      opened={expired}
+      onClose={() => {}}
+      withCloseButton={false}
+      closeOnEscape={false}
+      closeOnClickOutside={false}
+      title={t.ended.title}
+      zIndex={300}
+    >
       <form onSubmit={submit}>
         <Stack>
           <Text size="sm">{t.ended.text}</Text>
           <TextInput label={t.signIn.email} value={user?.email ?? ''} readOnly autoComplete="username" />
-          <PasswordInput name="password" label={t.signIn.password} autoComplete="current-password" required data-autofocus visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }} />
+          <PasswordInput
+            name="password"
+            label={t.signIn.password}
+            autoComplete="current-password"
+            required
+            data-autofocus
+            visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }}
+          />
           <Failure error={signing.error} />
           <Group justify="space-between">
             <Button variant="default" onClick={() => location.assign('/sign-in')}>

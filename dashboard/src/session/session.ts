@@ -37,7 +37,11 @@ async function call(path: string, body?: object): Promise<unknown> {
   if (state.csrfToken) headers['x-csrf-token'] = state.csrfToken;
   let answer: Response;
   try {
-    answer = await fetch(`/api/v1${path}`, { method: body ? 'POST' : 'GET', headers, body: body ? JSON.stringify(body) : undefined });
+    answer = await fetch(`/api/v1${path}`, {
+      method: body ? 'POST' : 'GET',
+      headers,
+      body: body ? JSON.stringify(body) : undefined,
+    });
   } catch {
     throw new ApiFailure(0, 'The server cannot be reached. Nothing you entered is lost: try again.');
   }

@@ -32,7 +32,13 @@ export function SignIn() {
       <Paper withBorder p="lg" component="form" onSubmit={submit}>
         <Stack>
           <TextInput name="email" type="email" label={t.signIn.email} autoComplete="username" required autoFocus />
-          <PasswordInput name="password" label={t.signIn.password} autoComplete="current-password" required visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }} />
+          <PasswordInput
+            name="password"
+            label={t.signIn.password}
+            autoComplete="current-password"
+            required
+            visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }}
+          />
           <Failure error={signing.error} />
           <Button type="submit" loading={signing.isPending}>
             {t.signIn.submit}

@@ -11,4 +11,17 @@ import { shell } from './en/shell';
 import { templates } from './en/templates';
 import { webhooks } from './en/webhooks';
 
-export const en = { ...shell, ...overview, ...people, ...segments, ...automations, ...campaigns, ...templates, ...messages, ...channels, ...access, ...settings, ...webhooks };
+export const en = {
+  ...shell,
+  ...overview,
+  ...people,
+  ...segments,
+  ...automations,
+  ...campaigns,
+  ...templates,
+  ...messages,
+  ...channels,
+  ...access,
+  ...settings,
+  ...webhooks,
+};

@@ -12,16 +12,10 @@ use uuid::Uuid;
 use super::books::{Event, Found, Lane, Message};
 use super::oracle::Told;
 use super::plan::FURTHEST_MINUTES;
-use super::product::{BURST, LIMIT, LIMITED};
+use super::shops::{BURST, LIMIT, LIMITED, TRACKED, TRIGGER, UNKNOWN_RETRIES};
 
-/// Of this name are events that start a run of the automation, and of this those that the run tracks.
-pub const TRIGGER: &str = "entered";
-pub const TRACKED: &str = "waited";
 /// The channels that the automation sends by, once each.
 pub const CHANNELS: [&str; 2] = ["EMAIL", "SMS"];
-/// How often a message is repeated after a call whose outcome was never learned (`DELIVERY_UNKNOWN_RETRIES`).
-pub const UNKNOWN_RETRIES: u32 = 10;
-
 /// What speaks against a promise, a line for each finding.
 type Check = fn(&Told, &Found) -> Vec<String>;
 

@@ -32,48 +32,50 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What should have come to nothing, each with the statement that counts it.
 const LEFTOVERS: [(&str, &str); 12] = [
-    ("rows of the outbox", "SELECT count(*) FROM outbox"),
-    ("messages without an outcome", "SELECT count(*) FROM message WHERE status = 'queued'"),
-    ("waiting chunks", "SELECT count(*) FROM send_chunk WHERE NOT is_begun"),
-    ("begun chunks", "SELECT count(*) FROM send_chunk WHERE is_begun"),
-    ("timers", "SELECT count(*) FROM timer"),
-    ("runs under way", "SELECT count(*) FROM run WHERE ended_at IS NULL"),
-    ("listeners", "SELECT count(*) FROM run_listener"),
-    ("calls of webhooks", "SELECT count(*) FROM webhook_call"),
-    ("starts by segments", "SELECT count(*) FROM segment_start"),
-    ("campaigns under way", "SELECT count(*) FROM campaign WHERE under_way OR status <> 'COMPLETED'"),
+    ("rows of the outbox", "SELECT count(*) AS total FROM outbox"),
+    ("messages without an outcome", "SELECT count(*) AS total FROM message WHERE status = 'queued'"),
+    ("waiting chunks", "SELECT count(*) AS total FROM send_chunk WHERE NOT is_begun"),
+    ("begun chunks", "SELECT count(*) AS total FROM send_chunk WHERE is_begun"),
+    ("timers", "SELECT count(*) AS total FROM timer"),
+    ("runs under way", "SELECT count(*) AS total FROM run WHERE ended_at IS NULL"),
+    ("listeners", "SELECT count(*) AS total FROM run_listener"),
+    ("calls of webhooks", "SELECT count(*) AS total FROM webhook_call"),
+    ("starts by segments", "SELECT count(*) AS total FROM segment_start"),
+    ("campaigns under way", "SELECT count(*) AS total FROM campaign WHERE under_way OR status <> 'COMPLETED'"),
     (
         "partitions that nobody holds",
-        "SELECT count(*) FROM ingest_partition WHERE lease_until <= clock_timestamp() OR owner IS NULL",
+        "SELECT count(*) AS total FROM ingest_partition WHERE lease_until <= clock_timestamp() OR owner IS NULL",
     ),
-    ("jumps of the clock", "SELECT count(*) FROM clock_jump"),
+    ("jumps of the clock", "SELECT count(*) AS total FROM clock_jump"),
 ];
 
 /// What would belong to two projects, each with the statement that counts it. Ids of people and runs are made of their project's.
 const ASTRAY: [(&str, &str); 5] = [
     (
         "events of people of another project",
-        "SELECT count(*) FROM events AS e JOIN users AS u ON u.id = e.user_id WHERE u.project_id <> e.project_id",
+        "SELECT count(*) AS total FROM events AS e JOIN users AS u ON u.id = e.user_id \
+         WHERE u.project_id <> e.project_id",
     ),
     (
         "messages to people of another project, or of none",
-        "SELECT count(*) FROM message AS m \
+        "SELECT count(*) AS total FROM message AS m \
          LEFT JOIN users AS u ON (u.project_id, u.id) = (m.project_id, m.user_id) WHERE u.id IS NULL",
     ),
     (
         "messages of runs of another project, or of none",
-        "SELECT count(*) FROM message AS m LEFT JOIN run AS r ON (r.project_id, r.id) = (m.project_id, m.run_id) \
+        "SELECT count(*) AS total FROM message AS m \
+         LEFT JOIN run AS r ON (r.project_id, r.id) = (m.project_id, m.run_id) \
          WHERE m.run_id IS NOT NULL AND r.id IS NULL",
     ),
     (
         "messages of campaigns of another project, or of none",
-        "SELECT count(*) FROM message AS m \
+        "SELECT count(*) AS total FROM message AS m \
          LEFT JOIN campaign AS c ON (c.project_id, c.id) = (m.project_id, m.campaign_id) \
          WHERE m.campaign_id IS NOT NULL AND c.id IS NULL",
     ),
     (
         "runs of automations of another project, or of none",
-        "SELECT count(*) FROM run AS r \
+        "SELECT count(*) AS total FROM run AS r \
          LEFT JOIN automation AS a ON (a.project_id, a.id) = (r.project_id, r.automation_id) WHERE a.id IS NULL",
     ),
 ];
@@ -144,17 +146,17 @@ async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64
 async fn held_up(product: &Product, db: &Client) -> Vec<String> {
     let monitor = product.nats.lock().await.monitor_url();
     let readers = drained::readers(&monitor, &Names::new("").send_stream()).await;
-    let messages = "SELECT concat_ws(' ', 'message', id, channel, lane, 'created', created_at, 'attempt', attempt, status_reason) \
-                    FROM message WHERE status = 'queued' ORDER BY created_at LIMIT 5";
+    let messages = "SELECT concat_ws(' ', 'message', id, channel, lane, 'created', created_at, 'attempt', attempt, \
+                    status_reason) AS line FROM message WHERE status = 'queued' ORDER BY created_at LIMIT 5";
     let chunks = "SELECT concat_ws(' ', 'chunk', id, channel, lane, 'of', size, 'due', due_at, 'begun', is_begun, 'held', is_held, \
-                  'campaign', campaign_id) FROM send_chunk ORDER BY due_at LIMIT 5";
+                  'campaign', campaign_id) AS line FROM send_chunk ORDER BY due_at LIMIT 5";
     let messages = db.query(messages, &[]).await.expect("the ledger");
     let chunks = db.query(chunks, &[]).await.expect("the chunks");
-    readers.into_iter().chain(messages.iter().chain(&chunks).map(|row| row.get(0))).collect()
+    readers.into_iter().chain(messages.iter().chain(&chunks).map(|row| row.get("line"))).collect()
 }
 
 async fn one(db: &Client, sql: &str) -> i64 {
-    db.query_one(sql, &[]).await.expect(sql).get(0)
+    db.query_one(sql, &[]).await.expect(sql).get("total")
 }
 
 /// All there is, but for what was left over and who died.
@@ -198,7 +200,7 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     found.refused = product.temper.refused();
     found.runs = runs(&db).await;
     let campaigns = db.query("SELECT id, status FROM campaign", &[]).await.expect("the campaigns");
-    found.campaigns = campaigns.iter().map(|row| (row.get(0), row.get(1))).collect();
+    found.campaigns = campaigns.iter().map(|row| (row.get("id"), row.get("status"))).collect();
     found.audience = audience(&db, scale).await;
     found
 }
@@ -206,9 +208,9 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
 /// The items that were put aside; of one that cannot be read the id is nil.
 async fn aside(db: &Client, projects: &[Uuid]) -> BTreeSet<(usize, Uuid)> {
     let of = |row: &Row| {
-        let item = EncodedBatch::decode_checked(row.get::<_, Vec<u8>>(1).into()).ok();
+        let item = EncodedBatch::decode_checked(row.get::<_, Vec<u8>>("payload").into()).ok();
         let item = item.and_then(|batch| IngestItem::decode(batch.items.first()?.clone()).ok());
-        (shop(projects, row.get(0)), item.and_then(|item| item.row_id().ok()).unwrap_or_default())
+        (shop(projects, row.get("project_id")), item.and_then(|item| item.row_id().ok()).unwrap_or_default())
     };
     all(db, "SELECT project_id, payload FROM dead_item", of).await.into_iter().collect()
 }
@@ -236,8 +238,12 @@ fn shop(projects: &[Uuid], project: Uuid) -> usize {
 }
 
 async fn events(db: &Client, projects: &[Uuid]) -> Vec<Event> {
-    let sql = "SELECT project_id, name, properties->>'ref' FROM events";
-    let of = |row: &Row| Event { shop: shop(projects, row.get(0)), name: row.get(1), reference: row.get(2) };
+    let sql = "SELECT project_id, name, properties->>'ref' AS reference FROM events";
+    let of = |row: &Row| Event {
+        shop: shop(projects, row.get("project_id")),
+        name: row.get("name"),
+        reference: row.get("reference"),
+    };
     all(db, sql, of).await
 }
 
@@ -284,14 +290,15 @@ async fn merge(api: &Api, anonymous: &str, user: &str) -> Merge {
 }
 
 async fn messages(db: &Client, projects: &[Uuid]) -> Vec<Message> {
-    let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, ''), ambiguous, run_id, campaign_id, project_id FROM message";
+    let sql = "SELECT id, user_id, lane, channel, status, coalesce(status_reason, '') AS reason, ambiguous, \
+               run_id, campaign_id, project_id FROM message";
     let of = |row: &Row| {
-        let (lane, channel): (&str, String) = (row.get(2), row.get(3));
-        let shop = shop(projects, row.get(9));
+        let (lane, channel): (&str, String) = (row.get("lane"), row.get("channel"));
+        let shop = shop(projects, row.get("project_id"));
         Message {
-            id: row.get(0),
+            id: row.get("id"),
             shop,
-            user: row.get(1),
+            user: row.get("user_id"),
             lane: match lane {
                 "direct" => Lane::Direct,
                 "automation" => Lane::Automation,
@@ -299,24 +306,24 @@ async fn messages(db: &Client, projects: &[Uuid]) -> Vec<Message> {
             },
             // The first one's mail service knows repeats.
             keyed: channel == "EMAIL" && shop == 0,
-            status: row.get(4),
-            reason: row.get(5),
-            ambiguous: row.get::<_, i32>(6).unsigned_abs(),
+            status: row.get("status"),
+            reason: row.get("reason"),
+            ambiguous: row.get::<_, i32>("ambiguous").unsigned_abs(),
             channel,
-            run: row.get(7),
-            campaign: row.get(8),
+            run: row.get("run_id"),
+            campaign: row.get("campaign_id"),
         }
     };
     all(db, sql, of).await
 }
 
 async fn runs(db: &Client) -> Vec<Run> {
-    let sql = "SELECT id, coalesce(context->'properties'->>'ref', ''), status, trail FROM run";
+    let sql = "SELECT id, coalesce(context->'properties'->>'ref', '') AS reference, status, trail FROM run";
     let of = |row: &Row| {
-        let trail: Value = row.get(3);
+        let trail: Value = row.get("trail");
         let marks: Result<Vec<Mark>, _> = serde_json::from_value(trail);
         let trail = marks.unwrap_or_else(|error| panic!("a trail: {error}"));
-        Run { id: row.get(0), trigger: row.get(1), status: row.get(2), trail }
+        Run { id: row.get("id"), trigger: row.get("reference"), status: row.get("status"), trail }
     };
     all(db, sql, of).await
 }
@@ -324,7 +331,7 @@ async fn runs(db: &Client) -> Vec<Run> {
 /// Those who were imported for campaigns.
 async fn audience(db: &Client, scale: Scale) -> BTreeSet<Uuid> {
     let sql = "SELECT id FROM users WHERE properties->>'plan' = 'pro' AND merged_into IS NULL";
-    let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("people").iter().map(|row| row.get(0)).collect();
+    let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("people").iter().map(|row| row.get("id")).collect();
     assert_eq!(people.len() as u64, scale.audience, "the audience");
     people
 }

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::checks::{TRACKED, TRIGGER};
 use super::oracle::{Line, Oracle};
-use super::product::{Product, SHOPS};
+use super::product::Product;
 use super::provider::{MARK, channels, channels_by_smtp};
+use super::shops::{SHOPS, TRACKED, TRIGGER};
 use crate::{Answer, Api};
 
 /// No answer by then is none.

@@ -16,22 +16,16 @@ use tokio::time::Instant;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use super::checks::UNKNOWN_RETRIES;
 use super::clock;
 use super::plan::{End, Link, NODES, Process};
 use super::provider::{self, Moody, Temper};
 use super::proxy::Proxy;
-use super::run::Settings;
+use super::settings::Settings;
+use super::shops::{LIMIT, LIMITED, UNKNOWN_RETRIES};
 use crate::program::{Env, Program, own_address};
 use crate::system::{MASTER_KEY, TURN, provision};
 use crate::{Api, broker};
 
-/// Projects, which do the same things.
-pub const SHOPS: usize = 2;
-/// One more project, behind them: of it no more is let in than this many requests a second, and so many at once.
-pub const LIMITED: usize = SHOPS;
-pub const LIMIT: u32 = 20;
-pub const BURST: u32 = 2 * LIMIT;
 /// Until a process is ready once all is well.
 const READY: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(50);

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::oracle::{Line, Oracle};
 use super::plan::{EACH, What};
 use super::product::Product;
-use super::strike::Struck;
+use super::struck::Struck;
 
 /// Of these events.
 pub const NAME: &str = "pulse";
@@ -102,7 +102,7 @@ impl Pulse {
                 continue;
             };
             let now = product.began.elapsed();
-            let there: std::collections::BTreeSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+            let there: std::collections::BTreeSet<Uuid> = rows.iter().map(|row| row.get("id")).collect();
             let mut beats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             for (place, _) in open.into_iter().filter(|(_, ids)| ids.iter().all(|id| there.contains(id))) {
                 beats.open.remove(&place);

@@ -12,8 +12,8 @@ use super::books::Found;
 use super::checks;
 use super::oracle::Told;
 use super::pulse::Beat;
-use super::run::Settings;
-use super::strike::Struck;
+use super::settings::Settings;
+use super::struck::Struck;
 
 /// Findings that are shown of each promise.
 const SHOWN: usize = 8;

@@ -13,10 +13,13 @@ use super::found::Drained;
 use super::load::{self, Load, Scale, clients, doors, poison};
 use super::oracle::{Oracle, Told};
 use super::plan::{EACH, End, Fault, Ground, What, plan};
-use super::product::{Product, SHOPS};
+use super::product::Product;
 use super::pulse::Pulse;
 use super::report::{Report, Seen};
-use super::strike::{self, FAILPOINT_LOG, Strange, Struck};
+use super::settings::Settings;
+use super::shops::SHOPS;
+use super::strike::{self, FAILPOINT_LOG, Strange};
+use super::struck::Struck;
 use super::{checks, found};
 use crate::storm;
 
@@ -25,9 +28,6 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// For what is under way when all is healed, and a little more for each minute of the run.
 const DRAIN: Duration = Duration::from_mins(2);
 const DRAIN_A_MINUTE: Duration = Duration::from_secs(20);
-/// Bytes, and for each minute of the run by as many clients as usual.
-const DISK: u64 = 384 << 20;
-const DISK_A_MINUTE: u64 = 64 << 20;
 /// Nobody comes by these here: no date and no segment starts anything, no step calls anybody, nothing is pushed or shown in an
 /// app, no endpoint is told, and people are imported before the faults begin.
 const NOT_MET: [&str; 12] = [
@@ -44,31 +44,6 @@ const NOT_MET: [&str; 12] = [
     "gateway.after_import_published",
     "gateway.after_import_noted",
 ];
-
-/// What a run is to be like.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// By which everything goes wrong.
-    pub seed: u64,
-    /// For how long.
-    pub span: Duration,
-    /// With NATS as three servers.
-    pub cluster: bool,
-    /// The database's clock jumps, too, by a few minutes.
-    pub clock: bool,
-    /// The data of PostgreSQL and NATS lies on disks of their own, which become full. Takes Linux and root, and no cluster.
-    pub disk: bool,
-    /// How much is done meanwhile: a factor, from 1.
-    pub load: u32,
-}
-
-impl Settings {
-    /// Of each disk: several times what the run will fill it with.
-    pub(super) fn disk_bytes(self) -> Option<u64> {
-        let minutes = self.span.as_secs().div_ceil(60);
-        self.disk.then(|| DISK + DISK_A_MINUTE * minutes * u64::from(self.load))
-    }
-}
 
 /// Starts the product, lets everything go wrong for a while, heals it, and looks whether every promise was kept.
 ///

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::clock;
 use super::plan::{Fault, Process, What};
 use super::product::{Broker, Product};
+use super::struck::Struck;
 
 /// From SIGTERM to the end: a little more than the programs give themselves.
 const STOP: Duration = Duration::from_secs(32);
@@ -19,15 +20,6 @@ const WATCH: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_secs(5);
 /// The file in the run's directory with the deaths at failpoints.
 pub const FAILPOINT_LOG: &str = "failpoints.log";
-
-/// A fault as it was; its times count from the beginning of the run.
-#[derive(Clone, Debug)]
-pub struct Struck {
-    pub what: What,
-    pub from: Duration,
-    /// When it was over: a server was there again, or a process started.
-    pub healed: Duration,
-}
 
 /// What should not have happened, in words.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,10 @@ import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { Shop } from './shop';
 
-const { VITE_REKINDLE_URL, VITE_REKINDLE_PROJECT_ID, VITE_REKINDLE_PUBLIC_KEY } = import.meta.env as Record<string, string>;
+const { VITE_REKINDLE_URL, VITE_REKINDLE_PROJECT_ID, VITE_REKINDLE_PUBLIC_KEY } = import.meta.env as Record<
+  string,
+  string
+>;
 
 const options: WebOptions = {
   projectId: VITE_REKINDLE_PROJECT_ID ?? '',

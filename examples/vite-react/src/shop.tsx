@@ -29,7 +29,11 @@ function Person() {
       await rekindle.reset();
       setName(null);
     };
-    return <p>Hello {name}. <button onClick={() => void signOut()}>Sign out</button> <Notify /></p>;
+    return (
+      <p>
+        Hello {name}. <button onClick={() => void signOut()}>Sign out</button> <Notify />
+      </p>
+    );
   }
   const signIn = (form: FormData) => {
     const user = String(form.get('user'));
@@ -37,7 +41,11 @@ function Person() {
     rekindle.identify(user, { name: user });
     setName(user);
   };
-  return <form action={signIn}><input name="user" aria-label="Name" required /> <button>Sign in</button></form>;
+  return (
+    <form action={signIn}>
+      <input name="user" aria-label="Name" required /> <button>Sign in</button>
+    </form>
+  );
 }
 
 function Notify() {
@@ -66,8 +74,14 @@ function Shelf() {
   };
   return (
     <section>
-      {SHOES.map((item) => <button key={item.productId} onClick={() => add(item)}>{item.name}</button>)}
-      <button disabled={!cart.length} onClick={order}>Order for {total} €</button>
+      {SHOES.map((item) => (
+        <button key={item.productId} onClick={() => add(item)}>
+          {item.name}
+        </button>
+      ))}
+      <button disabled={!cart.length} onClick={order}>
+        Order for {total} €
+      </button>
     </section>
   );
 }
@@ -90,5 +104,11 @@ function Inbox() {
 
 function News() {
   const { items } = useFeed();
-  return <section aria-label="News">{items.map((item) => <article key={item.id}>{item.title}</article>)}</section>;
+  return (
+    <section aria-label="News">
+      {items.map((item) => (
+        <article key={item.id}>{item.title}</article>
+      ))}
+    </section>
+  );
 }

@@ -177,7 +177,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     details.extend([("type".to_owned(), json!(key_type.as_str())), ("prefix".to_owned(), json!(listed.prefix))]);
     audit_log::note(cx, &tx, "api_key.created", (id, name), Value::Object(details)).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::ApiKey).await;
+    changed::announce(&cx.app.bus, Topic::ApiKey).await;
     created(&CreatedView { listed: listed.into(), key: Some(key) })
 }
 
@@ -222,7 +222,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
         audit_log::note(cx, &tx, "api_key.updated", (id, &key.name), Value::Object(details)).await?;
     }
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::ApiKey).await;
+    changed::announce(&cx.app.bus, Topic::ApiKey).await;
     ok(&KeyView::from(key))
 }
 
@@ -242,6 +242,6 @@ pub async fn revoke(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let details = json!({ "type": key.key_type.as_str(), "prefix": key.prefix });
     audit_log::note(cx, &tx, "api_key.revoked", (id, &key.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::ApiKey).await;
+    changed::announce(&cx.app.bus, Topic::ApiKey).await;
     deleted()
 }

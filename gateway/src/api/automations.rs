@@ -131,7 +131,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Automation).await;
+    changed::announce(&cx.app.bus, Topic::Automation).await;
     shown(StatusCode::CREATED, automation)
 }
 
@@ -160,7 +160,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let details = json!({ "active": automation.active, "version": automation.version });
     audit_log::note(cx, &tx, "automation.updated", (id, &automation.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Automation).await;
+    changed::announce(&cx.app.bus, Topic::Automation).await;
     shown(StatusCode::OK, automation)
 }
 
@@ -176,6 +176,6 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     automations::delete(&tx, cx.project, id, cx.app.clock.now()).await?;
     audit_log::note(cx, &tx, "automation.deleted", (id, &automation.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Automation).await;
+    changed::announce(&cx.app.bus, Topic::Automation).await;
     deleted()
 }

@@ -166,7 +166,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let details = json!({ "channels": named, "fields": changed_fields, "clearedSecrets": cleared });
     audit_log::note_of_project(cx, &tx, "channels.updated", details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Channel).await;
+    changed::announce(&cx.app.bus, Topic::Channel).await;
     let mut answer = json!({ "updated": true });
     if !cleared.is_empty() {
         answer["clearedSecrets"] = json!(cleared);

@@ -5,8 +5,9 @@ use kernel::ids;
 use store_profiles::client_ids;
 use uuid::Uuid;
 
-use crate::context::{Context, Request};
+use crate::context::Context;
 use crate::error::ApiError;
+use crate::request::Request;
 
 const KEY_MAX: usize = 200;
 

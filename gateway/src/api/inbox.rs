@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::users::NOT_INTERNAL;
 use super::{paging, path, shape};
-use crate::auth::identity::{Evidence, Proof, Proven};
+use crate::auth::identity::{Evidence, Proven};
 use crate::context::Context;
 use crate::error::ApiError;
 use crate::fields::Text;
@@ -93,7 +93,7 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
         id_type = IdType::External;
         let user_hash = get(["user_hash", "userHash"]);
         let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: None };
-        proven = Proof::always(cx).await?.check(Some(&user), evidence)?;
+        proven = cx.required_proof().await?.check(Some(&user), evidence)?;
     }
     Ok(Owner { user, id_type, proven })
 }

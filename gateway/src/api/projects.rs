@@ -25,9 +25,10 @@ use crate::app::App;
 use crate::auth;
 use crate::body::{self, Media};
 use crate::config::ProjectCreation;
-use crate::context::{Context, Request};
+use crate::context::Context;
 use crate::error::ApiError;
 use crate::etag::{EntityTag, Precondition};
+use crate::request::Request;
 use crate::respond::{Reply, created, deleted, ok};
 
 #[derive(Serialize)]
@@ -100,18 +101,17 @@ fn tag(of: &Project) -> Result<EntityTag, ApiError> {
 }
 
 /// `GET /projects`
-pub async fn list(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
-    let found = members::memberships(&request.database().await?, session.account.id).await?;
+pub async fn list(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
+    let found = members::memberships(&app.store.connection().await?, session.account.id).await?;
     ok(&json!({ "projects": found.into_iter().map(MembershipView::from).collect::<Vec<_>>() }))
 }
 
 /// `POST /projects`: whoever makes a project is its first ADMIN.
-pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
-    may_create(request.app, &session.account)?;
+pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
+    may_create(app, &session.account)?;
     let body = request.read_json(BODY).await?;
-    let app = request.app;
     let now = app.clock.now();
     // Under a key the id is made of it, so that a repeat finds what was made.
     let key = idempotency::key(request)?;
@@ -119,7 +119,7 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     let id = ProjectId(key.map_or_else(|| ids::fresh(now.as_millisecond()), under_key));
     let project = input::new_project(&body, id, now, app.config.max_rate_limit)?;
     let secrets = ProjectSecrets::random();
-    let mut db = request.database().await?;
+    let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     // One at a time, so that neither a repeat nor the limit is missed.
     accounts::lock(&tx, session.account.id).await?;
@@ -149,7 +149,7 @@ pub async fn create(request: &Request<'_>) -> Result<Reply, ApiError> {
     let actor = Actor::Account { id: session.account.id, email: session.account.email.clone() };
     audit::insert(&tx, id, ids::fresh(now.as_millisecond()), &actor, &change, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(request, Topic::Project).await;
+    changed::announce(&app.bus, Topic::Project).await;
     let tag = tag(&project)?;
     Ok(created(&ProjectView::new(app, project, Role::Admin, Some(SecretsView::new(secrets, now))))?.tagged(&tag))
 }
@@ -219,7 +219,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tag = tag(&project)?;
     let shown = view(cx.app, &tx, project, role_of(cx)).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Project).await;
+    changed::announce(&cx.app.bus, Topic::Project).await;
     Ok(ok(&shown)?.tagged(&tag))
 }
 
@@ -236,8 +236,8 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     audit_log::note(cx, &tx, "project.deleted", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     tracing::info!(project = %cx.project, "the project was deleted");
-    changed::announce(cx, Topic::ApiKey).await;
-    changed::announce(cx, Topic::Project).await;
+    changed::announce(&cx.app.bus, Topic::ApiKey).await;
+    changed::announce(&cx.app.bus, Topic::Project).await;
     deleted()
 }
 
@@ -305,8 +305,8 @@ pub async fn rotate_identity_secret(cx: &Context<'_>) -> Result<Reply, ApiError>
     let details = json!({ "overlapHours": hours });
     audit_log::note(cx, &tx, "project.identity_secret_rotated", (cx.project.0, &project.name), details).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    cx.app.identity_secrets.remove([cx.project]);
-    changed::announce(cx, Topic::Project).await;
+    cx.app.auth.identity_secrets.remove([cx.project]);
+    changed::announce(&cx.app.bus, Topic::Project).await;
     let until = secrets.previous_identity.map(|previous| kernel::clock::rfc3339(previous.until));
     ok(&json!({ "identitySecret": secrets.identity, "previousIdentitySecretUntil": until }))
 }

@@ -12,7 +12,7 @@ use store_projects::{channels, vapid_keys};
 use wire::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_bytes};
 
 use super::idempotency;
-use crate::auth::identity::{Evidence, Proof};
+use crate::auth::identity::Evidence;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -24,7 +24,7 @@ use crate::respond::{Reply, accepted, ok};
 /// `POST /push-tokens`
 pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let input = input::registration(&cx.read_json(body::MAX_BYTES).await?)?;
-    let proof = Proof::asked(cx).await?;
+    let proof = cx.proof().await?;
     let evidence = Evidence { user_hash: input.user_hash.as_deref(), user_token: input.user_token.as_deref() };
     proof.check(input.user_id.as_deref(), evidence)?;
     let unproven = proof.is_asked() && input.user_id.is_none();
@@ -34,7 +34,7 @@ pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let item = IngestItem { user_id: input.user_id, anonymous_id, unproven, ..item(cx, Body::RegisterToken(body))? };
     let wait = Wait::asked(cx)?;
     // Behind what the person did before, and ahead of what they do next: its pushes find the device.
-    let positions = publish::one(&cx.app.ingest, cx.project, &item).await?;
+    let positions = publish::one(&cx.app.ingest.group_commit, cx.project, &item).await?;
     told(cx, wait, &positions).await
 }
 
@@ -44,7 +44,7 @@ pub async fn remove(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let item = item(cx, Body::RemoveToken(RemoveToken { token: token.clone() }))?;
     let wait = Wait::asked(cx)?;
     // It names nobody. Which of several words on a token is the last, their times of acceptance say.
-    let positions = publish::keyed(&cx.app.ingest, push_token::id(cx.project, &token), &item).await?;
+    let positions = publish::keyed(&cx.app.ingest.group_commit, push_token::id(cx.project, &token), &item).await?;
     told(cx, wait, &positions).await
 }
 

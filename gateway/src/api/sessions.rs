@@ -11,11 +11,12 @@ use store_projects::sessions::{self, ListedSession, SessionHash};
 use uuid::Uuid;
 
 use super::shape;
+use crate::app::App;
 use crate::auth::session::{self, Session};
 use crate::auth::{self, logins};
-use crate::context::Request;
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};
+use crate::request::Request;
 use crate::respond::{Reply, deleted, ok};
 
 /// Bytes of a body about accounts.
@@ -85,14 +86,14 @@ impl From<Membership> for MembershipView {
 }
 
 /// Begins a session and answers with it.
-pub async fn begin(request: &Request<'_>, credentials: Credentials) -> Result<Reply, ApiError> {
-    let session = session::begin(request, credentials).await?;
+pub async fn begin(app: &App, request: &Request<'_>, credentials: Credentials) -> Result<Reply, ApiError> {
+    let session = session::begin(&app.auth, request, credentials).await?;
     let cookie = session.cookie(request);
-    Ok(shown(request, session).await?.with("set-cookie", cookie))
+    Ok(shown(app, session).await?.with("set-cookie", cookie))
 }
 
-async fn shown(request: &Request<'_>, session: Session) -> Result<Reply, ApiError> {
-    let memberships = members::memberships(&request.database().await?, session.account.id).await?;
+async fn shown(app: &App, session: Session) -> Result<Reply, ApiError> {
+    let memberships = members::memberships(&app.store.connection().await?, session.account.id).await?;
     let view = SessionView {
         csrf_token: session.csrf_token(),
         user: session.account.into(),
@@ -103,49 +104,48 @@ async fn shown(request: &Request<'_>, session: Session) -> Result<Reply, ApiErro
 }
 
 /// `POST /auth/login`
-pub async fn login(request: &Request<'_>) -> Result<Reply, ApiError> {
+pub async fn login(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     session::refuse_other_sites(request)?;
     let body = request.read_json(BODY).await?;
     let mut fields = Fields::of(&body);
     let email = fields.required_text("email", &EMAIL).trim();
     let password = fields.required_text("password", &TRIED);
     fields.finish()?;
-    let credentials = logins::check(request, email, password).await?;
-    begin(request, credentials).await
+    let credentials = logins::check(&app.auth, request, email, password).await?;
+    begin(app, request, credentials).await
 }
 
 /// `POST /auth/logout`
-pub async fn logout(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
-    let removed = session::finish(request, &session).await?;
+pub async fn logout(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
+    let removed = session::finish(&app.auth, request, &session).await?;
     Ok(ok(&json!({ "success": true }))?.with("set-cookie", removed))
 }
 
 /// `GET /auth/session`
-pub async fn get(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
-    shown(request, session).await
+pub async fn get(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
+    shown(app, session).await
 }
 
 /// `POST /auth/password`: ends the account's other sessions.
-pub async fn change_password(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
+pub async fn change_password(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
     let body = request.read_json(BODY).await?;
     let mut fields = Fields::of(&body);
     let current = fields.required_text("currentPassword", &TRIED);
     let new = fields.required_text("newPassword", &CHOSEN);
     fields.finish()?;
     refuse_weak("newPassword", new, &session.account.email)?;
-    let app = request.app;
-    match logins::check(request, &session.account.email, current).await {
+    match logins::check(&app.auth, request, &session.account.email, current).await {
         Ok(known) if known.account.id == session.account.id => {}
         Ok(_) | Err(ApiError::Unauthorized(_)) => {
             return Err(ApiError::invalid("currentPassword", "is not your password"));
         }
         Err(error) => return Err(error),
     }
-    let hash = logins::hash(request, &session.account.email, new).await?;
-    let mut db = request.database().await?;
+    let hash = logins::hash(&app.auth, request, &session.account.email, new).await?;
+    let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     accounts::set_password(&tx, session.account.id, &hash, app.clock.now()).await?;
     sessions::end_others(&tx, session.account.id, Some(&session.hash())).await?;
@@ -161,21 +161,21 @@ pub fn refuse_weak(field: &str, password: &str, email: &str) -> Result<(), ApiEr
 }
 
 /// `GET /auth/sessions`: the account's own.
-pub async fn list(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
-    let (account, now) = (session.account.id, request.app.clock.now());
-    let found = sessions::list(&request.database().await?, account, now, LIST_MAX).await?;
+pub async fn list(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
+    let (account, now) = (session.account.id, app.clock.now());
+    let found = sessions::list(&app.store.connection().await?, account, now, LIST_MAX).await?;
     let current = session.hash();
     let shown: Vec<_> = found.into_iter().map(|listed| ListedView::new(listed, &current)).collect();
     ok(&json!({ "sessions": shown }))
 }
 
 /// `DELETE /auth/sessions/:id`
-pub async fn end(request: &Request<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
+pub async fn end(app: &App, request: &Request<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
     let missing = || ApiError::NotFound("your account has no such session".to_owned());
     let id = Uuid::try_parse(segment).map_err(|_| missing())?;
-    if !sessions::end_one(&request.database().await?, session.account.id, id).await? {
+    if !sessions::end_one(&app.store.connection().await?, session.account.id, id).await? {
         return Err(missing());
     }
     tracing::info!(account = %session.account.id, request_id = request.request_id, "session ended by its account");
@@ -183,9 +183,9 @@ pub async fn end(request: &Request<'_>, segment: &str) -> Result<Reply, ApiError
 }
 
 /// `DELETE /auth/sessions`: all but the one that asks.
-pub async fn end_others(request: &Request<'_>) -> Result<Reply, ApiError> {
-    let session = auth::logged_in(request).await?;
-    let db = request.database().await?;
+pub async fn end_others(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
+    let session = auth::logged_in(&app.auth, request).await?;
+    let db = app.store.connection().await?;
     let ended = sessions::end_others(&db, session.account.id, Some(&session.hash())).await?;
     tracing::info!(account = %session.account.id, request_id = request.request_id, ended, "other sessions ended");
     ok(&json!({ "deleted": true, "ended": ended }))

@@ -121,7 +121,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         }
     }
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Template).await;
+    changed::announce(&cx.app.bus, Topic::Template).await;
     shown(StatusCode::CREATED, template)
 }
 
@@ -145,7 +145,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     templates::update(&tx, cx.project, &template).await?;
     audit_log::note(cx, &tx, "template.updated", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Template).await;
+    changed::announce(&cx.app.bus, Topic::Template).await;
     shown(StatusCode::OK, template)
 }
 
@@ -172,7 +172,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     templates::delete(&tx, cx.project, id).await?;
     audit_log::note(cx, &tx, "template.deleted", (id, &template.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    changed::announce(cx, Topic::Template).await;
+    changed::announce(&cx.app.bus, Topic::Template).await;
     deleted()
 }
 

@@ -3,9 +3,8 @@
 pub mod change;
 pub mod export;
 pub mod import;
+mod large_searches;
 pub mod subscriptions;
-
-use std::time::Duration;
 
 use database::Connection;
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +15,6 @@ use store_profiles::users::list::{self as people, UserFilter};
 use store_profiles::users::read::{self, User};
 use store_profiles::users::user_ref::UserRef;
 use subscriptions::SubscriptionView;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{paging, path, shape};
@@ -24,9 +22,8 @@ use crate::context::Context;
 use crate::error::ApiError;
 use crate::respond::{Reply, ok};
 
-/// For how long a search that found more people than are counted goes on finding as many: of totals only that they are
-/// capped is remembered, and most of them would have to be erased meanwhile to make that untrue.
-const IS_MANY_FOR: Duration = Duration::from_mins(1);
+pub use large_searches::LargeSearches;
+
 /// Error for a malformed internal id.
 pub(in crate::api) const NOT_INTERNAL: &str = "must be a UUID when `idType` is `internal`";
 /// Who was seen within this time is active.
@@ -82,13 +79,12 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let since = cx.app.clock.now() - ACTIVE;
     let search = paging::search(&query)?;
     let asked = search.clone().map(|text| (cx.project, text, active));
-    let known = asked.as_ref().and_then(|asked| cx.app.large_searches.get(asked));
-    let is_many = known.is_some_and(|at| at.elapsed() < IS_MANY_FOR);
+    let is_many = asked.as_ref().is_some_and(|asked| cx.app.large_searches.contains(asked));
     let filter = UserFilter { search, seen_since: active.map(|active| (active, since)), is_many };
     let mut db = cx.database().await?;
     let (mut users, total) = people::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
     if let Some(asked) = asked.filter(|_| total.capped && !is_many) {
-        cx.app.large_searches.insert(asked, Instant::now());
+        cx.app.large_searches.note(asked);
     }
     let next_cursor = paging::cut(&mut users, page.limit, |user| paging::time_cursor(user.created_at, user.id));
     ok(&ListView {

@@ -12,26 +12,26 @@ use store_projects::projects;
 use uuid::Uuid;
 use wire::event::{Body, IngestItem, Webhook, id_bytes, trace_bytes};
 
+use crate::app::App;
 use crate::body::{self, Media};
-use crate::context::Request;
 use crate::error::ApiError;
 use crate::ingest::prefer::Wait;
 use crate::ingest::{ids, publish};
 use crate::rate_limit::Lane;
+use crate::request::Request;
 use crate::respond::{self, Reply, accepted};
 use input::Notification;
 use signature::Signature;
 
 /// `POST /webhook/:projectId`
-pub async fn receive(request: &Request<'_>, segment: &str) -> Result<Reply, ApiError> {
-    let app = request.app;
+pub async fn receive(app: &App, request: &Request<'_>, segment: &str) -> Result<Reply, ApiError> {
     let missing = || ApiError::NotFound("no such project".to_owned());
     let project = Uuid::try_parse(segment).map(ProjectId).map_err(|_| missing())?;
     let signature = Signature::of(request.headers, request.received_ms)?;
     let (secrets, rate_limit) = {
         // Whoever knows no secret must not take all connections of the database.
-        let _turn = app.lookups.turn().await?;
-        let db = request.database().await?;
+        let _turn = app.auth.lookups.turn().await?;
+        let db = app.store.connection().await?;
         let known = projects::get(&db, project).await?.ok_or_else(missing)?;
         (projects::secrets(&db, &app.master_keys, project).await?.ok_or_else(missing)?, known.rate_limit)
     };
@@ -41,7 +41,7 @@ pub async fn receive(request: &Request<'_>, segment: &str) -> Result<Reply, ApiE
     let rate_limit = app.config.effective_rate_limit(rate_limit);
     let allowance = app.limits.take(project, rate_limit, Lane::Priority).await;
     let taken = match respond::within(&allowance) {
-        Ok(()) => take(request, project, &signature, &body).await,
+        Ok(()) => take(app, request, project, &signature, &body).await,
         Err(over) => Err(over),
     };
     let mut reply = taken.unwrap_or_else(|error| respond::error(&error, request.request_id));
@@ -50,6 +50,7 @@ pub async fn receive(request: &Request<'_>, segment: &str) -> Result<Reply, ApiE
 }
 
 async fn take(
+    app: &App,
     request: &Request<'_>,
     project: ProjectId,
     signature: &Signature<'_>,
@@ -78,12 +79,12 @@ async fn take(
         ..IngestItem::default()
     };
     let wait = Wait::asked(request)?;
-    let ingest = &request.app.ingest;
+    let ingest = &app.ingest.group_commit;
     let positions = if item.user_key().is_ok() {
         publish::one(ingest, project, &item).await?
     } else {
         publish::keyed(ingest, message.unwrap_or(ids.row), &item).await?
     };
-    let applied = wait.until(request.app, &positions).await;
+    let applied = wait.until(app, &positions).await;
     Ok(applied.tell(accepted(&json!({ "received": true }))?))
 }

@@ -1,22 +1,21 @@
 //! Identity verification: a public key, which anyone can read, acts for a user only with proof from the project's own
 //! server: `user_hash`, an HMAC of the user's id, or `user_token`, a JWT that expires.
 
+pub mod secret_cache;
 pub mod token;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use database::{Store, StoreError};
 use hmac::{Hmac, KeyInit, Mac};
 use jiff::Timestamp;
 use kernel::ids::ProjectId;
-use quick_cache::sync::Cache;
-use secrets::MasterKeys;
-use sha2::{Digest, Sha256};
-use store_projects::projects::{self, IdentitySecrets};
+use sha2::Sha256;
+use store_projects::projects::IdentitySecrets;
 
-use crate::context::Context;
+use super::state::Auth;
 use crate::error::ApiError;
+use crate::request::Request;
+use secret_cache::{SecretHash, secret_hash};
 use token::UserToken;
 
 /// Header that carries a user token, for requests without a body and for batches.
@@ -62,68 +61,6 @@ impl From<Refusal> for ApiError {
     }
 }
 
-/// Identity secrets of projects, loaded on first use. A rotation removes its project ([`super::watch`]).
-pub struct SecretCache {
-    loaded: Cache<ProjectId, Arc<IdentitySecrets>>,
-    /// Counts removals, so that a load that began before one is not kept after it.
-    removals: AtomicU64,
-}
-
-impl Default for SecretCache {
-    fn default() -> Self {
-        Self { loaded: Cache::new(10_000), removals: AtomicU64::new(0) }
-    }
-}
-
-impl SecretCache {
-    /// Returns a project's secrets; `None` where there is no such project.
-    pub async fn get(
-        &self,
-        store: &Store,
-        keys: &MasterKeys,
-        project: ProjectId,
-    ) -> Result<Option<Arc<IdentitySecrets>>, StoreError> {
-        if let Some(secrets) = self.loaded.get(&project) {
-            return Ok(Some(secrets));
-        }
-        let before = self.removals.load(Ordering::SeqCst);
-        let Some(secrets) = projects::secrets(&store.connection().await?, keys, project).await? else {
-            return Ok(None);
-        };
-        let secrets = Arc::new(secrets.identity_secrets());
-        self.loaded.insert(project, secrets.clone());
-        if self.removals.load(Ordering::SeqCst) != before {
-            self.loaded.remove(&project);
-        }
-        Ok(Some(secrets))
-    }
-
-    /// Removes projects that have changed.
-    pub fn remove(&self, projects: impl IntoIterator<Item = ProjectId>) {
-        self.removals.fetch_add(1, Ordering::SeqCst);
-        for project in projects {
-            self.loaded.remove(&project);
-        }
-    }
-
-    pub fn clear(&self) {
-        self.removals.fetch_add(1, Ordering::SeqCst);
-        self.loaded.clear();
-    }
-}
-
-/// SHA-256 of an identity secret.
-pub type SecretHash = [u8; 32];
-
-fn secret_hash(secret: &str) -> SecretHash {
-    Sha256::digest(secret.as_bytes()).into()
-}
-
-/// Returns whether a secret is still accepted.
-pub fn is_accepted(secrets: &IdentitySecrets, secret: &SecretHash, now: Timestamp) -> bool {
-    secrets.accepted(now).any(|accepted| secret_hash(accepted) == *secret)
-}
-
 /// A valid proof of a user id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proven {
@@ -152,22 +89,18 @@ struct Required {
 }
 
 impl Proof {
-    /// What a request must prove: nothing, where its project or its key requires nothing.
-    pub async fn asked(cx: &Context<'_>) -> Result<Self, ApiError> {
-        if !cx.caller.must_prove_identity() {
-            return Ok(Self(None));
-        }
-        Self::always(cx).await
+    /// Nothing must be proven.
+    pub fn none() -> Self {
+        Self(None)
     }
 
-    /// Requires proof from every caller.
-    pub async fn always(cx: &Context<'_>) -> Result<Self, ApiError> {
-        let app = cx.app;
-        let secrets = app.identity_secrets.get(&app.store, &app.master_keys, cx.project).await?;
+    /// What a request into a project must prove.
+    pub async fn of(auth: &Auth, request: &Request<'_>, project: ProjectId) -> Result<Self, ApiError> {
+        let secrets = auth.identity_secrets.get(&auth.store, &auth.master_keys, project).await?;
         let secrets = secrets.ok_or_else(|| ApiError::Internal("a project without secrets".to_owned()))?;
-        let now = app.clock.now();
-        let hash = cx.header(HASH_HEADER).map(str::to_owned);
-        let token = cx.header(TOKEN_HEADER).map(|token| token::verify(secrets.accepted(now), token, now));
+        let now = auth.clock.now();
+        let hash = request.header(HASH_HEADER).map(str::to_owned);
+        let token = request.header(TOKEN_HEADER).map(|token| token::verify(secrets.accepted(now), token, now));
         Ok(Self(Some(Required { secrets, now, hash, token })))
     }
 
@@ -210,10 +143,6 @@ fn is_hash(secret: &str, user_id: &str, user_hash: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use store_projects::projects::PreviousSecret;
-
     use super::*;
 
     #[test]
@@ -244,21 +173,5 @@ mod tests {
         assert_eq!(proof.check(Some(user), with(Some(""))), Err(Refusal::Missing));
         assert_eq!(proof.check(Some("other"), with(Some(hash))), Err(Refusal::Hash));
         assert_eq!(Proof(None).check(Some(user), with(None)), Ok(None));
-    }
-
-    #[test]
-    fn a_replaced_secret_is_accepted_until_its_overlap_ends() {
-        let until = Timestamp::UNIX_EPOCH;
-        let previous = Some(PreviousSecret { secret: "old".to_owned(), until });
-        let secrets = IdentitySecrets { current: "new".to_owned(), previous };
-        let second = Duration::from_secs(1);
-        for (secret, now, accepted) in [
-            ("new", until + second, true),
-            ("old", until - second, true),
-            ("old", until, false),
-            ("other", until - second, false),
-        ] {
-            assert_eq!(is_accepted(&secrets, &secret_hash(secret), now), accepted, "{secret} at {now}");
-        }
     }
 }

@@ -9,8 +9,9 @@ use store_projects::accounts::{self, Credentials};
 use store_projects::login_attempts::{self, Attempt, Subject};
 
 use super::passwords;
-use crate::context::Request;
+use super::state::Auth;
 use crate::error::ApiError;
+use crate::request::Request;
 
 const MOST_WRONG: i32 = 10;
 const WINDOW: Duration = Duration::from_mins(15);
@@ -18,12 +19,11 @@ const WINDOW: Duration = Duration::from_mins(15);
 pub const REFUSED: ApiError = ApiError::Unauthorized("wrong email address or password");
 
 /// Checks the password of the account of an address. The log names the account by its id, never by its address.
-pub async fn check(request: &Request<'_>, email: &str, password: &str) -> Result<Credentials, ApiError> {
-    let app = request.app;
-    let turn = app.sign_ins.turn(request.origin(), email).await?;
-    let now = app.clock.now();
+pub async fn check(auth: &Auth, request: &Request<'_>, email: &str, password: &str) -> Result<Credentials, ApiError> {
+    let turn = auth.sign_ins.turn(request.origin(), email).await?;
+    let now = auth.clock.now();
     let (found, attempt) = {
-        let db = app.store.connection().await?;
+        let db = auth.store.connection().await?;
         let found = accounts::find(&db, email).await?;
         (found, login_attempts::count(&db, Subject::Passwords(email), MOST_WRONG, WINDOW, now).await?)
     };
@@ -40,12 +40,12 @@ pub async fn check(request: &Request<'_>, email: &str, password: &str) -> Result
         tracing::info!(account = id, request_id, "wrong password");
         return Err(REFUSED);
     };
-    login_attempts::clear(&app.store.connection().await?, email).await?;
+    login_attempts::clear(&auth.store.connection().await?, email).await?;
     Ok(credentials)
 }
 
 /// Hashes a new password for the account of an address.
-pub async fn hash(request: &Request<'_>, email: &str, password: &str) -> Result<String, ApiError> {
-    let turn = request.app.sign_ins.turn(request.origin(), email).await?;
+pub async fn hash(auth: &Auth, request: &Request<'_>, email: &str, password: &str) -> Result<String, ApiError> {
+    let turn = auth.sign_ins.turn(request.origin(), email).await?;
     passwords::hash(&turn, password).await
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use database::StoreError;
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use jiff::Timestamp;
@@ -10,12 +9,12 @@ use sha2::{Digest, Sha256};
 use store_projects::accounts::{Account, Credentials};
 use store_projects::sessions::{self, NewSession, SessionHash};
 use subtle::ConstantTimeEq;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::cookie;
 use super::logins::REFUSED;
-use crate::context::Request;
+use super::state::Auth;
 use crate::error::ApiError;
+use crate::request::Request;
 
 /// A session ends when it was not used for so long,
 const IDLE: Duration = Duration::from_hours(7 * 24);
@@ -25,28 +24,8 @@ const LONGEST: Duration = Duration::from_hours(30 * 24);
 const STEP: Duration = Duration::from_hours(1);
 /// Of what a browser says of itself.
 const USER_AGENT_CHARS: usize = 200;
-/// How long a look-up waits for its turn.
-const TURN: Duration = Duration::from_secs(2);
-
 pub const MISSING: ApiError =
     ApiError::Unauthorized("the session is missing or has ended: log in with POST /auth/login");
-
-/// Look-ups in the database at a time: made-up cookies and signatures must not take all its connections.
-pub struct Lookups(Semaphore);
-
-impl Default for Lookups {
-    fn default() -> Self {
-        Self(Semaphore::new(4))
-    }
-}
-
-impl Lookups {
-    /// Waits for a turn, which lasts for as long as what is returned; not for long.
-    pub async fn turn(&self) -> Result<SemaphorePermit<'_>, StoreError> {
-        let busy = || StoreError::Unavailable("too many callers are being looked up".to_owned());
-        tokio::time::timeout(TURN, self.0.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())
-    }
-}
 
 /// Somebody who is logged in.
 pub struct Session {
@@ -87,11 +66,11 @@ fn end(created_at: Timestamp, now: Timestamp) -> Timestamp {
 }
 
 /// Begins a session; one that the browser has already ends.
-pub async fn begin(request: &Request<'_>, credentials: Credentials) -> Result<Session, ApiError> {
+pub async fn begin(auth: &Auth, request: &Request<'_>, credentials: Credentials) -> Result<Session, ApiError> {
     let Credentials { account, password_hash } = credentials;
     let session = Session { id: hex::encode(rand::random::<[u8; 32]>()), account };
-    let now = request.app.clock.now();
-    let db = request.database().await?;
+    let now = auth.clock.now();
+    let db = auth.store.connection().await?;
     if let Some(id) = cookie::value(request.headers, request.is_secure()) {
         sessions::end(&db, &hash(id)).await?;
     }
@@ -112,22 +91,22 @@ pub fn hash_of(request: &Request<'_>) -> Option<SessionHash> {
 }
 
 /// The session that a request brings, if it holds. Unsafe requests must bring its token, too.
-pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
+pub async fn of(auth: &Auth, request: &Request<'_>) -> Result<Option<Session>, ApiError> {
     let Some(id) = cookie::value(request.headers, request.is_secure()).filter(|id| id.len() == 64) else {
         return Ok(None);
     };
-    let (app, hash) = (request.app, hash(id));
-    if !app.recent_sessions.contains(&hash) {
-        request.check_refusals()?;
+    let hash = hash(id);
+    if !auth.recent_sessions.contains(&hash) {
+        auth.check_refusals(request)?;
     }
-    let turn = app.lookups.turn().await?;
-    let now = app.clock.now();
-    let db = request.database().await?;
+    let turn = auth.lookups.turn().await?;
+    let now = auth.clock.now();
+    let db = auth.store.connection().await?;
     let Some(stored) = sessions::find(&db, &hash, now).await? else {
-        app.recent_sessions.remove(&hash);
+        auth.recent_sessions.remove(&hash);
         return Ok(None);
     };
-    app.recent_sessions.insert(hash);
+    auth.recent_sessions.insert(hash);
     let end = end(stored.created_at, now);
     if end - STEP > stored.expires_at || stored.used_at + STEP < now {
         sessions::extend(&db, &hash, end, now).await?;
@@ -139,8 +118,8 @@ pub async fn of(request: &Request<'_>) -> Result<Option<Session>, ApiError> {
 }
 
 /// Ends a session; returns the `Set-Cookie` that makes the browser forget it.
-pub async fn finish(request: &Request<'_>, session: &Session) -> Result<String, ApiError> {
-    sessions::end(&request.database().await?, &session.hash()).await?;
+pub async fn finish(auth: &Auth, request: &Request<'_>, session: &Session) -> Result<String, ApiError> {
+    sessions::end(&auth.store.connection().await?, &session.hash()).await?;
     Ok(cookie::removed(request.is_secure()))
 }
 

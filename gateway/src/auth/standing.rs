@@ -2,36 +2,26 @@
 
 use std::sync::Arc;
 
-use database::{Store, StoreError};
-use kernel::clock::Clock;
+use database::StoreError;
 use kernel::ids::ProjectId;
-use secrets::MasterKeys;
-use store_projects::api_keys::KeyHash;
+use store_projects::api_keys::{self, KeyHash};
 use store_projects::members;
 use store_projects::sessions::{self, SessionHash};
 
-use super::identity::{self, SecretCache, SecretHash};
-use super::key_cache::KeyCache;
-use super::{Caller, key_hash, session};
-use crate::context::Context;
+use super::caller::Caller;
+use super::identity::secret_cache::{SecretHash, is_accepted};
+use super::state::Auth;
+use super::{header, session};
+use crate::request::Request;
 
 /// A caller, to be asked about again.
 #[derive(Clone)]
 pub struct Standing {
-    keys: Arc<KeyCache>,
-    store: Store,
-    clock: Clock,
+    auth: Arc<Auth>,
     project: ProjectId,
     by: By,
-    proof: Option<Proof>,
-}
-
-/// The identity secret that proved the user of a request.
-#[derive(Clone)]
-struct Proof {
-    secret: SecretHash,
-    secrets: Arc<SecretCache>,
-    master_keys: MasterKeys,
+    /// The identity secret that proved the user of the request.
+    proven_with: Option<SecretHash>,
 }
 
 #[derive(Clone)]
@@ -42,26 +32,17 @@ enum By {
 
 impl Standing {
     /// None where the request brought nothing to ask about, which cannot be of one that was let in.
-    pub fn of(cx: &Context<'_>) -> Option<Self> {
-        let by = match &cx.caller {
-            Caller::Key(_) => By::Key(key_hash(cx)?),
-            Caller::Member { .. } => By::Session(session::hash_of(cx)?),
+    pub fn of(auth: &Arc<Auth>, request: &Request<'_>, project: ProjectId, caller: &Caller) -> Option<Self> {
+        let by = match caller {
+            Caller::Key(_) => By::Key(header::key(request.headers).map(api_keys::hash)?),
+            Caller::Member { .. } => By::Session(session::hash_of(request)?),
         };
-        let app = cx.app;
-        Some(Self {
-            keys: app.keys.clone(),
-            store: app.store.clone(),
-            clock: app.clock.clone(),
-            project: cx.project,
-            by,
-            proof: None,
-        })
+        Some(Self { auth: auth.clone(), project, by, proven_with: None })
     }
 
     /// Adds the identity secret that proved the user of the request.
-    pub fn with_proof(mut self, cx: &Context<'_>, secret: SecretHash) -> Self {
-        let (secrets, master_keys) = (cx.app.identity_secrets.clone(), cx.app.master_keys.clone());
-        self.proof = Some(Proof { secret, secrets, master_keys });
+    pub fn with_proof(mut self, secret: SecretHash) -> Self {
+        self.proven_with = Some(secret);
         self
     }
 
@@ -72,21 +53,22 @@ impl Standing {
     }
 
     async fn is_proof_valid(&self) -> bool {
-        let Some(Proof { secret, secrets, master_keys }) = &self.proof else { return true };
-        match secrets.get(&self.store, master_keys, self.project).await {
-            Ok(Some(secrets)) => identity::is_accepted(&secrets, secret, self.clock.now()),
+        let (auth, Some(secret)) = (&self.auth, &self.proven_with) else { return true };
+        match auth.identity_secrets.get(&auth.store, &auth.master_keys, self.project).await {
+            Ok(Some(secrets)) => is_accepted(&secrets, secret, auth.clock.now()),
             Ok(None) => false,
             Err(_) => true,
         }
     }
 
     async fn is_caller_valid(&self) -> bool {
+        let auth = &self.auth;
         let found: Result<bool, StoreError> = match &self.by {
-            By::Key(hash) => self.keys.find(&self.store, hash).await.map(|key| key.is_some()),
+            By::Key(hash) => auth.keys.find(&auth.store, hash).await.map(|key| key.is_some()),
             By::Session(hash) => {
                 let membership = async {
-                    let db = self.store.connection().await?;
-                    let Some(session) = sessions::find(&db, hash, self.clock.now()).await? else { return Ok(None) };
+                    let db = auth.store.connection().await?;
+                    let Some(session) = sessions::find(&db, hash, auth.clock.now()).await? else { return Ok(None) };
                     members::membership_of(&db, session.account.id, self.project).await
                 };
                 membership.await.map(|found| found.is_some())

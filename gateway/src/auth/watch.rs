@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::Bus;
 use database::StoreError;
 use database::changes::{self, Topic};
 use futures_util::StreamExt;
 use kernel::shutdown::Shutdown;
 use store_projects::{api_keys, projects};
 
-use crate::app::App;
+use super::state::Auth;
 
 const EVERY: Duration = Duration::from_millis(500);
 const AFTER_HINT: Duration = Duration::from_millis(10);
@@ -24,16 +25,16 @@ pub struct Position {
 }
 
 /// Where to follow from, before any key is looked up; `None` if the database cannot tell.
-pub async fn begin(app: &App) -> Option<Position> {
-    follow(app, None).await.ok()
+pub async fn begin(auth: &Auth) -> Option<Position> {
+    follow(auth, None).await.ok()
 }
 
 /// Keeps the cache of keys true until the shutdown.
-pub async fn watch(app: Arc<App>, mut position: Option<Position>, shutdown: Shutdown) {
+pub async fn watch(auth: Arc<Auth>, bus: Bus, mut position: Option<Position>, shutdown: Shutdown) {
     let mut lost = false;
-    let mut hints = app.bus.client.subscribe(app.bus.names.changed(Topic::ApiKey.as_str())).await.ok();
+    let mut hints = bus.client.subscribe(bus.names.changed(Topic::ApiKey.as_str())).await.ok();
     loop {
-        let followed = tokio::time::timeout(TIMEOUT, follow(&app, position)).await;
+        let followed = tokio::time::timeout(TIMEOUT, follow(&auth, position)).await;
         match followed.unwrap_or_else(|_| Err(StoreError::Unavailable("no answer in time".to_owned()))) {
             Ok(reached) => {
                 position = Some(reached);
@@ -67,8 +68,8 @@ pub async fn watch(app: Arc<App>, mut position: Option<Position>, shutdown: Shut
     }
 }
 
-async fn follow(app: &App, position: Option<Position>) -> Result<Position, StoreError> {
-    let db = app.store.connection().await?;
+async fn follow(auth: &Auth, position: Option<Position>) -> Result<Position, StoreError> {
+    let db = auth.store.connection().await?;
     let current = changes::current(&db, &TOPICS).await?;
     let [keys, projects] = current[..] else {
         return Err(StoreError::Corrupt("topics are missing".to_owned()));
@@ -77,19 +78,19 @@ async fn follow(app: &App, position: Option<Position>) -> Result<Position, Store
     let known = position.filter(|p| p.keys <= keys && p.projects <= projects);
     let Some(position) = known else {
         // What was loaded before the first look, or before a backup was restored, may differ from what is there now.
-        app.keys.forget_all();
-        app.identity_secrets.clear();
-        app.keys.confirm();
+        auth.keys.forget_all();
+        auth.identity_secrets.clear();
+        auth.keys.confirm();
         return Ok(reached);
     };
     if keys != position.keys {
-        app.keys.forget(&api_keys::changed_after(&db, position.keys).await?);
+        auth.keys.forget(&api_keys::changed_after(&db, position.keys).await?);
     }
     if projects != position.projects {
         let rules = projects::rules_changed_after(&db, position.projects).await?;
-        app.identity_secrets.remove(rules.iter().map(|rules| rules.id));
-        app.keys.apply(&rules);
+        auth.identity_secrets.remove(rules.iter().map(|rules| rules.id));
+        auth.keys.apply(&rules);
     }
-    app.keys.confirm();
+    auth.keys.confirm();
     Ok(reached)
 }

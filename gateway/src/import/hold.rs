@@ -12,8 +12,8 @@ use store_profiles::user_imports::{self as imports, Advance, Holder, ImportStatu
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::AT_ONCE_PER_OWNER;
-use super::run::Asked;
+use super::asked::Asked;
+use super::state::AT_ONCE_PER_OWNER;
 use crate::api::audit_log;
 use crate::context::Context;
 use crate::error::ApiError;

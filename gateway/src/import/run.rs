@@ -9,11 +9,11 @@ use store_profiles::user_imports::UserImport;
 use tokio::time::{Instant, timeout};
 
 use super::MAX_BYTES;
+use super::asked::Asked;
 use super::hold::{Hold, too_many};
-use super::reader::{Reader, Shape};
+use super::reader::Reader;
 use super::slice::Slice;
 use super::source::Source;
-use crate::auth::Standing;
 use crate::body;
 use crate::context::Context;
 use crate::error::ApiError;
@@ -25,19 +25,9 @@ const RECORDED: Duration = Duration::from_mins(1);
 /// For how long a body may take to bring its first line.
 const OPENED: Duration = Duration::from_secs(30);
 
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
-    pub shape: Shape,
-    /// By which the import is found again.
-    pub key: Option<&'a str>,
-    /// The number of the body's first line in the whole.
-    pub from_line: Option<u64>,
-}
-
 /// Imports the request's body. An import that broke off goes on where it was.
 pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
-    let _slot = cx.app.imports.take(cx.owner).map_err(|full| match full {
+    let _slot = cx.app.imports.slots.take(cx.owner).map_err(|full| match full {
         Full::Owner => too_many(),
         Full::Gateway => ApiError::Unavailable("as many imports are under way as this gateway allows"),
     })?;
@@ -122,13 +112,13 @@ async fn all(
 /// Hands a slice on, notes how far that has brought the import, and waits until the people are recorded. Of all imports
 /// of this gateway one slice at a time is under way: all that what people do now may have to wait for.
 async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiError> {
-    let Ok(_turn) = cx.app.import_turn.acquire().await else {
+    let Ok(_turn) = cx.app.imports.turn.acquire().await else {
         return Err(ApiError::Internal("nobody closes the imports' turn".to_owned()));
     };
     if cx.app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this server is being stopped"));
     }
-    if let Some(standing) = Standing::of(cx)
+    if let Some(standing) = cx.standing()
         && !standing.holds().await
     {
         return Err(ApiError::Unauthorized("the key was revoked, or the account left the team, while this import ran"));
@@ -137,7 +127,7 @@ async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiEr
     failpoint::hit("gateway.after_import_published");
     hold.advance(&slice.advance).await?;
     failpoint::hit("gateway.after_import_noted");
-    if cx.app.applied.wait(&cx.app.store, &positions, Instant::now() + RECORDED).await {
+    if cx.app.ingest.applied.wait(&cx.app.store, &positions, Instant::now() + RECORDED).await {
         return Ok(());
     }
     Err(ApiError::Unavailable("what has been imported so far is still waiting to be recorded"))

@@ -68,12 +68,12 @@ impl Slice {
     pub async fn publish(&self, cx: &Context<'_>) -> Result<Vec<Position>, ApiError> {
         let until = Instant::now() + PUBLISH;
         loop {
-            let mut outgoing = Outgoing::new(&cx.app.ingest, cx.project, self.people.len());
+            let mut outgoing = Outgoing::new(&cx.app.ingest.group_commit, cx.project, self.people.len());
             for person in &self.people {
                 // Accepted when the request was: who is erased since is not brought back by what was written before.
                 outgoing.push(&person.item(cx.project, cx.received_ms))?;
             }
-            match outgoing.publish(&cx.app.ingest, None).await {
+            match outgoing.publish(&cx.app.ingest.group_commit, None).await {
                 Ok(positions) => {
                     cx.app.meters.accepted.increment(self.people.len() as u64);
                     return Ok(positions);

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::applied::Position;
 use crate::app::App;
-use crate::context::Request;
 use crate::error::ApiError;
+use crate::request::Request;
 use crate::respond::Reply;
 
 /// Seconds at most.
@@ -40,7 +40,7 @@ impl Wait {
     /// Waits, if that was asked for. When the time runs out the items are accepted all the same.
     pub async fn until(self, app: &App, positions: &[Position]) -> Waited {
         if let Some(seconds) = self.0 {
-            app.applied.wait(&app.store, positions, Instant::now() + Duration::from_secs(seconds)).await;
+            app.ingest.applied.wait(&app.store, positions, Instant::now() + Duration::from_secs(seconds)).await;
         }
         Waited(self.0)
     }

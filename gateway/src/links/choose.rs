@@ -64,11 +64,11 @@ pub async fn in_turn(
     let minute = app.clock.now_ms() / MINUTE_MS;
     let turn =
         |n: u32| derived_update_id(about.project, IdSpace::Product, &format!("chosen:{}:{minute}:{n}", about.message));
-    let free = (0..OFTEN).map(turn).find(|turn| !app.told_by_links.was_told(*turn));
+    let free = (0..OFTEN).map(turn).find(|turn| !app.links.told.was_told(*turn));
     let turn = free.ok_or(Refused::TooMany)?;
-    app.told_by_links.note(turn);
+    app.links.told.note(turn);
     change.await.map_err(|error| {
-        app.told_by_links.forget(turn);
+        app.links.told.forget(turn);
         Refused::Failed(error)
     })
 }

@@ -49,7 +49,7 @@ enum Asked {
 /// Without a form it only shows; with one it changes what was asked for.
 pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     let Some(about) = link::read_preferences(&app.master_keys, token) else { return no_link() };
-    if form.is_none() && app.link_limit.take(&about.message).is_err() {
+    if form.is_none() && app.links.limit.take(&about.message).is_err() {
         return too_many();
     }
     let asked = form.map(asked);

@@ -87,12 +87,12 @@ pub async fn clicked(app: &App, seen: bool, token: &str) -> Reply {
 
 /// Hands it to the stream, unless that was done just now. That it cannot be taken is nobody's business who reads a mail.
 async fn tell(app: &App, sent: Sent, told: &Told) {
-    if app.told_by_links.was_told(told.once) {
+    if app.links.told.was_told(told.once) {
         return;
     }
-    app.told_by_links.note(told.once);
-    if let Err(error) = publish::keyed(&app.ingest, sent.message, &told.item()).await {
-        app.told_by_links.forget(told.once);
+    app.links.told.note(told.once);
+    if let Err(error) = publish::keyed(&app.ingest.group_commit, sent.message, &told.item()).await {
+        app.links.told.forget(told.once);
         tracing::warn!(project = %sent.project, kind = told.kind, %error, "what happened to a message cannot be taken");
     }
 }

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Without a form it only asks; with one it unsubscribes: by the page's button or by the mail program's own (RFC 8058).
 pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     let Some(about) = link::read_unsubscribe(&app.master_keys, token) else { return no_link() };
-    if form.is_none() && app.link_limit.take(&about.message).is_err() {
+    if form.is_none() && app.links.limit.take(&about.message).is_err() {
         return too_many();
     }
     // Beside the page's own address, wherever that is.

@@ -2,8 +2,10 @@
 
 use std::pin::Pin;
 
-use crate::context::{Context, Request};
+use crate::app::App;
+use crate::context::Context;
 use crate::error::ApiError;
+use crate::request::Request;
 use crate::respond::Reply;
 use crate::router::{Access, Params};
 
@@ -34,7 +36,7 @@ pub enum Handler {
     /// Of a request that was let into a project.
     InProject(for<'a> fn(&'a Context<'a>, Params<'a>) -> Answering<'a>),
     /// Of one that belongs to no project of the caller's, or to one that only the handler finds out, as it does who calls.
-    Outside(for<'a> fn(&'a Request<'a>, Params<'a>) -> Answering<'a>),
+    Outside(for<'a> fn(&'a App, &'a Request<'a>, Params<'a>) -> Answering<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,10 +126,10 @@ macro_rules! routes {
     };
 }
 
-/// What nobody was let into a project for takes the request alone.
+/// What is outside of any project takes the request and what it is served by.
 macro_rules! handler {
     (Anyone, $handler:expr, $($param:ident),*) => {
-        Handler::Outside(|request, [$($param,)* ..]| Box::pin($handler(request, $($param),*)))
+        Handler::Outside(|app, request, [$($param,)* ..]| Box::pin($handler(app, request, $($param),*)))
     };
     (Session, $handler:expr, $($param:ident),*) => { handler!(Anyone, $handler, $($param),*) };
     ($access:ident, $handler:expr, $($param:ident),*) => {

@@ -198,7 +198,7 @@ async fn an_export_ends_with_its_key() {
     fill_people(&gateway, &project, 150_000).await;
     let mut reader = unread(&gateway, &project).await;
     gateway.sql.execute("UPDATE api_key SET revoked_at = now()", &[]).await.unwrap();
-    gateway.app.keys.forget_all();
+    gateway.app.auth.keys.forget_all();
     let mut read = Vec::new();
     // Cut off, with an error or without.
     let _ = reader.read_to_end(&mut read).await;

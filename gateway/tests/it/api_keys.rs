@@ -75,23 +75,23 @@ async fn when_a_key_was_used_is_written_once_a_minute_by_all_gateways_together()
     };
     assert_eq!(used().await, [None, None]);
     here.get(&project, "/templates").await.expect(200);
-    last_used::write(&here.app).await.unwrap();
+    last_used::write(&here.app.auth).await.unwrap();
     let first = used().await;
     assert!(first[0].is_some() && first[1].is_none(), "{first:?}");
     // Another gateway's use within the minute changes nothing; one of later does, in either of them.
     there.get(&project, "/templates").await.expect(200);
-    last_used::write(&there.app).await.unwrap();
+    last_used::write(&there.app.auth).await.unwrap();
     assert_eq!(used().await, first);
     let sql = "UPDATE api_key SET last_used_at = last_used_at - interval '61 seconds'";
     here.sql.execute(sql, &[]).await.unwrap();
-    there.app.keys.forget_all();
+    there.app.auth.keys.forget_all();
     there.get(&project, "/templates").await.expect(200);
-    last_used::write(&there.app).await.unwrap();
+    last_used::write(&there.app.auth).await.unwrap();
     assert!(used().await[0] >= first[0], "{first:?}");
     // Nothing is written for a key that was not used since.
     here.sql.execute("UPDATE api_key SET last_used_at = NULL", &[]).await.unwrap();
-    last_used::write(&here.app).await.unwrap();
-    last_used::write(&there.app).await.unwrap();
+    last_used::write(&here.app.auth).await.unwrap();
+    last_used::write(&there.app.auth).await.unwrap();
     assert_eq!(used().await, [None, None]);
 }
 

@@ -137,7 +137,7 @@ async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
     let known = rows.user("identify", Some("ann@example.com"), Some("Ann"), 60).await;
     let visitor = rows.visitor("a1", None).await;
     // As if recording had applied everything already: what it does is tried with the whole system.
-    let stream = &gateway.app.ingest_stream;
+    let stream = &gateway.app.ingest.stream;
     let db = gateway.app.store.connection().await.unwrap();
     ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();
     db.execute("UPDATE ingest_partition SET applied_seq = 100", &[]).await.unwrap();

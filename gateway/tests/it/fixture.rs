@@ -115,7 +115,7 @@ impl Gateway {
 
     /// As if recording had applied everything up to a message, already or soon; what it does is tried with the whole system.
     pub async fn applied_up_to(&self, seq: i64) {
-        let stream = &self.app.ingest_stream;
+        let stream = &self.app.ingest.stream;
         let db = self.app.store.connection().await.unwrap();
         ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();
         db.execute("UPDATE ingest_partition SET applied_seq = $1", &[&seq]).await.unwrap();

@@ -65,7 +65,7 @@ async fn an_account_has_its_share_whatever_the_number_of_its_projects() {
     let owner = OwnerId(mallory.account);
     let app = &gateway.app;
     let exports = [app.exports.take(owner), app.exports.take(owner)];
-    let imports = [app.imports.take(owner), app.imports.take(owner)];
+    let imports = [app.imports.slots.take(owner), app.imports.slots.take(owner)];
     assert!(exports.iter().all(Result::is_ok) && imports.iter().all(Result::is_ok));
     for project in &projects {
         let refused = gateway.get_as(project, "/users/export").await;
@@ -208,7 +208,7 @@ async fn one_account_cannot_ask_without_end_outside_of_projects() {
     let (busy, calm) = (gateway.log_in(&project, Role::Admin).await, gateway.log_in(&project, Role::Member).await);
     let mut refused = None;
     while refused.is_none() {
-        while gateway.app.account_limit.take(&busy.account).is_ok() {}
+        while gateway.app.auth.account_limit.take(&busy.account).is_ok() {}
         let answers = join_all((0..30).map(|_| gateway.call_as(&busy, "GET", "/projects").send(""))).await;
         refused = answers.into_iter().find(|answer| answer.status == 429);
     }

@@ -12,7 +12,7 @@ const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 async fn an_answer_waits_until_the_items_are_applied() {
     let f = fixture().await;
     let db = f.store.connection().await.unwrap();
-    let stream = &f.gateway.app.ingest_stream;
+    let stream = &f.gateway.app.ingest.stream;
     ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();
 
     let waiting = f.gateway.call("POST", "/events", &f.tenant.public).header("prefer", "wait=1");

@@ -2,16 +2,18 @@
 
 use database::Transaction;
 use domain::campaign::{CampaignStatus, LATE, LocalTimes};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use store_projects::projects;
 use store_sending::campaigns::Campaign;
 use store_sending::campaigns::audience::take_slice;
-use store_sending::campaigns::sending::{self, Progress};
+use store_sending::campaigns::occurrence::{Progress, Rows};
+use store_sending::campaigns::sending;
 use store_sending::send_chunks::campaign::{self as chunks, Of};
 use uuid::Uuid;
 
 use super::Prefetched;
+use super::next_check::{deferred, soon};
 use super::pace::Pace;
 use super::winner::{self, Rest};
 use crate::tick::TickError;
@@ -20,11 +22,6 @@ use crate::tick::TickError;
 pub const MAX_IN_DELIVERY: i64 = 20_000;
 /// Maximum chunks cancelled in one transaction. Each may hold 500 messages whose rows are updated.
 pub const MAX_CANCELLED: i64 = 50;
-/// Delay of the next check while workers send messages of the campaign, or its throttle holds some back.
-const BUSY_DELAY: SignedDuration = SignedDuration::from_millis(250);
-/// Delay of the next check while all released messages wait for a retry.
-const DEFERRED_DELAY: SignedDuration = SignedDuration::from_secs(2);
-
 /// Result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
@@ -76,7 +73,7 @@ pub async fn send(
     if let Some(slice) = prefetched.slice.as_ref().filter(|slice| slice.goes_on_from(campaign, &progress)) {
         take_slice(tx, project, campaign, &progress, slice).await?;
     }
-    let rows = sending::Rows::of(project, id, &progress);
+    let rows = Rows::of(project, id, &progress);
     let rest = winner::advance(tx, &rows, (campaign, &progress), prefetched.counted.as_ref(), now).await?;
     if let Rest::Decided(variant) = rest {
         chunks::decide(tx, of, variant, now).await?;
@@ -91,7 +88,7 @@ pub async fn send(
     let next_check_at = if !progress.taken {
         now
     } else if released > 0 || pace.allowed == 0 || chunks::is_due(tx, of, now).await? {
-        after(now, BUSY_DELAY)
+        soon(now)
     } else {
         next_idle_check(tx, of, &rest, now).await?
     };
@@ -111,19 +108,10 @@ async fn next_idle_check(
     let next = chunks::next_time(tx, of, now).await?.or(verdict_at);
     if chunks::is_released(tx, of).await? {
         // A retry may fail, or be the last message.
-        let later = after(now, DEFERRED_DELAY);
+        let later = deferred(now);
         return Ok(next.map_or(later, |next| next.min(later)));
     }
     Ok(next.unwrap_or_else(|| soon(now)))
-}
-
-/// Returns the next check of a campaign that is busy.
-pub fn soon(now: Timestamp) -> Timestamp {
-    after(now, BUSY_DELAY)
-}
-
-fn after(now: Timestamp, delay: SignedDuration) -> Timestamp {
-    now.checked_add(delay).unwrap_or(now)
 }
 
 /// Returns the time of the next occurrence of a recurring campaign. With user time zones the next occurrence may be due before this one ends:

@@ -4,10 +4,10 @@ use database::Transaction;
 use domain::campaign::{Score, Variant, Verdict, Winner};
 use jiff::{SignedDuration, Timestamp};
 use store_sending::campaigns::Campaign;
-use store_sending::campaigns::sending::{Progress, Rows};
+use store_sending::campaigns::occurrence::{Progress, Rows};
 use store_sending::campaigns::winner::{is_under_way, note_sent, note_verdict, scores};
 
-use super::steps::soon;
+use super::next_check::soon;
 use crate::tick::TickError;
 
 /// State of the remaining audience.

@@ -1,6 +1,11 @@
 import { type UserConfig, defineConfig } from 'tsdown';
 
-const shared: UserConfig = { target: 'es2022', platform: 'browser', deps: { alwaysBundle: ['@rekindle/core'] }, fixedExtension: false };
+const shared: UserConfig = {
+  target: 'es2022',
+  platform: 'browser',
+  deps: { alwaysBundle: ['@rekindle/core'] },
+  fixedExtension: false,
+};
 
 const config: UserConfig[] = defineConfig([
   { ...shared, entry: { index: 'src/index.ts', events: 'src/events.ts' }, format: ['esm', 'cjs'], dts: true },

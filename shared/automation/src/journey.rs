@@ -6,6 +6,7 @@
 //! and not as a number of the compiled form: that may be another in the next release.
 
 mod advance;
+mod decisive;
 mod listen;
 mod mark;
 mod person;
@@ -23,7 +24,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 pub use advance::step;
-pub use listen::{ANYTHING, listens};
+pub use decisive::ANYTHING;
+pub use listen::listens;
 pub use mark::{Did, Mark};
 pub use person::{Person, RunFacts, timezone_of};
 pub use program::Program;

@@ -6,6 +6,7 @@ pub mod consumer;
 pub mod continuity;
 pub mod dead_letter;
 pub mod group_commit;
+mod publish_error;
 pub mod publisher;
 pub mod subject;
 pub mod topology;
@@ -16,7 +17,8 @@ use std::time::Duration;
 use anyhow::Context;
 use async_nats::jetstream;
 
-pub use publisher::{PublishError, Publisher};
+pub use publish_error::PublishError;
+pub use publisher::Publisher;
 pub use subject::Names;
 
 use crate::config::BusConfig;

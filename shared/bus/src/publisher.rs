@@ -8,27 +8,11 @@ use bytes::Bytes;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::Bus;
 use super::acks::{Ack, Acks};
+use super::{Bus, PublishError};
 
 /// How long an acknowledgement may take. Below the 2 s within which a client must hear that the broker is away.
 pub const ACK_TIMEOUT: Duration = Duration::from_millis(1_500);
-
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum PublishError {
-    #[error("not connected to the broker")]
-    Disconnected,
-    #[error("the broker did not acknowledge in time")]
-    Timeout,
-    #[error("the stream is full")]
-    Full,
-    #[error("too many publishes await their acknowledgement")]
-    Busy,
-    #[error("the message is larger than the broker takes")]
-    TooLarge,
-    #[error("the broker refused: {0}")]
-    Refused(String),
-}
 
 /// Sends payloads and waits for the stream's acknowledgement.
 #[derive(Clone)]

@@ -50,7 +50,7 @@ impl Topic {
 pub async fn next(tx: &impl GenericClient, topic: Topic) -> Result<i64, StoreError> {
     let row =
         tx.query_one("UPDATE change SET seq = seq + 1 WHERE topic = $1 RETURNING seq", &[&topic.as_str()]).await?;
-    Ok(row.try_get(0)?)
+    Ok(row.try_get("seq")?)
 }
 
 /// The newest sequence of every topic asked for, in that order.
@@ -60,7 +60,7 @@ pub async fn current(db: &impl GenericClient, topics: &[Topic]) -> Result<Vec<i6
     let rows = db.query(&statement, &[&names]).await?;
     let mut found = std::collections::HashMap::new();
     for row in rows {
-        found.insert(row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?);
+        found.insert(row.try_get::<_, String>("topic")?, row.try_get::<_, i64>("seq")?);
     }
     Ok(names.iter().map(|name| found.get(*name).copied().unwrap_or(0)).collect())
 }

@@ -54,7 +54,7 @@ async fn check(db: &impl GenericClient) -> anyhow::Result<()> {
     let version: Option<String> = db
         .query_opt("SELECT extversion FROM pg_extension WHERE extname = 'citus'", &[])
         .await?
-        .map(|row| row.try_get(0))
+        .map(|row| row.try_get("extversion"))
         .transpose()?;
     let Some(version) = version else {
         bail!(
@@ -68,12 +68,13 @@ async fn check(db: &impl GenericClient) -> anyhow::Result<()> {
         let (major, minor) = OLDEST;
         bail!("Citus {version} is older than {major}.{minor}, on which this was tried: ALTER EXTENSION citus UPDATE");
     }
-    let group: i32 = db.query_one("SELECT groupid FROM pg_dist_local_group", &[]).await?.try_get(0)?;
+    let group: i32 = db.query_one("SELECT groupid FROM pg_dist_local_group", &[]).await?.try_get("groupid")?;
     if group != 0 {
         bail!("this is a worker of Citus: DATABASE_URL has to name the coordinator");
     }
-    let sql = "SELECT count(*) FROM pg_dist_node WHERE isactive AND noderole = 'primary' AND shouldhaveshards";
-    let servers: i64 = db.query_one(sql, &[]).await?.try_get(0)?;
+    let sql = "SELECT count(*) AS count FROM pg_dist_node \
+               WHERE isactive AND noderole = 'primary' AND shouldhaveshards";
+    let servers: i64 = db.query_one(sql, &[]).await?.try_get("count")?;
     if servers == 0 {
         bail!("Citus knows of no worker: on the coordinator, SELECT citus_add_node('<a worker>', 5432) for each");
     }
@@ -88,24 +89,26 @@ fn parse(version: &str) -> Option<(i32, i32)> {
 
 /// Tables with a project, and no partitions, that are not distributed yet: [`FIRST`] first.
 async fn missing(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'project_id' \
+    let sql = "SELECT c.oid::regclass::text AS name FROM pg_class c \
+               JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'project_id' \
                WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition \
                AND NOT EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = c.oid AND d.partmethod = 'h') \
                ORDER BY c.relname <> $1, c.relname";
-    db.query(sql, &[&FIRST]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    db.query(sql, &[&FIRST]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
 /// Those of [`BESIDE`] that Citus does not know of yet.
 async fn unknown(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT t FROM unnest($1::text[]) AS t \
+    let sql = "SELECT t AS name FROM unnest($1::text[]) AS t \
                WHERE NOT EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = t::regclass) ORDER BY t";
-    db.query(sql, &[&BESIDE.as_slice()]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    db.query(sql, &[&BESIDE.as_slice()]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
 /// Notes at the database, for every session that begins from now on, that it is spread.
 async fn mark(db: &impl GenericClient) -> Result<(), StoreError> {
-    let sql = format!("SELECT format('ALTER DATABASE %I SET {} = ''on''', current_database())", by_project::SETTING);
-    let mark: String = db.query_one(&sql, &[]).await?.try_get(0)?;
+    let sql =
+        format!("SELECT format('ALTER DATABASE %I SET {} = ''on''', current_database()) AS sql", by_project::SETTING);
+    let mark: String = db.query_one(&sql, &[]).await?.try_get("sql")?;
     Ok(db.batch_execute(&mark).await?)
 }
 

@@ -15,7 +15,8 @@ pub struct ClockJump {
 
 pub async fn get(db: &impl GenericClient) -> Result<Option<ClockJump>, StoreError> {
     let row = db.query_opt(&db.prepare_cached("SELECT ahead_ms, jumped_at FROM clock_jump").await?, &[]).await?;
-    row.map(|row| Ok(ClockJump { ahead_ms: row.try_get(0)?, jumped_at: row.try_get(1)? })).transpose()
+    row.map(|row| Ok(ClockJump { ahead_ms: row.try_get("ahead_ms")?, jumped_at: row.try_get("jumped_at")? }))
+        .transpose()
 }
 
 /// Notes one, in the place of an earlier one.

@@ -28,9 +28,9 @@ pub async fn oldest(
     Due { table, at }: Due,
     limited: &str,
 ) -> Result<Option<Timestamp>, StoreError> {
-    let sql = format!("SELECT {at} FROM {table} WHERE {at} IS NOT NULL AND {limited} ORDER BY {at} LIMIT 1");
+    let sql = format!("SELECT {at} AS at FROM {table} WHERE {at} IS NOT NULL AND {limited} ORDER BY {at} LIMIT 1");
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+    Ok(row.map(|row| row.try_get("at")).transpose()?)
 }
 
 /// Returns up to `most` projects with due rows, the project with the oldest due row first. Takes no locks: Citus refuses
@@ -62,12 +62,13 @@ pub async fn oldest_by_project(
 ) -> Result<BTreeMap<ProjectId, Timestamp>, StoreError> {
     let Due { table, at } = due;
     let sql = format!(
-        "SELECT project_id, min(at), count(*) FROM (SELECT project_id, {at} AS at FROM {table} \
+        "SELECT project_id, min(at) AS at, count(*) AS count FROM (SELECT project_id, {at} AS at FROM {table} \
          WHERE {at} <= $1 AND {limited} ORDER BY {at} LIMIT $2) AS due GROUP BY project_id"
     );
     let (mut oldest, mut read) = (BTreeMap::new(), 0);
     for row in db.query(&db.prepare_cached(&sql).await?, &[&now, &WINDOW]).await? {
-        let (project, at, count): (ProjectId, Timestamp, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let (project, at, count): (ProjectId, Timestamp, i64) =
+            (row.try_get("project_id")?, row.try_get("at")?, row.try_get("count")?);
         oldest.insert(project, at);
         read += count;
     }
@@ -92,7 +93,7 @@ async fn probe_each(
          ORDER BY due.at LIMIT $2"
     );
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&now, &most]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("at")?))).collect()
 }
 
 /// Counts up to `most` of the `limited` rows that have been due since before a time.
@@ -103,6 +104,7 @@ pub async fn overdue(
     before: Timestamp,
     most: i64,
 ) -> Result<i64, StoreError> {
-    let sql = format!("SELECT count(*) FROM (SELECT FROM {table} WHERE {at} < $1 AND {limited} LIMIT $2) AS found");
-    Ok(db.query_one(&sql, &[&before, &most]).await?.try_get(0)?)
+    let sql =
+        format!("SELECT count(*) AS count FROM (SELECT FROM {table} WHERE {at} < $1 AND {limited} LIMIT $2) AS found");
+    Ok(db.query_one(&sql, &[&before, &most]).await?.try_get("count")?)
 }

@@ -145,9 +145,9 @@ impl<'a> Filter<'a> {
         column: &str,
         table: &str,
     ) -> Result<Vec<String>, StoreError> {
-        let sql = format!("SELECT DISTINCT {column} FROM {table} WHERE {}", self.conditions);
+        let sql = format!("SELECT DISTINCT {column} AS value FROM {table} WHERE {}", self.conditions);
         let rows = db.query(&db.prepare_cached(&sql).await?, &self.params).await?;
-        rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        rows.iter().map(|row| Ok(row.try_get("value")?)).collect()
     }
 
     /// Counts up to [`MOST_COUNTED`].
@@ -159,10 +159,11 @@ impl<'a> Filter<'a> {
     pub async fn count(&self, db: &impl GenericClient, table: &str, most: i64) -> Result<i64, StoreError> {
         let limit = self.params.len() + 1;
         let conditions = &self.conditions;
-        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {conditions} LIMIT ${limit}) AS found");
+        let sql =
+            format!("SELECT count(*) AS count FROM (SELECT 1 FROM {table} WHERE {conditions} LIMIT ${limit}) AS found");
         let mut params = self.params.clone();
         params.push(&most);
-        Ok(db.query_one(&db.prepare_cached(&sql).await?, &params).await?.try_get(0)?)
+        Ok(db.query_one(&db.prepare_cached(&sql).await?, &params).await?.try_get("count")?)
     }
 }
 

@@ -31,10 +31,10 @@ impl Lease {
 
     fn of(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
-            partition: row.try_get(0)?,
-            epoch: row.try_get(1)?,
-            applied_seq: row.try_get(2)?,
-            applied_ns: row.try_get(3)?,
+            partition: row.try_get("partition")?,
+            epoch: row.try_get("epoch")?,
+            applied_seq: row.try_get("applied_seq")?,
+            applied_ns: row.try_get("applied_ns")?,
         })
     }
 }
@@ -54,11 +54,11 @@ pub async fn announce(db: &impl GenericClient, worker: Uuid, kind: &str, ttl_ms:
     let sql = format!(
         "WITH me AS (INSERT INTO worker (id, kind, seen_until) VALUES ($1, $2, statement_timestamp() + $3 * interval '1 millisecond') \
                ON CONFLICT (id) DO UPDATE SET seen_until = excluded.seen_until) \
-               SELECT count(*) + 1 FROM worker WHERE kind = $2 AND id <> $1 \
+               SELECT count(*) + 1 AS count FROM worker WHERE kind = $2 AND id <> $1 \
                AND seen_until BETWEEN statement_timestamp() AND {FURTHEST}"
     );
     let statement = db.prepare_cached(&sql).await?;
-    Ok(db.query_one(&statement, &[&worker, &kind, &(ttl_ms as f64)]).await?.try_get(0)?)
+    Ok(db.query_one(&statement, &[&worker, &kind, &(ttl_ms as f64)]).await?.try_get("count")?)
 }
 
 /// Takes back what [`announce`] said.
@@ -87,7 +87,7 @@ pub async fn renew(
     );
     let statement = db.prepare_cached(&sql).await?;
     let rows = db.query(&statement, &[&worker, &partitions, &epochs, &(ttl_ms as f64)]).await?;
-    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    rows.iter().map(|r| Ok(r.try_get("partition")?)).collect()
 }
 
 /// Takes at most so many partitions that nobody holds. Epochs grow with the time, so that a database restored from a
@@ -165,7 +165,7 @@ pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>
                UPDATE ingest_partition p SET applied_seq = mine.t, applied_ns = mine.ns FROM mine WHERE p.partition = mine.partition RETURNING p.partition";
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&partitions, &epochs, &from, &to, &to_ns]).await?;
-    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    rows.iter().map(|r| Ok(r.try_get("partition")?)).collect()
 }
 
 /// The epoch and position of partitions as they stand now.
@@ -177,7 +177,7 @@ pub async fn current(db: &impl GenericClient, partitions: &[i16]) -> Result<Vec<
 /// How far every partition has been applied, in the order of partitions.
 pub async fn applied(db: &impl GenericClient) -> Result<Vec<i64>, StoreError> {
     let statement = db.prepare_cached("SELECT applied_seq FROM ingest_partition ORDER BY partition").await?;
-    db.query(&statement, &[]).await?.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    db.query(&statement, &[]).await?.iter().map(|r| Ok(r.try_get("applied_seq")?)).collect()
 }
 
 /// How far the partitions of the stream that was made at this time (Unix milliseconds) have been applied.
@@ -186,8 +186,8 @@ pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Resul
         "SELECT partition, applied_seq, applied_ns FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
     let rows = db.query(sql, &[&from_ms(stream_created_ms)]).await?;
     let position = |row: &Row| {
-        let (seq, stored_ns) = (row.try_get::<_, i64>(1)?.unsigned_abs(), row.try_get(2)?);
-        Ok((row.try_get(0)?, Position { stream_created_ms, seq, stored_ns }))
+        let (seq, stored_ns) = (row.try_get::<_, i64>("applied_seq")?.unsigned_abs(), row.try_get("applied_ns")?);
+        Ok((row.try_get("partition")?, Position { stream_created_ms, seq, stored_ns }))
     };
     rows.iter().map(position).collect()
 }
@@ -195,9 +195,10 @@ pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Resul
 /// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.
 pub async fn orphaned(db: &impl GenericClient) -> Result<(i64, Vec<i16>), StoreError> {
     let sql = format!(
-        "SELECT count(*), coalesce(array_agg(partition ORDER BY partition) FILTER \
-               (WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST}), '{{}}') FROM ingest_partition"
+        "SELECT count(*) AS count, coalesce(array_agg(partition ORDER BY partition) FILTER \
+               (WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST}), '{{}}') \
+               AS orphaned FROM ingest_partition"
     );
     let row = db.query_one(&sql, &[]).await?;
-    Ok((row.try_get(0)?, row.try_get(1)?))
+    Ok((row.try_get("count")?, row.try_get("orphaned")?))
 }

@@ -167,7 +167,7 @@ impl Store {
         let bounds = format!(
             // Compiling a plan takes longer than any of our statements.
             "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'; SET jit = off; \
-             SELECT current_setting('{}', true) = 'on'",
+             SELECT current_setting('{}', true) = 'on' AS is_spread",
             statement.as_millis(),
             by_project::SETTING
         );
@@ -185,7 +185,7 @@ impl Store {
                 Box::pin(async move {
                     let said = client.simple_query(&bounds).await.map_err(HookError::Backend)?;
                     by_project::note(said.iter().any(|message| match message {
-                        SimpleQueryMessage::Row(row) => row.get(0) == Some("t"),
+                        SimpleQueryMessage::Row(row) => row.get("is_spread") == Some("t"),
                         _ => false,
                     }));
                     Ok(())
@@ -210,8 +210,8 @@ impl Store {
         let mut quickest: Option<(i64, i64)> = None;
         for _ in 0..READINGS {
             let asked = clock.passed_ms();
-            let row = db.query_one("SELECT clock_timestamp()", &[]).await?;
-            let (shown, answered): (jiff::Timestamp, i64) = (row.try_get(0)?, clock.passed_ms());
+            let row = db.query_one("SELECT clock_timestamp() AS now", &[]).await?;
+            let (shown, answered): (jiff::Timestamp, i64) = (row.try_get("now")?, clock.passed_ms());
             let trip = answered - asked;
             if quickest.is_none_or(|(known, _)| trip < known) {
                 // What the database showed when this process's time began.

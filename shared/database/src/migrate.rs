@@ -61,7 +61,8 @@ pub async fn apply(config: &DatabaseConfig, clock: &Clock, migrations: &[Migrati
 /// other is making.
 async fn take_turn(client: &Connection) -> Result<(), StoreError> {
     let mut told = false;
-    while !client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?.try_get::<_, bool>(0)? {
+    let sql = "SELECT pg_try_advisory_lock($1) AS is_ours";
+    while !client.query_one(sql, &[&LOCK]).await?.try_get::<_, bool>("is_ours")? {
         if !told {
             tracing::info!("another migration is under way: waiting for its end");
             told = true;
@@ -81,13 +82,15 @@ pub struct Applied {
 /// What was applied, in order; an error where there is no schema yet.
 pub async fn applied(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<Applied>, StoreError> {
     let rows = db.query("SELECT version, checksum FROM schema_migration ORDER BY version", &[]).await?;
-    rows.iter().map(|row| Ok(Applied { version: row.try_get(0)?, checksum: row.try_get(1)? })).collect()
+    rows.iter()
+        .map(|row| Ok(Applied { version: row.try_get("version")?, checksum: row.try_get("checksum")? }))
+        .collect()
 }
 
 /// What of PostgreSQL's additional modules the schema needs and the database lacks.
 pub async fn missing_extensions(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<&'static str>, StoreError> {
-    let rows = db.query("SELECT extname::text FROM pg_extension", &[]).await?;
-    let there = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+    let rows = db.query("SELECT extname::text AS name FROM pg_extension", &[]).await?;
+    let there = rows.iter().map(|row| row.try_get("name")).collect::<Result<Vec<String>, _>>()?;
     Ok(EXTENSIONS.into_iter().filter(|needed| !there.iter().any(|name| name == needed)).collect())
 }
 
@@ -207,14 +210,14 @@ async fn check_for(
     db: &impl deadpool_postgres::GenericClient,
     known: i32,
 ) -> Result<Result<(), SchemaError>, StoreError> {
-    let exists = db.query_one("SELECT to_regclass('schema_migration') IS NOT NULL", &[]).await?;
-    if !exists.try_get::<_, bool>(0)? {
+    let exists = db.query_one("SELECT to_regclass('schema_migration') IS NOT NULL AS is_there", &[]).await?;
+    if !exists.try_get::<_, bool>("is_there")? {
         return Ok(Err(SchemaError::Empty));
     }
-    let row = db
-        .query_one("SELECT coalesce(max(version), 0), coalesce(max(min_reader), 0) FROM schema_migration", &[])
-        .await?;
-    Ok(judge(row.try_get(0)?, row.try_get(1)?, known))
+    let sql = "SELECT coalesce(max(version), 0) AS version, coalesce(max(min_reader), 0) AS min_reader \
+               FROM schema_migration";
+    let row = db.query_one(sql, &[]).await?;
+    Ok(judge(row.try_get("version")?, row.try_get("min_reader")?, known))
 }
 
 fn judge(found: i32, min_reader: i32, known: i32) -> Result<(), SchemaError> {

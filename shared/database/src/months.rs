@@ -117,10 +117,12 @@ pub async fn of_table(db: &impl GenericClient, table: &'static str) -> Result<Ve
     let bound = "FROM (SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), \
                  'FROM \\(''([0-9a-f-]{36})''\\) TO \\(''([0-9a-f-]{36})''\\)') AS bounds \
                  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass) AS p";
-    let sql = format!("SELECT min(bounds[1]), max(bounds[2]) {bound}");
+    let sql = format!("SELECT min(bounds[1]) AS from_id, max(bounds[2]) AS to_id {bound}");
     let row = db.query_one(&db.prepare_cached(&sql).await?, &[&table]).await?;
     let ms = |text: Option<&str>| text.and_then(|text| Uuid::try_parse(text).ok()).map(ids::time_ms);
-    let (Some(from), Some(to)) = (ms(row.try_get(0)?), ms(row.try_get(1)?)) else { return Ok(Vec::new()) };
+    let (Some(from), Some(to)) = (ms(row.try_get("from_id")?), ms(row.try_get("to_id")?)) else {
+        return Ok(Vec::new());
+    };
     let (first, last) = (Month::at(from), Month::at(to - 1));
     Ok((first.0..=last.0).rev().map(Month).collect())
 }

@@ -35,30 +35,32 @@ pub struct Standbys {
 
 pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
     // `FIRST 2 (…)`, `ANY 2 (…)` and `2 (…)` wait for two, a bare list of names for one.
-    let sql = "SELECT current_setting('server_version_num')::int, \
+    let sql = "SELECT current_setting('server_version_num')::int AS version, \
                (SELECT coalesce(array_agg(name::text ORDER BY name), '{}') FROM pg_settings \
-                WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), \
-               current_setting('max_connections')::bigint, \
-               (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database), clock_timestamp(), \
-               (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl), \
+                WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off') \
+               AS unsafe_settings, current_setting('max_connections')::bigint AS max_connections, \
+               (SELECT coalesce(sum(numbackends), 0)::bigint FROM pg_stat_database) AS sessions, \
+               clock_timestamp() AS now, \
+               (SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl) AS tls, \
                CASE current_setting('synchronous_standby_names') WHEN '' THEN 0 ELSE coalesce(substring(\
                    current_setting('synchronous_standby_names') \
-                   FROM '(?i)^[[:space:]]*(?:(?:FIRST|ANY)[[:space:]]+)?([0-9]+)[[:space:]]*[(]')::bigint, 1) END, \
-               r.in_sync, r.connected, r.unseen FROM (SELECT count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), \
+                   FROM '(?i)^[[:space:]]*(?:(?:FIRST|ANY)[[:space:]]+)?([0-9]+)[[:space:]]*[(]')::bigint, 1) END \
+               AS awaited, r.in_sync, r.connected, r.unseen \
+               FROM (SELECT count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), \
                count(*), count(*) FILTER (WHERE sync_state IS NULL) FROM pg_stat_replication) AS r (in_sync, connected, unseen)";
     let row = db.query_one(sql, &[]).await?;
     Ok(Server {
-        version: row.try_get(0)?,
-        unsafe_settings: row.try_get(1)?,
-        max_connections: row.try_get(2)?,
-        sessions: row.try_get(3)?,
-        now: row.try_get(4)?,
-        tls: row.try_get(5)?,
+        version: row.try_get("version")?,
+        unsafe_settings: row.try_get("unsafe_settings")?,
+        max_connections: row.try_get("max_connections")?,
+        sessions: row.try_get("sessions")?,
+        now: row.try_get("now")?,
+        tls: row.try_get("tls")?,
         standbys: Standbys {
-            awaited: row.try_get(6)?,
-            in_sync: row.try_get(7)?,
-            connected: row.try_get(8)?,
-            unseen: row.try_get(9)?,
+            awaited: row.try_get("awaited")?,
+            in_sync: row.try_get("in_sync")?,
+            connected: row.try_get("connected")?,
+            unseen: row.try_get("unseen")?,
         },
     })
 }

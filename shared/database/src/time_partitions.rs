@@ -110,12 +110,12 @@ const WORTH_A_LOOK: i64 = 512 * 1024;
 /// read a stretch of ids may take the wrong way to it. Those that name the ids do without (`messages::by_id`), but not of
 /// a partition that is known to be empty. One that is locked is left for later.
 pub async fn analyze_new(db: &impl GenericClient) -> Result<usize, StoreError> {
-    let sql = "SELECT c.oid::regclass::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
+    let sql = "SELECT c.oid::regclass::text AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
                WHERE i.inhparent IN (SELECT t::regclass FROM unnest($1::text[]) t) AND c.relpages = 0 AND pg_relation_size(c.oid) >= $2";
     let found = db.query(&db.prepare_cached(sql).await?, &[&TABLES.as_slice(), &WORTH_A_LOOK]).await?;
     for row in &found {
         // Of names that Postgres has quoted itself.
-        let name: String = row.try_get(0)?;
+        let name: String = row.try_get("name")?;
         db.batch_execute(&format!("ANALYZE (SKIP_LOCKED) {name}")).await?;
     }
     Ok(found.len())
@@ -147,8 +147,9 @@ async fn make(db: &mut Connection, table: &str, range: &Range) -> Result<bool, S
 /// Whether there is a partition of just these bounds: another process made it meanwhile.
 async fn is_there(tx: &Transaction<'_>, table: &str, bounds: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
-               WHERE i.inhparent = $1::text::regclass AND pg_get_expr(c.relpartbound, c.oid) = 'FOR VALUES ' || $2)";
-    Ok(tx.query_one(sql, &[&table, &bounds]).await?.try_get(0)?)
+               WHERE i.inhparent = $1::text::regclass \
+               AND pg_get_expr(c.relpartbound, c.oid) = 'FOR VALUES ' || $2) AS is_there";
+    Ok(tx.query_one(sql, &[&table, &bounds]).await?.try_get("is_there")?)
 }
 
 /// Another partition covers a part of the range, or another table has the name: nothing that passes by itself.
@@ -169,9 +170,9 @@ pub async fn days_ahead(db: &impl GenericClient, now_ms: i64) -> Result<Vec<(&'s
 
 /// The end of the newest partition, in Unix milliseconds. All partitions that are still to be made begin there or later.
 pub async fn newest_end(db: &impl GenericClient, table: &str) -> Result<Option<i64>, StoreError> {
-    let sql = "SELECT max(substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''([0-9a-f-]{36})''\\)')) \
+    let sql = "SELECT max(substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''([0-9a-f-]{36})''\\)')) AS bound \
                FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass";
-    let bound: Option<String> = db.query_one(sql, &[&table]).await?.try_get(0)?;
+    let bound: Option<String> = db.query_one(sql, &[&table]).await?.try_get("bound")?;
     Ok(bound.and_then(|b| uuid::Uuid::try_parse(&b).ok()).map(ids::time_ms))
 }
 

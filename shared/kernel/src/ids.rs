@@ -4,9 +4,9 @@ use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
+use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use postgres_types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use uuid::{Uuid, Version};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 

@@ -6,3 +6,4 @@ pub mod probe;
 pub mod startup;
 pub mod system_mail;
 pub mod telemetry;
+pub mod worker;

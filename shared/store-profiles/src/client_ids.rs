@@ -27,7 +27,7 @@ pub async fn first_of(
     }
     let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &key]).await?;
-    let first = row.map(|row| row.try_get::<_, Option<Uuid>>(0)).transpose()?.flatten();
+    let first = row.map(|row| row.try_get::<_, Option<Uuid>>("event_id")).transpose()?.flatten();
     // Removed between the two statements: then it may count anew.
     Ok(first.unwrap_or(fresh))
 }
@@ -51,9 +51,10 @@ pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreErr
     let sql = "SELECT t.name, s.page FROM (SELECT inhrelid::regclass::text AS name, \
                pg_relation_size(inhrelid) / current_setting('block_size')::bigint AS pages FROM pg_inherits \
                WHERE inhparent = 'client_id'::regclass) t, generate_series(0, t.pages - 1, $1::bigint) AS s(page) ORDER BY 1, 2";
-    let whole = "SELECT inhrelid::regclass::text, NULL::bigint FROM pg_inherits WHERE inhparent = 'client_id'::regclass ORDER BY 1";
+    let whole = "SELECT inhrelid::regclass::text AS name, NULL::bigint AS page FROM pg_inherits \
+                 WHERE inhparent = 'client_id'::regclass ORDER BY 1";
     let rows = if by_project::is_spread() { db.query(whole, &[]).await? } else { db.query(sql, &[&PAGES]).await? };
-    rows.iter().map(|row| Ok(Stretch { table: row.try_get(0)?, first_page: row.try_get(1)? })).collect()
+    rows.iter().map(|row| Ok(Stretch { table: row.try_get("name")?, first_page: row.try_get("page")? })).collect()
 }
 
 /// Forgets the ids of a stretch that were used before then. Those of events went with them; this is for the others. They lie

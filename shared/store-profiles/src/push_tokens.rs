@@ -90,8 +90,8 @@ pub async fn platforms_of(
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
-        let platform = Platform::parse(row.try_get(0)?);
-        found.extend(platform.map(|platform| Ok::<_, StoreError>((platform, row.try_get(1)?))).transpose()?);
+        let platform = Platform::parse(row.try_get("platform")?);
+        found.extend(platform.map(|platform| Ok::<_, StoreError>((platform, row.try_get("user_id")?))).transpose()?);
     }
     Ok(found)
 }
@@ -225,14 +225,14 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, of: &DeviceFilte
 }
 
 fn from_row(row: &Row) -> Result<PushToken, StoreError> {
-    let platform: &str = row.try_get(2)?;
+    let platform: &str = row.try_get("platform")?;
     let unknown = || StoreError::Corrupt(format!("platform {platform:?}"));
     Ok(PushToken {
-        id: row.try_get(0)?,
-        user_id: row.try_get(1)?,
+        id: row.try_get("id")?,
+        user_id: row.try_get("user_id")?,
         platform: Platform::parse(platform).ok_or_else(unknown)?,
-        token: row.try_get(3)?,
-        created_at: row.try_get(4)?,
-        updated_at: row.try_get(5)?,
+        token: row.try_get("token")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }

@@ -79,13 +79,13 @@ const COLUMNS: &str = "id, name, description, type, rules, created_at, updated_a
 
 fn from_row(row: &Row) -> Result<Segment, StoreError> {
     Ok(Segment {
-        id: row.try_get(0)?,
-        name: row.try_get(1)?,
-        description: row.try_get(2)?,
-        segment_type: segment_type(row.try_get(3)?)?,
-        rules: row.try_get(4)?,
-        created_at: row.try_get(5)?,
-        updated_at: row.try_get(6)?,
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        description: row.try_get("description")?,
+        segment_type: segment_type(row.try_get("type")?)?,
+        rules: row.try_get("rules")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }
 
@@ -121,7 +121,7 @@ pub async fn begin_change(tx: &Transaction<'_>) -> Result<(), StoreError> {
 /// Which of these segments exist; none of them can be deleted before the transaction's end.
 pub async fn existing(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let sql = "SELECT id FROM segment WHERE project_id = $1 AND id = ANY($2) ORDER BY id FOR SHARE";
-    tx.query(sql, &[&project, &ids]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    tx.query(sql, &[&project, &ids]).await?.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
@@ -138,7 +138,7 @@ pub async fn resting_on(
 ) -> Result<Option<(Uuid, String)>, StoreError> {
     let sql = "SELECT id, name FROM segment WHERE project_id = $1 AND rests_on @> ARRAY[$2::uuid] ORDER BY id LIMIT 1";
     let row = db.query_opt(sql, &[&project, &id]).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    row.map(|row| Ok((row.try_get("id")?, row.try_get("name")?))).transpose()
 }
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Segment) -> Result<(), StoreError> {

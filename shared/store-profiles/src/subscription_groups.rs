@@ -26,13 +26,13 @@ pub(super) const COLUMNS: &str =
 
 pub(super) fn from_row(row: &Row) -> Result<SubscriptionGroup, StoreError> {
     Ok(SubscriptionGroup {
-        id: row.try_get(0)?,
-        name: row.try_get(1)?,
-        description: row.try_get(2)?,
-        default_subscribed: row.try_get(3)?,
-        public: row.try_get(4)?,
-        created_at: row.try_get(5)?,
-        updated_at: row.try_get(6)?,
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        description: row.try_get("description")?,
+        default_subscribed: row.try_get("default_subscribed")?,
+        public: row.try_get("public")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }
 
@@ -71,15 +71,15 @@ pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Sub
 pub async fn existing(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let sql = "SELECT id FROM subscription_group WHERE project_id = $1 AND id = ANY($2) AND deleted_at IS NULL \
                ORDER BY id FOR SHARE";
-    tx.query(sql, &[&project, &ids]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    tx.query(sql, &[&project, &ids]).await?.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 /// How many there are. Nobody else makes one before the transaction's end.
 pub async fn count_and_hold(tx: &Transaction<'_>, project: ProjectId) -> Result<i64, StoreError> {
     let key = format!("subscription groups of {}", project.0);
     tx.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&key]).await?;
-    let sql = "SELECT count(*) FROM subscription_group WHERE project_id = $1 AND deleted_at IS NULL";
-    Ok(tx.query_one(sql, &[&project]).await?.try_get(0)?)
+    let sql = "SELECT count(*) AS total FROM subscription_group WHERE project_id = $1 AND deleted_at IS NULL";
+    Ok(tx.query_one(sql, &[&project]).await?.try_get("total")?)
 }
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &SubscriptionGroup) -> Result<(), StoreError> {
@@ -112,7 +112,7 @@ pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Tim
 /// One that was deleted, if there is any.
 pub async fn deleted(db: &impl GenericClient) -> Result<Option<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, id FROM subscription_group WHERE deleted_at IS NOT NULL LIMIT 1";
-    db.query_opt(sql, &[]).await?.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    db.query_opt(sql, &[]).await?.map(|row| Ok((row.try_get("project_id")?, row.try_get("id")?))).transpose()
 }
 
 /// Forgets one that was deleted.

@@ -119,10 +119,10 @@ pub async fn of_person(
 }
 
 fn chosen(row: &Row) -> Result<Option<(bool, Source, Timestamp)>, StoreError> {
-    let Some(subscribed) = row.try_get(7)? else { return Ok(None) };
-    let source: &str = row.try_get(8)?;
+    let Some(subscribed) = row.try_get("subscribed")? else { return Ok(None) };
+    let source: &str = row.try_get("source")?;
     let corrupt = || StoreError::Corrupt(format!("a subscription's source {source:?}"));
-    Ok(Some((subscribed, Source::parse(source).ok_or_else(corrupt)?, row.try_get(9)?)))
+    Ok(Some((subscribed, Source::parse(source).ok_or_else(corrupt)?, row.try_get("changed_at")?)))
 }
 
 /// Whether people are subscribed to groups, pair by pair; pairs with a group that there is no more are missing.
@@ -135,11 +135,14 @@ pub async fn among(
         return Ok(HashMap::new());
     }
     let (people, groups): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
-    let sql = "SELECT v.u, v.g, coalesce(s.subscribed, g.default_subscribed) FROM unnest($2::uuid[], $3::uuid[]) AS v (u, g) \
+    let sql = "SELECT v.u AS user_id, v.g AS group_id, coalesce(s.subscribed, g.default_subscribed) AS subscribed \
+               FROM unnest($2::uuid[], $3::uuid[]) AS v (u, g) \
                JOIN subscription_group g ON g.project_id = $1 AND g.id = v.g AND g.deleted_at IS NULL \
                LEFT JOIN subscription s ON s.project_id = $1 AND s.user_id = v.u AND s.group_id = v.g";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people, &groups]).await?;
-    rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+    rows.iter()
+        .map(|row| Ok(((row.try_get("user_id")?, row.try_get("group_id")?), row.try_get("subscribed")?)))
+        .collect()
 }
 
 /// Removes a slice of what was chosen of a group; returns how many choices they were.

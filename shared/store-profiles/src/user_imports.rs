@@ -82,21 +82,21 @@ const COLUMNS: &str = "id, format, next_line, digest, imported, failed, problems
                        lease_until, created_at, updated_at, completed_at";
 
 fn from_row(row: &Row) -> Result<UserImport, StoreError> {
-    let problems: Value = row.try_get(6)?;
+    let problems: Value = row.try_get("problems")?;
     Ok(UserImport {
-        id: row.try_get(0)?,
-        format: row.try_get(1)?,
-        next_line: row.try_get(2)?,
-        digest: row.try_get(3)?,
-        imported: row.try_get(4)?,
-        failed: row.try_get(5)?,
+        id: row.try_get("id")?,
+        format: row.try_get("format")?,
+        next_line: row.try_get("next_line")?,
+        digest: row.try_get("digest")?,
+        imported: row.try_get("imported")?,
+        failed: row.try_get("failed")?,
         problems: serde_json::from_value(problems).map_err(|e| StoreError::Corrupt(format!("user_import: {e}")))?,
-        problems_omitted: row.try_get(7)?,
-        attempt: row.try_get(8)?,
-        lease_until: row.try_get(9)?,
-        created_at: row.try_get(10)?,
-        updated_at: row.try_get(11)?,
-        completed_at: row.try_get(12)?,
+        problems_omitted: row.try_get("problems_omitted")?,
+        attempt: row.try_get("attempt")?,
+        lease_until: row.try_get("lease_until")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
+        completed_at: row.try_get("completed_at")?,
     })
 }
 
@@ -117,14 +117,14 @@ pub async fn ensure(
 
 /// How many of a project's imports somebody is at.
 pub async fn running(db: &impl GenericClient, project: ProjectId, now: Timestamp) -> Result<i64, StoreError> {
-    let sql = "SELECT count(*) FROM user_import WHERE project_id = $1 AND lease_until > $2";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &now]).await?.try_get(0)?)
+    let sql = "SELECT count(*) AS total FROM user_import WHERE project_id = $1 AND lease_until > $2";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &now]).await?.try_get("total")?)
 }
 
 /// Takes a locked import until a time; returns the number of the attempt.
 pub async fn take(tx: &Transaction<'_>, project: ProjectId, id: Uuid, until: Timestamp) -> Result<i32, StoreError> {
     let sql = "UPDATE user_import SET attempt = attempt + 1, lease_until = $3 WHERE project_id = $1 AND id = $2 RETURNING attempt";
-    Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project, &id, &until]).await?.try_get(0)?)
+    Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project, &id, &until]).await?.try_get("attempt")?)
 }
 
 /// Who is at an import.
@@ -221,8 +221,8 @@ pub async fn list(
     start: &Start<(Timestamp, Uuid)>,
     limit: i64,
 ) -> Result<(Vec<UserImport>, Total), StoreError> {
-    let sql = "SELECT count(*) FROM user_import WHERE project_id = $1";
-    let total = Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?);
+    let sql = "SELECT count(*) AS total FROM user_import WHERE project_id = $1";
+    let total = Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get("total")?);
     let mut filter = Filter::of(&project);
     if let Start::After((at, id)) = start {
         filter.and("(created_at, id) < (?1, ?2)", &[at, id]);

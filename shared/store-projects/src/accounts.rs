@@ -24,12 +24,16 @@ pub struct Credentials {
     pub password_hash: String,
 }
 
-const COLUMNS: &str = "id, email, name, verified_at IS NOT NULL, password_hash";
+const COLUMNS: &str = "id, email, name, verified_at IS NOT NULL AS is_verified, password_hash";
 
 fn from_row(row: &Row) -> Result<Credentials, StoreError> {
-    let account =
-        Account { id: row.try_get(0)?, email: row.try_get(1)?, name: row.try_get(2)?, is_verified: row.try_get(3)? };
-    Ok(Credentials { account, password_hash: row.try_get(4)? })
+    let account = Account {
+        id: row.try_get("id")?,
+        email: row.try_get("email")?,
+        name: row.try_get("name")?,
+        is_verified: row.try_get("is_verified")?,
+    };
+    Ok(Credentials { account, password_hash: row.try_get("password_hash")? })
 }
 
 /// By address, without regard to case.
@@ -93,7 +97,7 @@ pub async fn upsert(
     let sql = "INSERT INTO account (id, email, password_hash, verified_at, created_at, updated_at) VALUES ($1, $2, $3, $4, $4, $4) \
                ON CONFLICT (lower(email COLLATE \"C\")) DO UPDATE SET password_hash = excluded.password_hash, \
                verified_at = coalesce(account.verified_at, excluded.verified_at), updated_at = excluded.updated_at RETURNING id";
-    Ok(tx.query_one(sql, &[&id, &email, &password_hash, &now]).await?.try_get(0)?)
+    Ok(tx.query_one(sql, &[&id, &email, &password_hash, &now]).await?.try_get("id")?)
 }
 
 pub async fn set_password(

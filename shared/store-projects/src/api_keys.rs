@@ -177,13 +177,13 @@ const LISTED: &str = "SELECT id, name, type, prefix, created_at, last_used_at, a
 
 fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
     Ok(ListedKey {
-        id: row.try_get(0)?,
-        name: row.try_get(1)?,
-        key_type: key_type(row.try_get(2)?)?,
-        prefix: row.try_get(3)?,
-        created_at: row.try_get(4)?,
-        last_used_at: row.try_get(5)?,
-        settings: settings(row, 6)?,
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        key_type: key_type(row.try_get("type")?)?,
+        prefix: row.try_get("prefix")?,
+        created_at: row.try_get("created_at")?,
+        last_used_at: row.try_get("last_used_at")?,
+        settings: settings(row)?,
     })
 }
 
@@ -217,8 +217,8 @@ pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse], before: Tim
 
 /// Finds the key that works under a hash.
 pub async fn find_active(db: &impl GenericClient, hash: &KeyHash) -> Result<Option<ActiveKey>, StoreError> {
-    let sql = "SELECT k.id, k.project_id, k.type, k.prefix, p.rate_limit, p.identity_verification, \
-               coalesce(p.created_by, p.project_id), k.allowed_origins, k.rate_limit \
+    let sql = "SELECT k.id, k.project_id, k.type, k.prefix, p.rate_limit AS project_rate_limit, \
+               p.identity_verification, coalesce(p.created_by, p.project_id) AS owner, k.allowed_origins, k.rate_limit \
                FROM api_key k JOIN project p ON p.project_id = k.project_id WHERE k.hash = $1 AND k.revoked_at IS NULL";
     let statement = db.prepare_cached(sql).await?;
     db.query_opt(&statement, &[&&hash[..]]).await?.as_ref().map(active_from_row).transpose()
@@ -228,7 +228,7 @@ pub async fn find_active(db: &impl GenericClient, hash: &KeyHash) -> Result<Opti
 pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<KeyHash>, StoreError> {
     let statement = db.prepare_cached("SELECT hash FROM api_key WHERE changed_seq > $1").await?;
     let rows = db.query(&statement, &[&seq]).await?;
-    rows.iter().map(|r| hash_of(r.try_get(0)?)).collect()
+    rows.iter().map(|r| hash_of(r.try_get("hash")?)).collect()
 }
 
 fn hash_of(bytes: &[u8]) -> Result<KeyHash, StoreError> {
@@ -237,21 +237,21 @@ fn hash_of(bytes: &[u8]) -> Result<KeyHash, StoreError> {
 
 fn active_from_row(row: &Row) -> Result<ActiveKey, StoreError> {
     Ok(ActiveKey {
-        id: row.try_get(0)?,
-        project: row.try_get(1)?,
-        key_type: key_type(row.try_get(2)?)?,
-        prefix: row.try_get(3)?,
-        rate_limit: row.try_get::<_, i32>(4)?.unsigned_abs(),
-        identity_verification: row.try_get(5)?,
-        owner: OwnerId(row.try_get(6)?),
-        settings: settings(row, 7)?,
+        id: row.try_get("id")?,
+        project: row.try_get("project_id")?,
+        key_type: key_type(row.try_get("type")?)?,
+        prefix: row.try_get("prefix")?,
+        rate_limit: row.try_get::<_, i32>("project_rate_limit")?.unsigned_abs(),
+        identity_verification: row.try_get("identity_verification")?,
+        owner: OwnerId(row.try_get("owner")?),
+        settings: settings(row)?,
     })
 }
 
-/// Reads `allowed_origins` and `rate_limit`, which are the columns from `first` on.
-fn settings(row: &Row, first: usize) -> Result<KeySettings, StoreError> {
-    let origins: Vec<String> = row.try_get(first)?;
-    let rate_limit: Option<i32> = row.try_get(first + 1)?;
+/// Reads `allowed_origins` and `rate_limit`, the key's own.
+fn settings(row: &Row) -> Result<KeySettings, StoreError> {
+    let origins: Vec<String> = row.try_get("allowed_origins")?;
+    let rate_limit: Option<i32> = row.try_get("rate_limit")?;
     Ok(KeySettings { allowed_origins: origins.into(), rate_limit: rate_limit.map(i32::unsigned_abs) })
 }
 

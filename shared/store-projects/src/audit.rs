@@ -84,16 +84,16 @@ const COLUMNS: &str =
 
 fn from_row(row: &Row) -> Result<AuditEntry, StoreError> {
     Ok(AuditEntry {
-        id: row.try_get(0)?,
-        actor_type: row.try_get(1)?,
-        actor_id: row.try_get(2)?,
-        actor_name: row.try_get(3)?,
-        action: row.try_get(4)?,
-        resource_id: row.try_get(5)?,
-        resource_name: row.try_get(6)?,
-        details: row.try_get(7)?,
-        request_id: row.try_get(8)?,
-        created_at: row.try_get(9)?,
+        id: row.try_get("id")?,
+        actor_type: row.try_get("actor_type")?,
+        actor_id: row.try_get("actor_id")?,
+        actor_name: row.try_get("actor_name")?,
+        action: row.try_get("action")?,
+        resource_id: row.try_get("resource_id")?,
+        resource_name: row.try_get("resource_name")?,
+        details: row.try_get("details")?,
+        request_id: row.try_get("request_id")?,
+        created_at: row.try_get("created_at")?,
     })
 }
 
@@ -171,8 +171,8 @@ pub async fn list(
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &AuditFilter) -> Result<Total, StoreError> {
     if *wanted == AuditFilter::default() {
-        let statement = db.prepare_cached("SELECT count(*) FROM audit_log WHERE project_id = $1").await?;
-        return Ok(Total::exact(db.query_one(&statement, &[&project]).await?.try_get(0)?));
+        let statement = db.prepare_cached("SELECT count(*) AS count FROM audit_log WHERE project_id = $1").await?;
+        return Ok(Total::exact(db.query_one(&statement, &[&project]).await?.try_get("count")?));
     }
     let mut filter = Filter::of(&project);
     wanted.apply(&mut filter);

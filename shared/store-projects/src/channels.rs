@@ -75,10 +75,10 @@ pub async fn get(
 
 /// Returns the frequency cap, which is the same for all channels of a project.
 pub async fn frequency_cap(db: &impl GenericClient, project: ProjectId) -> Result<Option<FrequencyCap>, StoreError> {
-    let sql = "SELECT settings->'frequencyCap' FROM channel WHERE project_id = $1 AND channel = $2";
+    let sql = "SELECT settings->'frequencyCap' AS frequency_cap FROM channel WHERE project_id = $1 AND channel = $2";
     let statement = db.prepare_cached(sql).await?;
     let row = db.query_opt(&statement, &[&project, &Channel::Email.slug()]).await?;
-    let value: Option<Value> = row.map(|row| row.try_get(0)).transpose()?.flatten();
+    let value: Option<Value> = row.map(|row| row.try_get("frequency_cap")).transpose()?.flatten();
     Ok(value.as_ref().and_then(FrequencyCap::from_value))
 }
 
@@ -100,14 +100,14 @@ pub async fn hold(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<i64>, 
     let sql = "SELECT channel, changed_seq FROM channel WHERE project_id = $1 ORDER BY channel FOR UPDATE";
     let mut held: BTreeMap<String, i64> = BTreeMap::new();
     for row in tx.query(sql, &[&project]).await? {
-        held.insert(row.try_get(0)?, row.try_get(1)?);
+        held.insert(row.try_get("channel")?, row.try_get("changed_seq")?);
     }
     Ok(Channel::ALL.iter().map(|channel| held.get(channel.slug()).copied().unwrap_or_default()).collect())
 }
 
 fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, channel: Channel) -> Result<ChannelSettings, StoreError> {
-    let settings: Value = row.try_get(0)?;
-    let sealed: Option<&[u8]> = row.try_get(1)?;
+    let settings: Value = row.try_get("settings")?;
+    let sealed: Option<&[u8]> = row.try_get("secrets")?;
     let secrets = match sealed {
         None => BTreeMap::new(),
         Some(sealed) => {
@@ -121,9 +121,9 @@ fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, channel: Channel) 
     Ok(ChannelSettings {
         settings: settings.as_object().cloned().unwrap_or_default(),
         secrets,
-        error: row.try_get(2)?,
-        error_at: row.try_get(3)?,
-        version: row.try_get(4)?,
+        error: row.try_get("error")?,
+        error_at: row.try_get("error_at")?,
+        version: row.try_get("changed_seq")?,
     })
 }
 
@@ -167,9 +167,9 @@ pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(Pro
     let rows = db.query("SELECT project_id, channel FROM channel WHERE changed_seq > $1", &[&seq]).await?;
     rows.iter()
         .map(|row| {
-            let slug: &str = row.try_get(1)?;
+            let slug: &str = row.try_get("channel")?;
             let channel = Channel::ALL.into_iter().find(|c| c.slug() == slug);
-            Ok((row.try_get(0)?, channel.ok_or_else(|| StoreError::Corrupt(format!("channel {slug:?}")))?))
+            Ok((row.try_get("project_id")?, channel.ok_or_else(|| StoreError::Corrupt(format!("channel {slug:?}")))?))
         })
         .collect()
 }

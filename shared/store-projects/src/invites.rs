@@ -67,16 +67,16 @@ const COLUMNS: &str =
 
 fn from_row(row: &Row) -> Result<Invite, StoreError> {
     Ok(Invite {
-        project: row.try_get(0)?,
-        id: row.try_get(1)?,
-        email: row.try_get(2)?,
-        role: members::role(row.try_get(3)?)?,
-        invited_by: row.try_get(4)?,
-        created_at: row.try_get(5)?,
-        expires_at: row.try_get(6)?,
-        accepted_at: row.try_get(7)?,
-        revoked_at: row.try_get(8)?,
-        mail: MailStatus::parse(row.try_get(9)?)?,
+        project: row.try_get("project_id")?,
+        id: row.try_get("id")?,
+        email: row.try_get("email")?,
+        role: members::role(row.try_get("role")?)?,
+        invited_by: row.try_get("invited_by")?,
+        created_at: row.try_get("created_at")?,
+        expires_at: row.try_get("expires_at")?,
+        accepted_at: row.try_get("accepted_at")?,
+        revoked_at: row.try_get("revoked_at")?,
+        mail: MailStatus::parse(row.try_get("mail_status")?)?,
     })
 }
 
@@ -135,10 +135,11 @@ pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) 
 /// Finds an invitation by the token of one of its links, whatever its status.
 pub async fn find(db: &impl GenericClient, token: &TokenHash) -> Result<Option<(Invite, LinkHolder)>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS}, coalesce(token_hash = $1, false) FROM invite WHERE token_hash = $1 OR operator_token_hash = $1"
+        "SELECT {COLUMNS}, coalesce(token_hash = $1, false) AS is_mailed FROM invite \
+         WHERE token_hash = $1 OR operator_token_hash = $1"
     );
     let Some(row) = db.query_opt(&db.prepare_cached(&sql).await?, &[&&token[..]]).await? else { return Ok(None) };
-    let holder = if row.try_get(10)? { LinkHolder::Mailbox } else { LinkHolder::Unproven };
+    let holder = if row.try_get("is_mailed")? { LinkHolder::Mailbox } else { LinkHolder::Unproven };
     Ok(Some((from_row(&row)?, holder)))
 }
 
@@ -165,8 +166,8 @@ pub async fn set_operator_token(tx: &Transaction<'_>, invite: &Invite, token: &T
 
 /// Number of invitations that a project has created after `since`, whatever became of them.
 pub async fn count_since(db: &impl GenericClient, project: ProjectId, since: Timestamp) -> Result<i64, StoreError> {
-    let sql = "SELECT count(*) FROM invite WHERE project_id = $1 AND created_at > $2";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &since]).await?.try_get(0)?)
+    let sql = "SELECT count(*) AS count FROM invite WHERE project_id = $1 AND created_at > $2";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &since]).await?.try_get("count")?)
 }
 
 /// A random token for a link, and its hash.

@@ -10,6 +10,7 @@ pub mod members;
 pub mod project_removals;
 pub mod projects;
 pub mod sealed;
+pub mod sealed_columns;
 pub mod sessions;
 pub mod templates;
 pub mod vapid_keys;

@@ -58,8 +58,8 @@ pub async fn count(
     if db.execute(sql, &[&hash, &now, &expires_at, &since, &i64::from(most)]).await? == 1 {
         return Ok(Attempt::Counted);
     }
-    let sql = "SELECT min(t) FROM login_attempt, unnest(failed_at) t WHERE address_hash = $1 AND t > $2";
-    let oldest: Option<Timestamp> = db.query_one(sql, &[&hash, &since]).await?.try_get(0)?;
+    let sql = "SELECT min(t) AS oldest FROM login_attempt, unnest(failed_at) t WHERE address_hash = $1 AND t > $2";
+    let oldest: Option<Timestamp> = db.query_one(sql, &[&hash, &since]).await?.try_get("oldest")?;
     Ok(Attempt::Refused { until: oldest.unwrap_or(now) + window })
 }
 

@@ -70,16 +70,17 @@ pub async fn join(
     Ok(())
 }
 
-const MEMBERSHIPS: &str = "SELECT m.project_id, p.name, p.rate_limit, m.role, coalesce(p.created_by, p.project_id) FROM member m \
+const MEMBERSHIPS: &str = "SELECT m.project_id, p.name, p.rate_limit, m.role, \
+                           coalesce(p.created_by, p.project_id) AS owner FROM member m \
                            JOIN project p ON p.project_id = m.project_id WHERE m.account_id = $1";
 
 fn membership(row: &Row) -> Result<Membership, StoreError> {
     Ok(Membership {
-        project: row.try_get(0)?,
-        project_name: row.try_get(1)?,
-        rate_limit: row.try_get::<_, i32>(2)?.unsigned_abs(),
-        role: role(row.try_get(3)?)?,
-        owner: OwnerId(row.try_get(4)?),
+        project: row.try_get("project_id")?,
+        project_name: row.try_get("name")?,
+        rate_limit: row.try_get::<_, i32>("rate_limit")?.unsigned_abs(),
+        role: role(row.try_get("role")?)?,
+        owner: OwnerId(row.try_get("owner")?),
     })
 }
 
@@ -99,17 +100,17 @@ pub async fn memberships(db: &impl GenericClient, account: Uuid) -> Result<Vec<M
     db.query(&statement, &[&account]).await?.iter().map(membership).collect()
 }
 
-const MEMBERS: &str = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL, m.role, m.created_at FROM member m \
-                       JOIN account a ON a.id = m.account_id WHERE m.project_id = $1";
+const MEMBERS: &str = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL AS is_verified, m.role, \
+                       m.created_at FROM member m JOIN account a ON a.id = m.account_id WHERE m.project_id = $1";
 
 fn member(row: &Row) -> Result<Member, StoreError> {
     Ok(Member {
-        account_id: row.try_get(0)?,
-        email: row.try_get(1)?,
-        name: row.try_get(2)?,
-        is_verified: row.try_get(3)?,
-        role: role(row.try_get(4)?)?,
-        joined_at: row.try_get(5)?,
+        account_id: row.try_get("account_id")?,
+        email: row.try_get("email")?,
+        name: row.try_get("name")?,
+        is_verified: row.try_get("is_verified")?,
+        role: role(row.try_get("role")?)?,
+        joined_at: row.try_get("created_at")?,
     })
 }
 
@@ -128,7 +129,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, account: Uuid) -> 
 pub async fn lock_admins(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<Uuid>, StoreError> {
     let sql = "SELECT account_id FROM member WHERE project_id = $1 AND role = 'ADMIN' ORDER BY account_id FOR UPDATE";
     let rows = tx.query(sql, &[&project]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("account_id")?)).collect()
 }
 
 pub async fn set_role(tx: &Transaction<'_>, project: ProjectId, account: Uuid, role: Role) -> Result<(), StoreError> {

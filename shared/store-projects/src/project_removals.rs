@@ -89,13 +89,13 @@ pub(super) async fn begin(
 /// Every project that was deleted and is remembered.
 pub async fn all(db: &impl GenericClient) -> Result<HashSet<ProjectId>, StoreError> {
     let rows = db.query(&db.prepare_cached("SELECT project_id FROM project_removal").await?, &[]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("project_id")?)).collect()
 }
 
 /// Which of these projects were deleted.
 pub async fn among(db: &impl GenericClient, projects: &[ProjectId]) -> Result<HashSet<ProjectId>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id FROM project_removal WHERE project_id = ANY($1)").await?;
-    db.query(&statement, &[&projects]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    db.query(&statement, &[&projects]).await?.iter().map(|row| Ok(row.try_get("project_id")?)).collect()
 }
 
 /// A deleted project that is to be looked at.
@@ -112,9 +112,9 @@ pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Rem
     let sql = "SELECT removed_at FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
     let take = tx.prepare_cached(sql).await?;
     for row in tx.query(&tx.prepare_cached(due).await?, &[&now]).await? {
-        let project: ProjectId = row.try_get(0)?;
+        let project: ProjectId = row.try_get("project_id")?;
         if let Some(row) = tx.query_opt(&take, &[&project, &now]).await? {
-            return Ok(Some(Removal { project, removed_at: row.try_get(0)? }));
+            return Ok(Some(Removal { project, removed_at: row.try_get("removed_at")? }));
         }
     }
     Ok(None)
@@ -158,7 +158,7 @@ pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, part: Part) 
 async fn remove_by_id(tx: &Transaction<'_>, table: &str, project: ProjectId, limited: &str) -> Result<u64, StoreError> {
     let sql = format!("SELECT id FROM {table} WHERE project_id = $1 AND {limited} ORDER BY id OFFSET {SLICE} LIMIT 1");
     let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project]).await?;
-    let end: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
+    let end: Option<Uuid> = row.map(|row| row.try_get("id")).transpose()?;
     let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND {limited} AND ($2::uuid IS NULL OR id < $2)");
     Ok(tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &end]).await?)
 }

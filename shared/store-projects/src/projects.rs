@@ -142,15 +142,15 @@ const COLUMNS: &str =
 
 fn from_row(row: &Row) -> Result<Project, StoreError> {
     Ok(Project {
-        id: row.try_get(0)?,
-        name: row.try_get(1)?,
-        timezone: row.try_get(2)?,
-        rate_limit: row.try_get::<_, i32>(3)?.unsigned_abs(),
-        retention_days: row.try_get::<_, i32>(4)?.unsigned_abs(),
-        tracking: row.try_get(5)?,
-        identity_verification: row.try_get(6)?,
-        created_at: row.try_get(7)?,
-        updated_at: row.try_get(8)?,
+        id: row.try_get("project_id")?,
+        name: row.try_get("name")?,
+        timezone: row.try_get("timezone")?,
+        rate_limit: row.try_get::<_, i32>("rate_limit")?.unsigned_abs(),
+        retention_days: row.try_get::<_, i32>("retention_days")?.unsigned_abs(),
+        tracking: row.try_get("tracking")?,
+        identity_verification: row.try_get("identity_verification")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }
 
@@ -176,7 +176,7 @@ pub async fn insert(
 /// Whether opens and clicks are tracked.
 pub async fn tracks(db: &impl GenericClient, id: ProjectId) -> Result<bool, StoreError> {
     let statement = db.prepare_cached("SELECT tracking FROM project WHERE project_id = $1").await?;
-    Ok(db.query_opt(&statement, &[&id]).await?.map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
+    Ok(db.query_opt(&statement, &[&id]).await?.map(|row| row.try_get("tracking")).transpose()?.unwrap_or(false))
 }
 
 pub async fn get(db: &impl GenericClient, id: ProjectId) -> Result<Option<Project>, StoreError> {
@@ -188,20 +188,23 @@ pub async fn get(db: &impl GenericClient, id: ProjectId) -> Result<Option<Projec
 pub async fn retentions(db: &impl GenericClient) -> Result<Vec<(ProjectId, u32)>, StoreError> {
     let sql = "SELECT project_id, retention_days FROM project ORDER BY project_id";
     let rows = db.query(&db.prepare_cached(sql).await?, &[]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get::<_, i32>(1)?.unsigned_abs()))).collect()
+    rows.iter()
+        .map(|row| Ok((row.try_get("project_id")?, row.try_get::<_, i32>("retention_days")?.unsigned_abs())))
+        .collect()
 }
 
 /// The timezone whose days a project is counted by; UTC where there is no such project.
 pub async fn timezone(db: &impl GenericClient, id: ProjectId) -> Result<TimeZone, StoreError> {
     let statement = db.prepare_cached("SELECT timezone FROM project WHERE project_id = $1").await?;
     let Some(row) = db.query_opt(&statement, &[&id]).await? else { return Ok(TimeZone::UTC) };
-    Ok(TimeZone::get(row.try_get(0)?).unwrap_or(TimeZone::UTC))
+    Ok(TimeZone::get(row.try_get("timezone")?).unwrap_or(TimeZone::UTC))
 }
 
 /// The timezones of projects that are not in UTC.
 pub async fn timezones_beside_utc(db: &impl GenericClient) -> Result<Vec<(ProjectId, String)>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id, timezone FROM project WHERE timezone <> 'UTC'").await?;
-    db.query(&statement, &[]).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let rows = db.query(&statement, &[]).await?;
+    rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("timezone")?))).collect()
 }
 
 /// The timezones of projects changed after a sequence.
@@ -210,7 +213,8 @@ pub async fn timezones_changed_after(
     seq: i64,
 ) -> Result<Vec<(ProjectId, TimeZone)>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id, timezone FROM project WHERE changed_seq > $1").await?;
-    let zone = |row: &Row| Ok((row.try_get(0)?, TimeZone::get(row.try_get(1)?).unwrap_or(TimeZone::UTC)));
+    let zone =
+        |row: &Row| Ok((row.try_get("project_id")?, TimeZone::get(row.try_get("timezone")?).unwrap_or(TimeZone::UTC)));
     db.query(&statement, &[&seq]).await?.iter().map(zone).collect()
 }
 
@@ -281,9 +285,9 @@ pub async fn rules_changed_after(db: &impl GenericClient, seq: i64) -> Result<Ve
     let rows = db.query(&db.prepare_cached(sql).await?, &[&seq]).await?;
     let rules = |row: &Row| {
         Ok(ProjectRules {
-            id: row.try_get(0)?,
-            rate_limit: row.try_get::<_, i32>(1)?.unsigned_abs(),
-            identity_verification: row.try_get(2)?,
+            id: row.try_get("project_id")?,
+            rate_limit: row.try_get::<_, i32>("rate_limit")?.unsigned_abs(),
+            identity_verification: row.try_get("identity_verification")?,
         })
     };
     rows.iter().map(rules).collect()
@@ -297,7 +301,7 @@ pub async fn secrets(
     let statement = db.prepare_cached("SELECT secrets FROM project WHERE project_id = $1").await?;
     let Some(row) = db.query_opt(&statement, &[&id]).await? else { return Ok(None) };
     let plain = keys
-        .open(id, PLACE, row.try_get(0)?)
+        .open(id, PLACE, row.try_get("secrets")?)
         .map_err(|e| StoreError::Corrupt(format!("secrets of project {id}: {e}")))?;
     serde_json::from_slice(&plain).map(Some).map_err(|e| StoreError::Corrupt(e.to_string()))
 }

@@ -1,9 +1,8 @@
-//! Every sealed secret of the database, for sealing them anew under another master key.
+//! Columns of sealed secrets, and sealing them anew under another master key.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use uuid::Uuid;
 
-use crate::{channels, invites, projects, vapid_keys, webhook_endpoints};
 use database::StoreError;
 use kernel::ids::ProjectId;
 use secrets::MasterKeys;
@@ -18,10 +17,6 @@ pub struct Sealed {
     /// The place that a row's secret is sealed for, by that.
     pub(super) place: fn(&str) -> String,
 }
-
-/// All of them. A test holds this against the schema.
-pub const SEALED: [Sealed; 5] =
-    [projects::SEALED, channels::SEALED, vapid_keys::SEALED, invites::mail::SEALED, webhook_endpoints::SEALED];
 
 /// A row's project and key, behind which the next step goes on.
 pub type Place = (ProjectId, String);
@@ -44,8 +39,8 @@ pub struct Step {
 /// How many secrets are not under the key that seals.
 pub async fn left(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Result<i64, StoreError> {
     let Sealed { table, column, .. } = of;
-    let sql = format!("SELECT count(*) FROM {table} WHERE substr({column}, 1, 8) <> $1");
-    Ok(db.query_one(&sql, &[&&keys.sealing_id()[..]]).await?.try_get(0)?)
+    let sql = format!("SELECT count(*) AS count FROM {table} WHERE substr({column}, 1, 8) <> $1");
+    Ok(db.query_one(&sql, &[&&keys.sealing_id()[..]]).await?.try_get("count")?)
 }
 
 /// How many secrets of a column no key of these opens. One of each key that they were sealed under is tried, and stands for
@@ -53,14 +48,14 @@ pub async fn left(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Res
 pub async fn unopened(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Result<i64, StoreError> {
     let Sealed { table, column, key, place } = of;
     let sql = format!(
-        "SELECT DISTINCT ON (substr({column}, 1, 8)) project_id, {key}, {column}, \
-         count(*) OVER (PARTITION BY substr({column}, 1, 8)) FROM {table} WHERE {column} IS NOT NULL"
+        "SELECT DISTINCT ON (substr({column}, 1, 8)) project_id, {key} AS key, {column} AS sealed, \
+         count(*) OVER (PARTITION BY substr({column}, 1, 8)) AS count FROM {table} WHERE {column} IS NOT NULL"
     );
     let mut unopened = 0;
     for row in &db.query(&sql, &[]).await? {
-        let (project, key): Place = (row.try_get(0)?, row.try_get(1)?);
-        if keys.open(project, &place(&key), row.try_get(2)?).is_err() {
-            unopened += row.try_get::<_, i64>(3)?;
+        let (project, key): Place = (row.try_get("project_id")?, row.try_get("key")?);
+        if keys.open(project, &place(&key), row.try_get("sealed")?).is_err() {
+            unopened += row.try_get::<_, i64>("count")?;
         }
     }
     Ok(unopened)
@@ -77,23 +72,24 @@ pub async fn reseal(
 ) -> Result<Step, StoreError> {
     let Sealed { table, column, key: expression, place } = of;
     let next = format!(
-        "SELECT project_id, {expression} FROM {table} WHERE substr({column}, 1, 8) <> $1 \
+        "SELECT project_id, {expression} AS key FROM {table} WHERE substr({column}, 1, 8) <> $1 \
          AND (project_id, {expression}) > ($2, $3::text) ORDER BY 1, 2 LIMIT $4"
     );
     let sealing = keys.sealing_id();
     let rows = tx.query(&next, &[&&sealing[..], project, key, &most]).await?;
     // Locked one by one and in order: a distributed store locks within one project. What was sealed anew meanwhile needs nothing.
     let lock = format!(
-        "SELECT {column} FROM {table} WHERE project_id = $1 AND {expression} = $2::text AND substr({column}, 1, 8) <> $3 FOR UPDATE"
+        "SELECT {column} AS sealed FROM {table} WHERE project_id = $1 AND {expression} = $2::text \
+         AND substr({column}, 1, 8) <> $3 FOR UPDATE"
     );
     let lock = tx.prepare_cached(&lock).await?;
     let write = format!("UPDATE {table} SET {column} = $3 WHERE project_id = $1 AND {expression} = $2::text");
     let write = tx.prepare_cached(&write).await?;
     let mut step = Step::default();
     for row in &rows {
-        let at: Place = (row.try_get(0)?, row.try_get(1)?);
+        let at: Place = (row.try_get("project_id")?, row.try_get("key")?);
         if let Some(held) = tx.query_opt(&lock, &[&at.0, &at.1, &&sealing[..]]).await? {
-            match keys.reseal(at.0, &place(&at.1), held.try_get(0)?) {
+            match keys.reseal(at.0, &place(&at.1), held.try_get("sealed")?) {
                 Ok(anew) => {
                     tx.execute(&write, &[&at.0, &at.1, &anew]).await?;
                     step.resealed += 1;

@@ -67,14 +67,14 @@ pub async fn list(
 }
 
 fn listed(row: &Row) -> Result<ListedSession, StoreError> {
-    let hash: &[u8] = row.try_get(1)?;
+    let hash: &[u8] = row.try_get("hash")?;
     Ok(ListedSession {
-        id: row.try_get(0)?,
+        id: row.try_get("id")?,
         hash: hash.try_into().map_err(|_| StoreError::Corrupt("a session's hash".to_owned()))?,
-        user_agent: row.try_get(2)?,
-        created_at: row.try_get(3)?,
-        used_at: row.try_get(4)?,
-        expires_at: row.try_get(5)?,
+        user_agent: row.try_get("user_agent")?,
+        created_at: row.try_get("created_at")?,
+        used_at: row.try_get("used_at")?,
+        expires_at: row.try_get("expires_at")?,
     })
 }
 
@@ -83,20 +83,21 @@ pub async fn find(
     hash: &SessionHash,
     now: Timestamp,
 ) -> Result<Option<StoredSession>, StoreError> {
-    let sql = "SELECT a.id, a.email, a.name, a.verified_at IS NOT NULL, s.created_at, s.used_at, s.expires_at FROM session s \
-               JOIN account a ON a.id = s.account_id WHERE s.hash = $1 AND s.expires_at > $2";
+    let sql = "SELECT a.id, a.email, a.name, a.verified_at IS NOT NULL AS is_verified, s.created_at, s.used_at, \
+               s.expires_at FROM session s JOIN account a ON a.id = s.account_id \
+               WHERE s.hash = $1 AND s.expires_at > $2";
     let statement = db.prepare_cached(sql).await?;
     let Some(row) = db.query_opt(&statement, &[&&hash[..], &now]).await? else { return Ok(None) };
     Ok(Some(StoredSession {
         account: Account {
-            id: row.try_get(0)?,
-            email: row.try_get(1)?,
-            name: row.try_get(2)?,
-            is_verified: row.try_get(3)?,
+            id: row.try_get("id")?,
+            email: row.try_get("email")?,
+            name: row.try_get("name")?,
+            is_verified: row.try_get("is_verified")?,
         },
-        created_at: row.try_get(4)?,
-        used_at: row.try_get(5)?,
-        expires_at: row.try_get(6)?,
+        created_at: row.try_get("created_at")?,
+        used_at: row.try_get("used_at")?,
+        expires_at: row.try_get("expires_at")?,
     }))
 }
 

@@ -42,24 +42,24 @@ pub struct StoredTemplate {
 const COLUMNS: &str =
     "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, compiled, not_inlined";
 /// Of many, without what is as large as the bodies and not shown.
-const LISTED: &str =
-    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, NULL::text, NULL::text";
+const LISTED: &str = "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, \
+                      NULL::text AS compiled, NULL::text AS not_inlined";
 
 fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
     Ok(StoredTemplate {
-        id: row.try_get(0)?,
-        name: row.try_get(1)?,
-        channel: channel(row.try_get(2)?)?,
-        subject: row.try_get(3)?,
-        body: row.try_get(4)?,
-        tags: row.try_get(5)?,
-        ai: row.try_get(6)?,
-        version: row.try_get(7)?,
-        created_at: row.try_get(8)?,
-        updated_at: row.try_get(9)?,
-        url: row.try_get(10)?,
-        compiled: row.try_get(11)?,
-        not_inlined: row.try_get(12)?,
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        channel: channel(row.try_get("channel")?)?,
+        subject: row.try_get("subject")?,
+        body: row.try_get("body")?,
+        tags: row.try_get("tags")?,
+        ai: row.try_get("ai")?,
+        version: row.try_get("version")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
+        url: row.try_get("url")?,
+        compiled: row.try_get("compiled")?,
+        not_inlined: row.try_get("not_inlined")?,
     })
 }
 
@@ -115,7 +115,7 @@ pub async fn channels_of(
 ) -> Result<HashMap<Uuid, Channel>, StoreError> {
     let sql = "SELECT id, channel FROM template WHERE project_id = $1 AND id = ANY($2) ORDER BY id FOR SHARE";
     let rows = tx.query(sql, &[&project, &ids]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, channel(row.try_get(1)?)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("id")?, channel(row.try_get("channel")?)?))).collect()
 }
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTemplate) -> Result<(), StoreError> {

@@ -23,9 +23,9 @@ pub async fn get(
     let sql = "SELECT public_key, private_key FROM vapid_key WHERE project_id = $1";
     let Some(row) = db.query_opt(&db.prepare_cached(sql).await?, &[&project]).await? else { return Ok(None) };
     let private = keys
-        .open(project, PLACE, row.try_get(1)?)
+        .open(project, PLACE, row.try_get("private_key")?)
         .map_err(|e| StoreError::Corrupt(format!("the VAPID key of project {project}: {e}")))?;
-    Ok(Some(VapidKeys { public: row.try_get(0)?, private }))
+    Ok(Some(VapidKeys { public: row.try_get("public_key")?, private }))
 }
 
 /// Keeps a project's key pair unless it has one; of two that are made at once, the first one stays.

@@ -44,16 +44,16 @@ const COLUMNS: &str =
 
 fn from_row(row: &Row) -> Result<Endpoint, StoreError> {
     Ok(Endpoint {
-        id: row.try_get(0)?,
-        url: row.try_get(1)?,
-        description: row.try_get(2)?,
-        types: row.try_get(3)?,
-        enabled: row.try_get(4)?,
-        disabled_reason: row.try_get(5)?,
-        disabled_at: row.try_get(6)?,
-        failing_since: row.try_get(7)?,
-        created_at: row.try_get(8)?,
-        updated_at: row.try_get(9)?,
+        id: row.try_get("id")?,
+        url: row.try_get("url")?,
+        description: row.try_get("description")?,
+        types: row.try_get("types")?,
+        enabled: row.try_get("enabled")?,
+        disabled_reason: row.try_get("disabled_reason")?,
+        disabled_at: row.try_get("disabled_at")?,
+        failing_since: row.try_get("failing_since")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }
 
@@ -176,7 +176,7 @@ pub async fn secrets(
 ) -> Result<Option<EndpointSecrets>, StoreError> {
     let sql = "SELECT secrets FROM webhook_endpoint WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
-    row.map(|row| opened(keys, project, id, row.try_get(0)?)).transpose()
+    row.map(|row| opened(keys, project, id, row.try_get("secrets")?)).transpose()
 }
 
 pub async fn set_secrets(
@@ -207,7 +207,7 @@ fn opened(keys: &MasterKeys, project: ProjectId, id: Uuid, sealed: &[u8]) -> Res
 pub async fn subscribed(db: &impl GenericClient) -> Result<HashMap<ProjectId, HashSet<String>>, StoreError> {
     let mut found: HashMap<ProjectId, HashSet<String>> = HashMap::new();
     for row in db.query("SELECT project_id, types FROM webhook_endpoint WHERE enabled", &[]).await? {
-        found.entry(row.try_get(0)?).or_default().extend(row.try_get::<_, Vec<String>>(1)?);
+        found.entry(row.try_get("project_id")?).or_default().extend(row.try_get::<_, Vec<String>>("types")?);
     }
     Ok(found)
 }
@@ -251,12 +251,18 @@ pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> 
     let sql = if by_project::is_spread() { &by_endpoint } else { &by_pending };
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now]).await?;
     let due = |row: &Row| {
-        let (project, id) = (row.try_get(0)?, row.try_get(1)?);
-        let secrets = opened(keys, project, id, row.try_get(3)?);
+        let (project, id) = (row.try_get("project_id")?, row.try_get("id")?);
+        let secrets = opened(keys, project, id, row.try_get("secrets")?);
         if let Err(error) = &secrets {
             tracing::debug!(%project, endpoint = %id, %error, "nothing can be signed for an endpoint");
         }
-        Ok(DueEndpoint { project, id, url: row.try_get(2)?, secrets: secrets.ok(), failures: row.try_get(4)? })
+        Ok(DueEndpoint {
+            project,
+            id,
+            url: row.try_get("url")?,
+            secrets: secrets.ok(),
+            failures: row.try_get("failures")?,
+        })
     };
     rows.iter().map(due).collect()
 }
@@ -280,7 +286,7 @@ pub async fn failed(
     let sql = "UPDATE webhook_endpoint SET failures = failures + 1, failing_since = coalesce(failing_since, $4), \
                rests_until = greatest(rests_until, $3) WHERE project_id = $1 AND id = $2 RETURNING failing_since, failures";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &rests_until, &now]).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    row.map(|row| Ok((row.try_get("failing_since")?, row.try_get("failures")?))).transpose()
 }
 
 /// Disables an endpoint. What it has pending waits until somebody enables it again. Whether it was enabled.
@@ -303,7 +309,7 @@ pub async fn disable(
 /// One that was deleted, if there is any.
 pub async fn deleted(db: &impl GenericClient) -> Result<Option<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, id FROM webhook_endpoint WHERE deleted_at IS NOT NULL LIMIT 1";
-    db.query_opt(sql, &[]).await?.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    db.query_opt(sql, &[]).await?.map(|row| Ok((row.try_get("project_id")?, row.try_get("id")?))).transpose()
 }
 
 /// Forgets one that was deleted.

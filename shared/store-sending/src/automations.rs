@@ -57,15 +57,15 @@ pub struct FollowedAutomation {
 const COLUMNS: &str = "id, name, active, version, definition, created_at, updated_at";
 
 fn from_row(row: &Row) -> Result<Automation, StoreError> {
-    let id = row.try_get(0)?;
+    let id = row.try_get("id")?;
     Ok(Automation {
         id,
-        name: row.try_get(1)?,
-        active: row.try_get(2)?,
-        version: row.try_get(3)?,
-        definition: decoded(id, row.try_get(4)?)?,
-        created_at: row.try_get(5)?,
-        updated_at: row.try_get(6)?,
+        name: row.try_get("name")?,
+        active: row.try_get("active")?,
+        version: row.try_get("version")?,
+        definition: decoded(id, row.try_get("definition")?)?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }
 

@@ -5,6 +5,7 @@ pub mod clicks;
 pub mod conversions;
 pub mod counts;
 pub mod faults;
+pub mod occurrence;
 pub mod outcomes;
 pub mod sending;
 pub mod winner;
@@ -73,29 +74,28 @@ impl Campaign {
 
 const COLUMNS: &str = "id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, status, \
     status_reason, created_at, updated_at, started_at, recipients, under_way, subscription_group_id";
-const COLUMNS_COUNT: usize = 16;
 
 fn from_row(row: &Row) -> Result<Campaign, StoreError> {
-    let id: Uuid = row.try_get(0)?;
-    let (channel, status): (&str, &str) = (row.try_get(2)?, row.try_get(8)?);
+    let id: Uuid = row.try_get("id")?;
+    let (channel, status): (&str, &str) = (row.try_get("channel")?, row.try_get("status")?);
     let corrupt = |what: &str| StoreError::Corrupt(format!("campaign {id}: {what}"));
     Ok(Campaign {
         id,
-        name: row.try_get(1)?,
+        name: row.try_get("name")?,
         channel: Channel::parse(channel).ok_or_else(|| corrupt(channel))?,
-        segment_id: row.try_get(3)?,
-        exclude_segment_ids: row.try_get(4)?,
-        template_id: row.try_get(5)?,
-        settings: Settings::decode(row.try_get(6)?).map_err(|e| corrupt(&e))?,
-        scheduled_at: row.try_get(7)?,
+        segment_id: row.try_get("segment_id")?,
+        exclude_segment_ids: row.try_get("exclude_segment_ids")?,
+        template_id: row.try_get("template_id")?,
+        settings: Settings::decode(row.try_get("settings")?).map_err(|e| corrupt(&e))?,
+        scheduled_at: row.try_get("scheduled_at")?,
         status: CampaignStatus::parse(status).ok_or_else(|| corrupt(status))?,
-        status_reason: row.try_get(9)?,
-        created_at: row.try_get(10)?,
-        updated_at: row.try_get(11)?,
-        started_at: row.try_get(12)?,
-        recipients: row.try_get(13)?,
-        under_way: row.try_get(14)?,
-        subscription_group_id: row.try_get(15)?,
+        status_reason: row.try_get("status_reason")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
+        started_at: row.try_get("started_at")?,
+        recipients: row.try_get("recipients")?,
+        under_way: row.try_get("under_way")?,
+        subscription_group_id: row.try_get("subscription_group_id")?,
     })
 }
 
@@ -172,7 +172,7 @@ async fn used(
         "SELECT id, name FROM campaign WHERE project_id = $1 AND {condition} AND status = ANY($3) ORDER BY id LIMIT 1"
     );
     let row = db.query_opt(&sql, &[&project, &id, &open]).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    row.map(|row| Ok((row.try_get("id")?, row.try_get("name")?))).transpose()
 }
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) -> Result<(), StoreError> {

@@ -50,10 +50,10 @@ pub async fn since(
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &users, &addresses, &since]).await?;
     let send = |row: &tokio_postgres::Row| {
         Ok(CappedSend {
-            message: row.try_get(0)?,
-            user: row.try_get(1)?,
-            address: row.try_get(2)?,
-            at: row.try_get(3)?,
+            message: row.try_get("message_id")?,
+            user: row.try_get("user_id")?,
+            address: row.try_get("address")?,
+            at: row.try_get("at")?,
         })
     };
     rows.iter().map(send).collect()

@@ -108,14 +108,16 @@ const TABLES: [Table; 2] = [
     Table {
         kind: Kind::Message,
         name: "message",
-        columns: "id, user_id, NULL::text, channel, id, template_id, status_reason, attempt, created_at, coalesce(failed_at, updated_at)",
+        columns: "id, user_id, NULL::text AS name, channel, id AS message_id, template_id, status_reason AS reason, \
+                  attempt, created_at, coalesce(failed_at, updated_at) AS died_at",
         reason: "status_reason",
         condition: "dead",
     },
     Table {
         kind: Kind::Item,
         name: "dead_item",
-        columns: "id, user_id, name, channel, message_id, NULL::uuid, reason, 0, created_at, died_at",
+        columns: "id, user_id, name, channel, message_id, NULL::uuid AS template_id, reason, 0 AS attempt, \
+                  created_at, died_at",
         reason: "reason",
         condition: "true",
     },
@@ -153,17 +155,17 @@ impl Table {
 
     fn letter(&self, row: &Row) -> Result<DeadLetter, StoreError> {
         Ok(DeadLetter {
-            id: row.try_get(0)?,
+            id: row.try_get("id")?,
             kind: self.kind,
-            user_id: row.try_get(1)?,
-            name: row.try_get(2)?,
-            channel: row.try_get::<_, Option<&str>>(3)?.and_then(Channel::parse),
-            message_id: row.try_get(4)?,
-            template_id: row.try_get(5)?,
-            reason: row.try_get::<_, Option<String>>(6)?.unwrap_or_default(),
-            attempts: row.try_get(7)?,
-            created_at: row.try_get(8)?,
-            died_at: row.try_get(9)?,
+            user_id: row.try_get("user_id")?,
+            name: row.try_get("name")?,
+            channel: row.try_get::<_, Option<&str>>("channel")?.and_then(Channel::parse),
+            message_id: row.try_get("message_id")?,
+            template_id: row.try_get("template_id")?,
+            reason: row.try_get::<_, Option<String>>("reason")?.unwrap_or_default(),
+            attempts: row.try_get("attempt")?,
+            created_at: row.try_get("created_at")?,
+            died_at: row.try_get("died_at")?,
         })
     }
 }
@@ -206,12 +208,12 @@ pub async fn list(
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFilter) -> Result<Total, StoreError> {
     if wanted.is_open() {
-        let items = "SELECT count(*) FROM dead_item WHERE project_id = $1";
-        let mut count: i64 = db.query_one(&db.prepare_cached(items).await?, &[&project]).await?.try_get(0)?;
+        let items = "SELECT count(*) AS count FROM dead_item WHERE project_id = $1";
+        let mut count: i64 = db.query_one(&db.prepare_cached(items).await?, &[&project]).await?.try_get("count")?;
         for month in months::of_table(db, "message").await? {
             let within = month.condition("id");
-            let sql = format!("SELECT count(*) FROM message WHERE project_id = $1 AND dead AND {within}");
-            count += db.query_one(&month.prepare(db, &sql).await?, &[&project]).await?.try_get::<_, i64>(0)?;
+            let sql = format!("SELECT count(*) AS count FROM message WHERE project_id = $1 AND dead AND {within}");
+            count += db.query_one(&month.prepare(db, &sql).await?, &[&project]).await?.try_get::<_, i64>("count")?;
         }
         return Ok(Total::exact(count));
     }
@@ -351,14 +353,13 @@ async fn replay_messages_in(
     queued: &mut Replays,
 ) -> Result<u64, StoreError> {
     // Of a campaign that was cancelled or deleted nothing is sent any more.
+    let (kept, within) = (by_id::KEPT, month.condition("id"));
     let dead = format!(
-        "(SELECT {} FROM message m WHERE project_id = $1 AND dead AND ($2::uuid[] IS NULL OR id = ANY($2)) \
+        "(SELECT {kept} FROM message m WHERE project_id = $1 AND dead AND ($2::uuid[] IS NULL OR id = ANY($2)) \
          AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR split_part(status_reason, ':', 1) = $4) \
          AND (campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
          AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED', 'PAUSED'))) \
-         AND {} ORDER BY id LIMIT $5 FOR UPDATE OF m SKIP LOCKED) AS dead",
-        by_id::KEPT,
-        month.condition("id")
+         AND {within} ORDER BY id LIMIT $5 FOR UPDATE OF m SKIP LOCKED) AS dead"
     );
     let set = "status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = m.ambiguous, \
                failed_at = NULL, updated_at = $6, released_at = CASE WHEN m.campaign_id IS NOT NULL THEN $6::timestamptz END";
@@ -368,13 +369,13 @@ async fn replay_messages_in(
     let rows = tx.query(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
     let mut moved = Counts::default();
     for row in &rows {
-        let queue =
-            Queue { project, channel: messages::channel(row.try_get(1)?)?, lane: messages::lane(row.try_get(2)?)? };
-        let campaign = row.try_get::<_, Option<Uuid>>(3)?.zip(row.try_get::<_, Option<i32>>(4)?);
+        let (channel, lane) = (messages::channel(row.try_get("channel")?)?, messages::lane(row.try_get("lane")?)?);
+        let queue = Queue { project, channel, lane };
+        let campaign = row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?);
         if let Some(of) = campaign {
-            moved.step(of, row.try_get(5)?, (DeliveryState::Failed, DeliveryState::Queued), 1);
+            moved.step(of, row.try_get("variant")?, (DeliveryState::Failed, DeliveryState::Queued), 1);
         }
-        queued.entry((queue, campaign)).or_default().push(row.try_get(0)?);
+        queued.entry((queue, campaign)).or_default().push(row.try_get("id")?);
     }
     counts::add(tx, project, &moved).await?;
     Ok(rows.len() as u64)
@@ -390,11 +391,10 @@ async fn replay_items(
     let sql = "WITH gone AS (DELETE FROM dead_item WHERE project_id = $1 AND id IN (SELECT id FROM dead_item \
                WHERE project_id = $1 AND ($2::uuid[] IS NULL OR id = ANY($2)) AND ($3::text IS NULL OR channel = $3) \
                AND ($4::text IS NULL OR split_part(reason, ':', 1) = $4) ORDER BY id LIMIT $5 FOR UPDATE SKIP LOCKED) \
-               RETURNING partition, id, subject, payload), \
-               out AS (INSERT INTO outbox (partition, id, subject, payload, created_at) \
-               SELECT partition, id, subject, payload, $6 FROM gone ON CONFLICT DO NOTHING) \
-               SELECT count(*) FROM gone";
+               RETURNING partition, id, subject, payload), out AS (INSERT INTO outbox \
+               (partition, id, subject, payload, created_at) SELECT partition, id, subject, payload, $6 FROM gone \
+               ON CONFLICT DO NOTHING) SELECT count(*) AS count FROM gone";
     let channel = wanted.channel.map(Channel::as_str);
     let row = tx.query_one(sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
-    Ok(row.try_get::<_, i64>(0)?.unsigned_abs())
+    Ok(row.try_get::<_, i64>("count")?.unsigned_abs())
 }

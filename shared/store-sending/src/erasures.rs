@@ -68,13 +68,14 @@ pub async fn record(
 
 /// When the latest erasure was accepted: who was accepted after it needs no look at the others.
 pub async fn latest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    Ok(db.query_one(&db.prepare_cached("SELECT max(erased_at) FROM erasure").await?, &[]).await?.try_get(0)?)
+    let sql = "SELECT max(erased_at) AS latest FROM erasure";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get("latest")?)
 }
 
 /// When the latest erasure that was accepted until a time was accepted.
 pub async fn latest_until(db: &impl GenericClient, until: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-    let sql = "SELECT max(erased_at) FROM erasure WHERE erased_at <= $1";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&until]).await?.try_get(0)?)
+    let sql = "SELECT max(erased_at) AS latest FROM erasure WHERE erased_at <= $1";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&until]).await?.try_get("latest")?)
 }
 
 /// When these people were erased, as far as they were.
@@ -91,7 +92,10 @@ pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap
         Ok(db.query(&statement, &[&projects, &ids]).await?)
     };
     let rows = by_project::each(db, people, |person| person.0, sql, read).await?;
-    rows.iter().flatten().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?))).collect()
+    rows.iter()
+        .flatten()
+        .map(|row| Ok(((row.try_get("project_id")?, row.try_get("user_id")?), row.try_get("erased_at")?)))
+        .collect()
 }
 
 /// Keeps these users from being erased until the end of the transaction, after erasures that are under way. Returns when each of them was
@@ -107,15 +111,15 @@ pub async fn hold(
     let mut rows = tx.query(&statement, &[&project, &users]).await?;
     let mut pending: Vec<PersonKey> = Vec::new();
     for row in &rows {
-        if row.try_get(2)? {
-            pending.push((project, row.try_get(0)?));
+        if row.try_get("is_pending")? {
+            pending.push((project, row.try_get("user_id")?));
         }
     }
     if !pending.is_empty() {
         removals::lock(tx, &[], &pending).await?;
         rows = tx.query(&statement, &[&project, &users]).await?;
     }
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("user_id")?, row.try_get("applied_at")?))).collect()
 }
 
 /// Of these people, whose rows are still being removed: what was accepted until then is not to be shown.
@@ -126,14 +130,15 @@ pub async fn under_way(
 ) -> Result<HashMap<Uuid, Timestamp>, StoreError> {
     let sql = "SELECT user_id, erased_at FROM erasure WHERE project_id = $1 AND user_id = ANY($2) AND has_left";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("user_id")?, row.try_get("erased_at")?))).collect()
 }
 
 /// Takes the lock on a project's incomplete erasures for this connection, until [`end`]. False where another connection holds
 /// it.
 pub async fn begin(db: &impl GenericClient, project: ProjectId) -> Result<bool, StoreError> {
-    let statement = db.prepare_cached("SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))").await?;
-    Ok(db.query_one(&statement, &[&lock_name(project)]).await?.try_get(0)?)
+    let sql = "SELECT pg_try_advisory_lock(hashtextextended($1::text, 0)) AS is_locked";
+    let statement = db.prepare_cached(sql).await?;
+    Ok(db.query_one(&statement, &[&lock_name(project)]).await?.try_get("is_locked")?)
 }
 
 /// Releases the lock of [`begin`].
@@ -150,7 +155,7 @@ fn lock_name(project: ProjectId) -> String {
 /// The projects with incomplete erasures.
 pub async fn incomplete_projects(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
     let sql = "SELECT DISTINCT project_id FROM erasure WHERE has_left";
-    db.query(&db.prepare_cached(sql).await?, &[]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    db.query(&db.prepare_cached(sql).await?, &[]).await?.iter().map(|row| Ok(row.try_get("project_id")?)).collect()
 }
 
 /// Returns up to [`BATCH`] ids of a project whose erasures are incomplete, the oldest erasure first.
@@ -158,7 +163,12 @@ pub async fn incomplete(db: &impl GenericClient, project: ProjectId) -> Result<V
     let sql = "SELECT user_id, erased_at, applied_at FROM erasure WHERE project_id = $1 AND has_left \
                ORDER BY erased_at, user_id LIMIT $2";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &BATCH]).await?;
-    let erased = |row: &Row| Ok((row.try_get(0)?, Erased { accepted: row.try_get(1)?, applied: row.try_get(2)? }));
+    let erased = |row: &Row| {
+        Ok((
+            row.try_get("user_id")?,
+            Erased { accepted: row.try_get("erased_at")?, applied: row.try_get("applied_at")? },
+        ))
+    };
     rows.iter().map(erased).collect()
 }
 
@@ -171,14 +181,14 @@ pub async fn with_rows(
 ) -> Result<HashSet<Uuid>, StoreError> {
     let within = month.condition("id");
     let sql = format!(
-        "SELECT v.i FROM unnest($2::uuid[], $3::uuid[]) AS v (i, u) CROSS JOIN LATERAL \
+        "SELECT v.i AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (i, u) CROSS JOIN LATERAL \
          (SELECT 1 AS one FROM events WHERE project_id = $1 AND user_id IN (v.i, v.u) AND {within} LIMIT 1) AS found \
-         UNION SELECT v.i FROM unnest($2::uuid[]) AS v (i) CROSS JOIN LATERAL \
+         UNION SELECT v.i AS id FROM unnest($2::uuid[]) AS v (i) CROSS JOIN LATERAL \
          (SELECT 1 AS one FROM message WHERE project_id = $1 AND user_id = v.i AND {within} LIMIT 1) AS found"
     );
     let without_proof: Vec<Uuid> = ids.iter().copied().map(unproven).collect();
     let rows = db.query(&month.prepare(db, &sql).await?, &[&project, &ids, &without_proof]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 /// Whether these ids have events or messages in any of these months. Keeps no locks on their partitions.
@@ -226,8 +236,8 @@ pub async fn mark_complete(
 
 /// Forgets erasures before which nothing can be waiting any more. Those since the oldest audience in the queue stay ([`hold`]).
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
-    let oldest = "SELECT min(created_at) FROM send_chunk WHERE is_audience";
-    let oldest: Option<Timestamp> = db.query_one(oldest, &[]).await?.try_get(0)?;
+    let oldest = "SELECT min(created_at) AS oldest FROM send_chunk WHERE is_audience";
+    let oldest: Option<Timestamp> = db.query_one(oldest, &[]).await?.try_get("oldest")?;
     let sql = "DELETE FROM erasure WHERE erased_at < $1 AND applied_at < coalesce($2::timestamptz, 'infinity') AND NOT has_left AND NOT is_pending";
     Ok(db.execute(sql, &[&before, &oldest]).await?)
 }
@@ -236,10 +246,11 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, S
 /// searched by goes with them. Says how many were last seen when.
 pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Moves, StoreError> {
     let mut moves = Moves::default();
-    let sql = "DELETE FROM users WHERE project_id = $1 AND id = ANY($2) RETURNING seen_day, merged_into IS NULL";
+    let sql = "DELETE FROM users WHERE project_id = $1 AND id = ANY($2) \
+               RETURNING seen_day, merged_into IS NULL AS is_counted";
     for row in tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await? {
-        let is_counted: bool = row.try_get(1)?;
-        moves.add(project, row.try_get(0)?, -i64::from(is_counted));
+        let is_counted: bool = row.try_get("is_counted")?;
+        moves.add(project, row.try_get("seen_day")?, -i64::from(is_counted));
     }
     for sql in [
         "DELETE FROM user_search WHERE project_id = $1 AND id = ANY($2)",
@@ -289,11 +300,12 @@ pub async fn remove_slice(
         "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
          AND {within} RETURNING client_id, name, received_at), \
          names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 AND id = g.client_id AND {FORGETTABLE}) \
-         SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM gone GROUP BY 1, 2"
+         SELECT date_bin('15 minutes', received_at, 'epoch') AS quarter, name, count(*) AS total \
+         FROM gone GROUP BY 1, 2"
     );
     let last = until.unwrap_or(Uuid::max());
     let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &senders, &at, &last]).await?;
-    let events = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+    let events = rows.iter().map(|row| Ok((row.try_get("quarter")?, row.try_get("name")?, row.try_get("total")?)));
     let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
 
     let theirs = format!(
@@ -308,13 +320,15 @@ pub async fn remove_slice(
     let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied, &last]).await?;
     let mut counted = Counts::default();
     for row in &rows {
-        if let Some(of) = row.try_get::<_, Option<Uuid>>(1)?.zip(row.try_get::<_, Option<i32>>(2)?) {
-            counted.add(of, row.try_get(3)?, messages::status(row.try_get(4)?)?, -1);
+        if let Some(of) =
+            row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?)
+        {
+            counted.add(of, row.try_get("variant")?, messages::status(row.try_get("status")?)?, -1);
         }
     }
     counts::add(tx, project, &counted).await?;
-    let messages: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    let messages: Vec<Uuid> = rows.iter().map(|row| row.try_get("id")).collect::<Result<_, _>>()?;
+    let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get("campaign_id")).collect::<Result<_, _>>()?;
     // After the messages: whoever settles one at this moment, or is told of a click in it, has written that by now, or finds it gone.
     webhook_deliveries::erase(tx, project, ids, (applied, &messages)).await?;
     capped_sends::erase(tx, project, &messages).await?;
@@ -335,8 +349,8 @@ async fn remove_clicks(
     let sql = "DELETE FROM campaign_click c USING unnest($2::uuid[], $3::uuid[]) AS m (campaign, id) \
                WHERE c.project_id = $1 AND c.campaign_id = m.campaign AND c.message_id = m.id RETURNING c.campaign_id, c.link";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &messages]).await?;
-    let campaigns: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let links: Vec<Uuid> = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    let campaigns: Vec<Uuid> = rows.iter().map(|row| row.try_get("campaign_id")).collect::<Result<_, _>>()?;
+    let links: Vec<Uuid> = rows.iter().map(|row| row.try_get("link")).collect::<Result<_, _>>()?;
     if !links.is_empty() {
         let sql = "DELETE FROM campaign_link l USING (SELECT DISTINCT * FROM unnest($2::uuid[], $3::uuid[])) AS g (campaign, link) \
                    WHERE l.project_id = $1 AND l.campaign_id = g.campaign AND l.link = g.link AND NOT EXISTS (SELECT FROM campaign_click c \
@@ -358,7 +372,7 @@ async fn bound(
         "SELECT id FROM {table} WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} ORDER BY id OFFSET {SLICE} LIMIT 1"
     );
     let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+    Ok(row.map(|row| row.try_get("id")).transpose()?)
 }
 
 /// Of these ids, those that did something after `at`, and when first.
@@ -370,8 +384,8 @@ pub async fn active_since(
 ) -> Result<Vec<(Uuid, Timestamp)>, StoreError> {
     // An accepted event's id is at most that old. Not cached: a custom plan prunes earlier partitions.
     let first = id_times::lower_bound(at.as_millisecond() - id_times::CLIENT_ID_PAST_MS);
-    let sql = "SELECT user_id, min(received_at) FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at > $3 \
-               AND id >= $4 GROUP BY user_id";
+    let sql = "SELECT user_id, min(received_at) AS first_at FROM events WHERE project_id = $1 AND user_id = ANY($2) \
+               AND received_at > $3 AND id >= $4 GROUP BY user_id";
     let rows = tx.query(sql, &[&project, &ids, &at, &first]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("user_id")?, row.try_get("first_at")?))).collect()
 }

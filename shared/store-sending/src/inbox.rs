@@ -25,11 +25,11 @@ const COLUMNS: &str = "id, title, body, created_at, read_at";
 
 fn from_row(row: &Row) -> Result<InboxItem, StoreError> {
     Ok(InboxItem {
-        id: row.try_get(0)?,
-        title: row.try_get(1)?,
-        body: row.try_get(2)?,
-        created_at: row.try_get(3)?,
-        read_at: row.try_get(4)?,
+        id: row.try_get("id")?,
+        title: row.try_get("title")?,
+        body: row.try_get("body")?,
+        created_at: row.try_get("created_at")?,
+        read_at: row.try_get("read_at")?,
     })
 }
 
@@ -60,10 +60,10 @@ pub async fn put(
                RETURNING user_id, last_at), \
                arrived AS (INSERT INTO inbox (project_id, id, user_id, title, body, created_at) \
                SELECT $1, $4, user_id, $5, $6, last_at FROM owner ON CONFLICT (project_id, id) DO NOTHING) \
-               SELECT EXISTS (SELECT FROM person)";
+               SELECT EXISTS (SELECT FROM person) AS is_there";
     let Arrival { id, user_id, title, body } = arrival;
     let statement = db.prepare_cached(sql).await?;
-    Ok(db.query_one(&statement, &[&project, &user_id, &now, &id, &title, &body]).await?.try_get(0)?)
+    Ok(db.query_one(&statement, &[&project, &user_id, &now, &id, &title, &body]).await?.try_get("is_there")?)
 }
 
 /// What a list of somebody's messages is narrowed to.

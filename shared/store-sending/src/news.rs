@@ -24,12 +24,12 @@ const COLUMNS: &str = "id, title, body, published_at, created_at, updated_at";
 
 fn from_row(row: &Row) -> Result<NewsItem, StoreError> {
     Ok(NewsItem {
-        id: row.try_get(0)?,
-        title: row.try_get(1)?,
-        body: row.try_get(2)?,
-        published_at: row.try_get(3)?,
-        created_at: row.try_get(4)?,
-        updated_at: row.try_get(5)?,
+        id: row.try_get("id")?,
+        title: row.try_get("title")?,
+        body: row.try_get("body")?,
+        published_at: row.try_get("published_at")?,
+        created_at: row.try_get("created_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }
 

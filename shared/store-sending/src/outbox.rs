@@ -43,10 +43,10 @@ pub async fn left_over(
     rows.iter()
         .map(|r| {
             Ok(OutboxRow {
-                partition: r.try_get(0)?,
-                id: r.try_get(1)?,
-                subject: r.try_get(2)?,
-                payload: r.try_get(3)?,
+                partition: r.try_get("partition")?,
+                id: r.try_get("id")?,
+                subject: r.try_get("subject")?,
+                payload: r.try_get("payload")?,
             })
         })
         .collect()
@@ -55,9 +55,9 @@ pub async fn left_over(
 /// Since when the oldest message has been waiting.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
     // By the key: of all tables this one leaves the most behind to be vacuumed.
-    let sql = "SELECT min(first.created_at) FROM generate_series(0, 255) AS p CROSS JOIN LATERAL \
+    let sql = "SELECT min(first.created_at) AS oldest FROM generate_series(0, 255) AS p CROSS JOIN LATERAL \
                (SELECT created_at FROM outbox WHERE partition = p::smallint ORDER BY id LIMIT 1) AS first";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get(0)?)
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get("oldest")?)
 }
 
 /// Forgets what the broker has.
@@ -71,6 +71,6 @@ pub async fn delete(db: &impl GenericClient, keys: &[(i16, Uuid)]) -> Result<(),
 
 /// Rows that wait for the broker since before a time, counted up to `most`.
 pub async fn waiting(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
-    let sql = "SELECT count(*) FROM (SELECT FROM outbox WHERE created_at < $1 LIMIT $2) AS found";
-    Ok(db.query_one(sql, &[&before, &most]).await?.try_get(0)?)
+    let sql = "SELECT count(*) AS total FROM (SELECT FROM outbox WHERE created_at < $1 LIMIT $2) AS found";
+    Ok(db.query_one(sql, &[&before, &most]).await?.try_get("total")?)
 }

@@ -187,8 +187,8 @@ async fn insert_of(
 
 /// Returns whether a chunk exists.
 pub async fn exists(db: &impl GenericClient, project: ProjectId, chunk: Uuid) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND id = $2)";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &chunk]).await?.try_get(0)?)
+    let sql = "SELECT EXISTS (SELECT FROM send_chunk WHERE project_id = $1 AND id = $2) AS is_there";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &chunk]).await?.try_get("is_there")?)
 }
 
 /// Makes chunks due that wait for a change of a channel's settings; returns the number of their messages. Every worker calls this after a
@@ -202,7 +202,8 @@ pub async fn release_held(
     let sql = "WITH held AS (SELECT id FROM send_chunk WHERE project_id = $1 AND channel = $2 AND is_held AND NOT is_begun \
                AND due_at > $3 FOR UPDATE SKIP LOCKED), \
                released AS (UPDATE send_chunk SET due_at = $3, is_held = false \
-               WHERE project_id = $1 AND id = ANY(ARRAY(SELECT id FROM held)) RETURNING size) SELECT coalesce(sum(size), 0)::bigint FROM released";
+               WHERE project_id = $1 AND id = ANY(ARRAY(SELECT id FROM held)) RETURNING size) \
+               SELECT coalesce(sum(size), 0)::bigint AS messages FROM released";
     let statement = db.prepare_cached(sql).await?;
-    Ok(db.query_one(&statement, &[&project, &channel.as_str(), &now]).await?.try_get(0)?)
+    Ok(db.query_one(&statement, &[&project, &channel.as_str(), &now]).await?.try_get("messages")?)
 }

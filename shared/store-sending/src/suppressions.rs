@@ -43,12 +43,12 @@ const COLUMNS: &str = "id, channel, address, reason, message_id, note, created_a
 
 fn from_row(row: &Row) -> Result<Suppression, StoreError> {
     Ok(Suppression {
-        id: row.try_get(0)?,
-        address: Address { channel: channel(row.try_get(1)?)?, text: row.try_get(2)? },
-        reason: reason(row.try_get(3)?)?,
-        message_id: row.try_get(4)?,
-        note: row.try_get(5)?,
-        created_at: row.try_get(6)?,
+        id: row.try_get("id")?,
+        address: Address { channel: channel(row.try_get("channel")?)?, text: row.try_get("address")? },
+        reason: reason(row.try_get("reason")?)?,
+        message_id: row.try_get("message_id")?,
+        note: row.try_get("note")?,
+        created_at: row.try_get("created_at")?,
     })
 }
 
@@ -87,7 +87,8 @@ pub async fn reasons(
     let sql = "SELECT s.channel, s.address, s.reason FROM unnest($2::text[], $3::text[]) AS v (c, a) \
                JOIN suppression s ON s.project_id = $1 AND s.channel = v.c AND s.address = v.a";
     for row in db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts]).await? {
-        let (key, reason) = ((channel(row.try_get(0)?)?, row.try_get(1)?), reason(row.try_get(2)?)?);
+        let (key, reason) =
+            ((channel(row.try_get("channel")?)?, row.try_get("address")?), reason(row.try_get("reason")?)?);
         for address in spelled.get(&key).into_iter().flatten() {
             found.entry((*address).clone()).or_default().push(reason);
         }
@@ -155,7 +156,7 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     let removed = by_project::each(tx, merges, |merge| merge.0.0, sql, remove).await?;
     let mut moved: BTreeMap<ProjectId, Vec<Suppression>> = BTreeMap::new();
     for row in removed.iter().flatten() {
-        let (old, project): (Suppression, ProjectId) = (from_row(row)?, row.try_get(7)?);
+        let (old, project): (Suppression, ProjectId) = (from_row(row)?, row.try_get("project_id")?);
         let is_old = |((of, person), _): &&(PersonKey, Uuid)| *of == project && person.to_string() == old.address.text;
         let Some((_, into)) = merges.iter().find(is_old) else { continue };
         let new = Suppression::new(project, Address::person(old.address.channel, *into), old.reason, old.created_at);
@@ -179,7 +180,7 @@ pub async fn bounced_softly(
                RETURNING count";
     let statement = tx.prepare_cached(sql).await?;
     let values: [&(dyn ToSql + Sync); 4] = [&project, &address.channel.as_str(), &address.text, &user];
-    let count: i32 = tx.query_one(&statement, &values).await?.try_get(0)?;
+    let count: i32 = tx.query_one(&statement, &values).await?.try_get("count")?;
     Ok(count >= SOFT_BOUNCES)
 }
 
@@ -218,8 +219,9 @@ pub async fn recipients(
         let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
         let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
         for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
-            let (user_id, address) = (row.try_get(1)?, row.try_get(3)?);
-            recipients.insert(row.try_get(0)?, Recipient { user_id, channel: channel(row.try_get(2)?)?, address });
+            let (user_id, address) = (row.try_get("user_id")?, row.try_get("address")?);
+            recipients
+                .insert(row.try_get("id")?, Recipient { user_id, channel: channel(row.try_get("channel")?)?, address });
         }
     }
     Ok(recipients)
@@ -241,7 +243,9 @@ pub async fn unsubscribed_by(
                WHERE s.reason = $4 AND s.message_id = $5";
     let reason = Reason::Unsubscribed.as_str();
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &channels, &texts, &reason, &message]).await?;
-    rows.iter().map(|row| Ok(Address { channel: channel(row.try_get(0)?)?, text: row.try_get(1)? })).collect()
+    rows.iter()
+        .map(|row| Ok(Address { channel: channel(row.try_get("channel")?)?, text: row.try_get("address")? }))
+        .collect()
 }
 
 /// What the list is narrowed to.

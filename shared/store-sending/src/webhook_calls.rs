@@ -96,13 +96,13 @@ pub async fn claim(
     let claimed = |row: &tokio_postgres::Row| {
         Ok(Claimed {
             project,
-            id: row.try_get(0)?,
-            run: row.try_get(1)?,
-            wait_seq: row.try_get(2)?,
-            partition: row.try_get(3)?,
-            url: row.try_get(4)?,
-            body: row.try_get(5)?,
-            attempt: row.try_get(6)?,
+            id: row.try_get("id")?,
+            run: row.try_get("run_id")?,
+            wait_seq: row.try_get("wait_seq")?,
+            partition: row.try_get("partition")?,
+            url: row.try_get("url")?,
+            body: row.try_get("body")?,
+            attempt: row.try_get("attempt")?,
         })
     };
     rows.iter().map(claimed).collect()

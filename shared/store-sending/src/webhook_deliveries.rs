@@ -61,14 +61,14 @@ const COLUMNS: &str = "id, type, data, happened_at, status, attempts, due_at, cr
 
 fn from_row(row: &Row) -> Result<Delivery, StoreError> {
     Ok(Delivery {
-        id: row.try_get(0)?,
-        kind: row.try_get(1)?,
-        data: row.try_get(2)?,
-        happened_at: row.try_get(3)?,
-        status: DeliveryStatus::parse(row.try_get(4)?)?,
-        attempts: row.try_get(5)?,
-        due_at: row.try_get(6)?,
-        created_at: row.try_get(7)?,
+        id: row.try_get("id")?,
+        kind: row.try_get("type")?,
+        data: row.try_get("data")?,
+        happened_at: row.try_get("happened_at")?,
+        status: DeliveryStatus::parse(row.try_get("status")?)?,
+        attempts: row.try_get("attempts")?,
+        due_at: row.try_get("due_at")?,
+        created_at: row.try_get("created_at")?,
     })
 }
 
@@ -139,7 +139,7 @@ pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreE
         "SELECT project_id, endpoint_id, id FROM (SELECT project_id, endpoint_id, id FROM webhook_delivery \
          WHERE id < $1 ORDER BY id LIMIT {SLICE}) AS oldest ORDER BY project_id"
     );
-    let key = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+    let key = |row: &Row| Ok((row.try_get("project_id")?, row.try_get("endpoint_id")?, row.try_get("id")?));
     let keys: Vec<(ProjectId, Uuid, Uuid)> =
         db.query(&oldest, &[&before]).await?.iter().map(key).collect::<Result<_, StoreError>>()?;
     let sql = |of: Of| {

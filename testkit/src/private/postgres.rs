@@ -85,10 +85,15 @@ impl PrivatePostgres {
         for sql in ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"] {
             must("a synchronous standby", client.batch_execute(sql).await.map_err(described));
         }
-        let sql = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state = 'sync'";
+        let sql = "SELECT count(*) AS standbys FROM pg_stat_replication \
+                   WHERE state = 'streaming' AND sync_state = 'sync'";
         eventually(SOON, async || {
             let row = client.query_one(sql, &[]).await.map_err(|e| e.to_string())?;
-            if row.get::<_, i64>(0) == 1 { Ok(()) } else { Err("commits do not wait for the standby".to_owned()) }
+            if row.get::<_, i64>("standbys") == 1 {
+                Ok(())
+            } else {
+                Err("commits do not wait for the standby".to_owned())
+            }
         })
         .await;
         Self { server, options, disk: None, dir }
@@ -97,8 +102,8 @@ impl PrivatePostgres {
     /// Of a standby: it takes writes when this returns.
     pub async fn promote(&self) {
         let client = must("a standby", connect(&self.url()).await);
-        let row = client.query_one("SELECT pg_promote(true, 60)", &[]).await.map_err(described);
-        assert!(must("promoting a standby", row).get::<_, bool>(0), "the standby was not promoted in time");
+        let row = client.query_one("SELECT pg_promote(true, 60) AS is_promoted", &[]).await.map_err(described);
+        assert!(must("promoting a standby", row).get::<_, bool>("is_promoted"), "the standby was not promoted in time");
     }
 
     /// Of the database `test`.
@@ -137,11 +142,11 @@ impl PrivatePostgres {
         for sql in std::iter::once(write).chain(settings).chain([reload]) {
             must("TLS for a private PostgreSQL", client.batch_execute(&sql).await.map_err(described));
         }
-        let read = "SELECT current_setting('ssl') = 'on' AND current_setting('ssl_cert_file') = $1";
+        let read = "SELECT current_setting('ssl') = 'on' AND current_setting('ssl_cert_file') = $1 AS are_read";
         eventually(SOON, async || {
             let client = connect(&self.url()).await.map_err(|e| e.to_string())?;
             let row = client.query_one(read, &[&file]).await.map_err(|e| e.to_string())?;
-            if row.get(0) { Ok(()) } else { Err("the settings were not read".to_owned()) }
+            if row.get("are_read") { Ok(()) } else { Err("the settings were not read".to_owned()) }
         })
         .await;
     }

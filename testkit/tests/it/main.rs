@@ -6,6 +6,7 @@ mod database;
 mod database_hosts;
 mod database_tls;
 mod distribution;
+mod explained;
 mod mailbox;
 mod migrations;
 mod nats;

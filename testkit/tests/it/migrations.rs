@@ -38,7 +38,8 @@ const APPLIED: &str = "SELECT count(*) FROM schema_migration";
 async fn a_text_that_was_changed_is_refused_before_anything_is_done() {
     let database = TestDatabase::create().await;
     let mut migrations = with(&[expand("CREATE TABLE made_up (n integer);")]);
-    migrations[0].sql = concat!(include_str!("../../../shared/database/migrations/0001_core.sql"), "-- one line more\n");
+    migrations[0].sql =
+        concat!(include_str!("../../../shared/database/migrations/0001_core.sql"), "-- one line more\n");
     let refused = apply(&database, &migrations).await.unwrap_err().to_string();
     assert!(refused.contains("migration 1 (core) was applied with another text"), "{refused}");
     assert_eq!(number(&database, APPLIED).await, MIGRATIONS.len() as i64);

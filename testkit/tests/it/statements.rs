@@ -65,7 +65,7 @@ fn tables() -> BTreeSet<&'static str> {
 const CRATES: [&str; 4] = ["database", "store-projects", "store-profiles", "store-sending"];
 
 /// Every source of these crates, by its path in its crate.
-fn all_sources() -> Vec<(String, String)> {
+pub(crate) fn all_sources() -> Vec<(String, String)> {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
     let roots = CRATES.map(|name| shared.join(name).join("src"));
     let read = |root: &Path, path: PathBuf| {

@@ -12,9 +12,10 @@ use serde_json::{Map, Value};
 use store_profiles::users::record::PersonKey;
 use store_sending::runs::record::RunRow;
 
-use super::{Held, NewEvent, Runs, person};
+use super::{Held, Runs, person};
 use crate::item::{Action, Item};
 use crate::matching::Startable;
+use crate::new_event::NewEvent;
 
 /// Runs that automations may start for one person within [`SHORT`].
 pub(super) const MOST_CAUSED: i64 = 100;

@@ -20,18 +20,11 @@ use crate::provider::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::routes::Call;
 use crate::routes::push::PushRoute;
-use crate::settle::devices;
+use crate::settle::devices::{self, DeviceResult};
 use crate::settle::judge::{self, failed};
 
 /// Maximum devices called for one message.
 const MAX_DEVICES: usize = 100;
-
-/// Outcome of the call for one device.
-pub struct DeviceResult<'a> {
-    pub token: &'a PushToken,
-    pub provider: Option<&'static str>,
-    pub outcome: Outcome,
-}
 
 pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, admitted: Option<Token>) -> Settled {
     let Loaded { message, sender, tokens, .. } = loaded;

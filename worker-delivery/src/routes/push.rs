@@ -6,7 +6,8 @@ use store_projects::channels::ChannelSettings;
 
 use super::{Call, Route, call_provider};
 use crate::limits::{self, Limit};
-use crate::provider::push::{Push, PushProvider};
+use crate::provider::push::Push;
+use crate::provider::push_carrier::PushProvider;
 use crate::provider::push_mailbox::PushMailbox;
 use crate::provider::stub::Stub;
 use crate::provider::{Outcome, Outside, Provider, apns, gateway, push_provider, web_push};

@@ -1,7 +1,15 @@
 //! Chooses the outcome of a push from the outcomes of its devices. Pure.
 
-use crate::attempt::push::DeviceResult;
+use store_profiles::push_tokens::PushToken;
+
 use crate::provider::Outcome;
+
+/// Outcome of the call for one device.
+pub struct DeviceResult<'a> {
+    pub token: &'a PushToken,
+    pub provider: Option<&'static str>,
+    pub outcome: Outcome,
+}
 
 /// Returns the result that decides for the message: an acceptance first, then an ambiguous call, because a device may have received
 /// the push; then outcomes worth a retry; refusals last.
@@ -26,7 +34,6 @@ fn rank(outcome: &Outcome) -> u8 {
 mod tests {
     use domain::push_token::Platform;
     use kernel::clock::from_ms;
-    use store_profiles::push_tokens::PushToken;
     use uuid::Uuid;
 
     use super::*;

@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::ledger::{self, Ledger};
 use super::{PATIENCE, rate, warn_of_noise};
 use crate::child::Server;
-use crate::load::Outcome;
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Outcome};
+use crate::measure::{self, Measured};
 use crate::provision::delivery::{self, Messages};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
@@ -111,8 +111,8 @@ async fn sent(system: &System, sink: &Server, template: Uuid, count: u32) -> Res
     delivery::queue(system, Channel::Email, &[fast], CHUNK).await?;
     let started = Instant::now();
     let before = Moment::now(&watched, GENERATOR)?;
-    let sql = "SELECT NOT EXISTS (SELECT FROM send_chunk WHERE project_id = $1)";
-    while !system.database.query_one(sql, &[&tenants::project(FAST)]).await?.try_get::<_, bool>(0)? {
+    let sql = "SELECT NOT EXISTS (SELECT FROM send_chunk WHERE project_id = $1) AS are_sent";
+    while !system.database.query_one(sql, &[&tenants::project(FAST)]).await?.try_get::<_, bool>("are_sent")? {
         if started.elapsed() > PATIENCE {
             bail!("not all of {count} messages were sent within {} s", PATIENCE.as_secs());
         }

@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::{LOOPBACK, PATIENCE, rate, warn_of_noise};
 use crate::child::Server;
-use crate::load::Outcome;
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Outcome};
+use crate::measure::{self, Measured};
 use crate::provision::delivery;
 use crate::report::{Figure, Section};
 use crate::scenario::Lab;
@@ -154,10 +154,12 @@ async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
 
 /// That every message in the ledger was sent; the error says what became of the others.
 pub async fn all_sent(system: &System) -> Result<()> {
-    let sql = "SELECT status || coalesce(': ' || status_reason, ''), count(*) FROM message WHERE status <> 'sent' \
-               GROUP BY 1 ORDER BY 2 DESC LIMIT 3";
+    let sql = "SELECT status || coalesce(': ' || status_reason, '') AS outcome, count(*) AS total FROM message \
+               WHERE status <> 'sent' GROUP BY 1 ORDER BY 2 DESC LIMIT 3";
     let others = system.database.query(sql, &[]).await?;
-    let shown = |row: &tokio_postgres::Row| Ok(format!("{} {}", row.try_get::<_, i64>(1)?, row.try_get::<_, &str>(0)?));
+    let shown = |row: &tokio_postgres::Row| {
+        Ok(format!("{} {}", row.try_get::<_, i64>("total")?, row.try_get::<_, &str>("outcome")?))
+    };
     let shown = others.iter().map(shown).collect::<Result<Vec<String>>>()?;
     if !shown.is_empty() {
         bail!("not all messages were sent: {}", shown.join("; "));

@@ -9,8 +9,8 @@ use kernel::metric_name::Metric;
 use store_sending::send_chunks::CAPACITY;
 
 use super::ledger;
-use crate::load::Outcome;
-use crate::measure::{self, GENERATOR, Measured};
+use crate::load::{GENERATOR, Outcome};
+use crate::measure::{self, Measured};
 use crate::provision::delivery;
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;

@@ -9,7 +9,8 @@ use database::{Connection, Store, StoreError, server};
 use kernel::cause;
 use kernel::clock::Clock;
 use secrets::MasterKeys;
-use store_projects::sealed::{self, SEALED};
+use store_projects::sealed;
+use store_projects::sealed_columns::SEALED;
 
 use super::{Refusal, Seen};
 use crate::doctor::work;

@@ -54,14 +54,30 @@ export function ApiKeys() {
               { title: t.keys.name, cell: (each) => each.name },
               { title: t.keys.type, cell: (each) => t.keys.types[each.type] },
               { title: t.keys.prefix, cell: (each) => <code>{each.prefix}</code> },
-              { title: t.keys.origins, cell: (each) => (each.type === 'secret' ? '–' : each.allowedOrigins.length === 0 ? t.keys.anyOrigin : each.allowedOrigins.map((origin) => <div key={origin}>{origin}</div>)) },
+              {
+                title: t.keys.origins,
+                cell: (each) =>
+                  each.type === 'secret'
+                    ? '–'
+                    : each.allowedOrigins.length === 0
+                      ? t.keys.anyOrigin
+                      : each.allowedOrigins.map((origin) => <div key={origin}>{origin}</div>),
+              },
               { title: t.keys.limit, cell: (each) => each.rateLimit ?? '–' },
               { title: t.keys.created, cell: (each) => <Moment at={each.createdAt} /> },
-              { title: t.keys.used, cell: (each) => (each.lastUsedAt ? <Moment at={each.lastUsedAt} /> : t.keys.never) },
+              {
+                title: t.keys.used,
+                cell: (each) => (each.lastUsedAt ? <Moment at={each.lastUsedAt} /> : t.keys.never),
+              },
               {
                 title: t.keys.change,
                 cell: (each) => (
-                  <Button variant="default" size="compact-sm" aria-label={t.keys.changeNamed(each.name)} onClick={() => setChanging({ id: each.id, draft: draftOf(each) })}>
+                  <Button
+                    variant="default"
+                    size="compact-sm"
+                    aria-label={t.keys.changeNamed(each.name)}
+                    onClick={() => setChanging({ id: each.id, draft: draftOf(each) })}
+                  >
                     {t.keys.change}
                   </Button>
                 ),
@@ -87,11 +103,23 @@ export function ApiKeys() {
           />
         )}
       </Loaded>
-      <Modal opened={making} onClose={() => setMaking(false)} title={t.keys.create} closeButtonProps={{ 'aria-label': t.close }}>
+      <Modal
+        opened={making}
+        onClose={() => setMaking(false)}
+        title={t.keys.create}
+        closeButtonProps={{ 'aria-label': t.close }}
+      >
         <KeyForm draft={EMPTY} label={t.keys.create} save={create} />
       </Modal>
-      <Modal opened={changing !== null} onClose={() => setChanging(null)} title={t.keys.change} closeButtonProps={{ 'aria-label': t.close }}>
-        {changing && <KeyForm exists draft={changing.draft} label={t.keys.save} save={(fields) => change(changing.id, fields)} />}
+      <Modal
+        opened={changing !== null}
+        onClose={() => setChanging(null)}
+        title={t.keys.change}
+        closeButtonProps={{ 'aria-label': t.close }}
+      >
+        {changing && (
+          <KeyForm exists draft={changing.draft} label={t.keys.save} save={(fields) => change(changing.id, fields)} />
+        )}
       </Modal>
       <SecretOnce title={t.keys.made} secret={secret} onClose={() => setSecret(null)} />
     </Page>

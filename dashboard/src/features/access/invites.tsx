@@ -40,8 +40,23 @@ export function Invites() {
           }}
         >
           <Group align="flex-end">
-            <TextInput type="email" label={t.team.email} required value={email} onChange={(event) => setEmail(event.currentTarget.value)} error={problemOf(inviting.error, 'email')} />
-            <NativeSelect label={t.team.role} value={role} onChange={(event) => setRole(event.currentTarget.value === 'ADMIN' ? 'ADMIN' : 'MEMBER')} data={[{ value: 'MEMBER', label: t.team.roles.MEMBER }, { value: 'ADMIN', label: t.team.roles.ADMIN }]} />
+            <TextInput
+              type="email"
+              label={t.team.email}
+              required
+              value={email}
+              onChange={(event) => setEmail(event.currentTarget.value)}
+              error={problemOf(inviting.error, 'email')}
+            />
+            <NativeSelect
+              label={t.team.role}
+              value={role}
+              onChange={(event) => setRole(event.currentTarget.value === 'ADMIN' ? 'ADMIN' : 'MEMBER')}
+              data={[
+                { value: 'MEMBER', label: t.team.roles.MEMBER },
+                { value: 'ADMIN', label: t.team.roles.ADMIN },
+              ]}
+            />
             <Button type="submit" loading={inviting.isPending}>
               {t.team.send}
             </Button>
@@ -58,14 +73,22 @@ export function Invites() {
               columns={[
                 { title: t.team.email, cell: (invite) => invite.email },
                 { title: t.team.role, cell: (invite) => t.team.roles[invite.role ?? 'MEMBER'] },
-                { title: t.team.status, cell: (invite) => <Status of={invite.status} label={t.team.statuses[invite.status]} /> },
+                {
+                  title: t.team.status,
+                  cell: (invite) => <Status of={invite.status} label={t.team.statuses[invite.status]} />,
+                },
                 { title: t.team.mail, cell: (invite) => t.team.mails[invite.emailStatus] },
                 { title: t.team.expires, cell: (invite) => <Moment at={invite.expiresAt} /> },
                 {
                   title: t.team.revoke,
                   cell: (invite) =>
                     invite.status === 'PENDING' && (
-                      <Ask label={t.team.revoke} title={t.team.revokeTitle} act={() => read(api.DELETE('/team/invites/{id}', { params: { path: { id: invite.id } } }))} onDone={again}>
+                      <Ask
+                        label={t.team.revoke}
+                        title={t.team.revokeTitle}
+                        act={() => read(api.DELETE('/team/invites/{id}', { params: { path: { id: invite.id } } }))}
+                        onDone={again}
+                      >
                         {t.team.revokeText(invite.email)}
                       </Ask>
                     ),

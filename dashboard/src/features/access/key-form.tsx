@@ -23,14 +23,46 @@ export function KeyForm({ draft, exists, label, save }: Props) {
   const { error } = saving;
   return (
     <Stack>
-      <TextInput label={t.keys.name} description={t.keys.nameHint} required value={name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} data-autofocus />
+      <TextInput
+        label={t.keys.name}
+        description={t.keys.nameHint}
+        required
+        value={name}
+        onChange={(event) => set({ name: event.currentTarget.value })}
+        error={problemOf(error, 'name')}
+        data-autofocus
+      />
       {!exists && (
-        <NativeSelect label={t.keys.type} value={type} onChange={(event) => set({ type: event.currentTarget.value === 'secret' ? 'secret' : 'public' })} data={[{ value: 'public', label: t.keys.types.public }, { value: 'secret', label: t.keys.types.secret }]} />
+        <NativeSelect
+          label={t.keys.type}
+          value={type}
+          onChange={(event) => set({ type: event.currentTarget.value === 'secret' ? 'secret' : 'public' })}
+          data={[
+            { value: 'public', label: t.keys.types.public },
+            { value: 'secret', label: t.keys.types.secret },
+          ]}
+        />
       )}
       {type === 'public' && (
         <>
-          <Textarea label={t.keys.origins} description={t.keys.originsHint} autosize minRows={2} maxRows={8} spellCheck={false} value={origins} onChange={(event) => set({ origins: event.currentTarget.value })} error={problemsWithin(error, 'allowedOrigins')[0]?.message} />
-          <NumberInput label={t.keys.limit} description={t.keys.limitHint} value={limit} onChange={(next) => set({ limit: String(next) })} error={problemOf(error, 'rateLimit')} />
+          <Textarea
+            label={t.keys.origins}
+            description={t.keys.originsHint}
+            autosize
+            minRows={2}
+            maxRows={8}
+            spellCheck={false}
+            value={origins}
+            onChange={(event) => set({ origins: event.currentTarget.value })}
+            error={problemsWithin(error, 'allowedOrigins')[0]?.message}
+          />
+          <NumberInput
+            label={t.keys.limit}
+            description={t.keys.limitHint}
+            value={limit}
+            onChange={(next) => set({ limit: String(next) })}
+            error={problemOf(error, 'rateLimit')}
+          />
         </>
       )}
       <Failure error={error} />

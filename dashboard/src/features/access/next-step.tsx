@@ -29,7 +29,11 @@ export function NextStep({ title, text, label, request, children }: Props) {
       <Stack gap="sm" w="100%" align="flex-start">
         <Text>{text}</Text>
         {children && <Group gap="xs">{children}</Group>}
-        {request.key === 'public' ? <ByPublicKey label={label} request={request} /> : <BySecretKey label={label} request={request} />}
+        {request.key === 'public' ? (
+          <ByPublicKey label={label} request={request} />
+        ) : (
+          <BySecretKey label={label} request={request} />
+        )}
       </Stack>
     </Empty>
   );
@@ -40,7 +44,8 @@ function ByPublicKey({ label, request }: { label: string; request: Example }) {
   const { projectId, isAdmin } = useProject();
   const known = useKnownKey(projectId);
   const making = useMutation({
-    mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))),
+    mutationFn: async () =>
+      keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))),
     onSuccess: (key) => rememberKey(projectId, key),
   });
   return (

@@ -18,7 +18,12 @@ export interface KeyFields {
 export const EMPTY: KeyDraft = { name: '', type: 'public', origins: '', limit: '' };
 
 export function draftOf(key: KeyFields & { type: KeyDraft['type'] }): KeyDraft {
-  return { name: key.name, type: key.type, origins: key.allowedOrigins.join('\n'), limit: key.rateLimit === null ? '' : String(key.rateLimit) };
+  return {
+    name: key.name,
+    type: key.type,
+    origins: key.allowedOrigins.join('\n'),
+    limit: key.rateLimit === null ? '' : String(key.rateLimit),
+  };
 }
 
 export function fieldsOf({ name, type, origins, limit }: KeyDraft): KeyFields {

@@ -22,7 +22,8 @@ export function Team() {
   const team = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/team', { signal })) });
   const again = () => void client.invalidateQueries({ queryKey: key });
   const changing = useMutation({
-    mutationFn: ({ id, role }: { id: string; role: Schemas['Role'] }) => read(api.PUT('/team/{id}', { params: { path: { id } }, body: { role } })),
+    mutationFn: ({ id, role }: { id: string; role: Schemas['Role'] }) =>
+      read(api.PUT('/team/{id}', { params: { path: { id } }, body: { role } })),
     onSuccess() {
       notify(t.team.changed);
       again();
@@ -33,7 +34,19 @@ export function Team() {
       title: t.team.role,
       cell: (member) =>
         isAdmin ? (
-          <NativeSelect size="xs" aria-label={`${t.team.role}: ${member.email}`} value={member.role} disabled={changing.isPending} onChange={(event) => changing.mutate({ id: member.id, role: event.currentTarget.value === 'ADMIN' ? 'ADMIN' : 'MEMBER' })} data={[{ value: 'ADMIN', label: t.team.roles.ADMIN }, { value: 'MEMBER', label: t.team.roles.MEMBER }]} />
+          <NativeSelect
+            size="xs"
+            aria-label={`${t.team.role}: ${member.email}`}
+            value={member.role}
+            disabled={changing.isPending}
+            onChange={(event) =>
+              changing.mutate({ id: member.id, role: event.currentTarget.value === 'ADMIN' ? 'ADMIN' : 'MEMBER' })
+            }
+            data={[
+              { value: 'ADMIN', label: t.team.roles.ADMIN },
+              { value: 'MEMBER', label: t.team.roles.MEMBER },
+            ]}
+          />
         ) : (
           t.team.roles[member.role ?? 'MEMBER']
         ),
@@ -43,7 +56,12 @@ export function Team() {
     acts.push({
       title: t.team.remove,
       cell: (member) => (
-        <Ask label={t.team.remove} title={t.team.removeTitle} act={() => read(api.DELETE('/team/{id}', { params: { path: { id: member.id } } }))} onDone={again}>
+        <Ask
+          label={t.team.remove}
+          title={t.team.removeTitle}
+          act={() => read(api.DELETE('/team/{id}', { params: { path: { id: member.id } } }))}
+          onDone={again}
+        >
           {t.team.removeText(member.email)}
         </Ask>
       ),
@@ -63,7 +81,10 @@ export function Team() {
               empty={<Text>{t.team.empty}</Text>}
               columns={[
                 { title: t.team.name, cell: (member) => `${member.name} ${member.id === user?.id ? t.team.you : ''}` },
-                { title: t.team.email, cell: (member) => (member.verified ? member.email : `${member.email} · ${t.team.unverified}`) },
+                {
+                  title: t.team.email,
+                  cell: (member) => (member.verified ? member.email : `${member.email} · ${t.team.unverified}`),
+                },
                 { title: t.team.joined, cell: (member) => <Moment at={member.joinedAt} /> },
                 ...acts,
               ]}

@@ -12,7 +12,9 @@ import { Sessions } from './sessions';
 
 export function AccountScreen() {
   const { user } = useSession();
-  const changing = useMutation({ mutationFn: (body: { currentPassword: string; newPassword: string }) => read(api.POST('/auth/password', { body })) });
+  const changing = useMutation({
+    mutationFn: (body: { currentPassword: string; newPassword: string }) => read(api.POST('/auth/password', { body })),
+  });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const element = event.currentTarget;
@@ -35,8 +37,23 @@ export function AccountScreen() {
         <form onSubmit={submit}>
           <input type="hidden" name="username" autoComplete="username" value={user?.email ?? ''} readOnly />
           <Stack>
-            <PasswordInput name="current" label={t.account.current} autoComplete="current-password" required error={problemOf(changing.error, 'currentPassword')} visibilityToggleButtonProps={eye} />
-            <PasswordInput name="next" label={t.account.next} description={t.invite.passwordHint} autoComplete="new-password" required error={problemOf(changing.error, 'newPassword')} visibilityToggleButtonProps={eye} />
+            <PasswordInput
+              name="current"
+              label={t.account.current}
+              autoComplete="current-password"
+              required
+              error={problemOf(changing.error, 'currentPassword')}
+              visibilityToggleButtonProps={eye}
+            />
+            <PasswordInput
+              name="next"
+              label={t.account.next}
+              description={t.invite.passwordHint}
+              autoComplete="new-password"
+              required
+              error={problemOf(changing.error, 'newPassword')}
+              visibilityToggleButtonProps={eye}
+            />
             <Failure error={changing.error} />
             <Button type="submit" loading={changing.isPending}>
               {t.account.submit}

@@ -33,21 +33,35 @@ export function Sessions() {
               rows={sessions}
               id={(session) => session.id}
               columns={[
-                { title: t.account.browser, cell: (session) => `${browserOf(session)} ${session.current ? t.account.here : ''}` },
+                {
+                  title: t.account.browser,
+                  cell: (session) => `${browserOf(session)} ${session.current ? t.account.here : ''}`,
+                },
                 { title: t.account.since, cell: (session) => <Moment at={session.createdAt} /> },
                 { title: t.account.used, cell: (session) => <Moment at={session.lastUsedAt} /> },
                 {
                   title: t.account.end,
                   cell: (session) =>
                     !session.current && (
-                      <Ask label={t.account.end} title={t.account.endTitle} act={() => read(api.DELETE('/auth/sessions/{id}', { params: { path: { id: session.id } } }))} onDone={again}>
+                      <Ask
+                        label={t.account.end}
+                        title={t.account.endTitle}
+                        act={() => read(api.DELETE('/auth/sessions/{id}', { params: { path: { id: session.id } } }))}
+                        onDone={again}
+                      >
                         {t.account.endText(browserOf(session))}
                       </Ask>
                     ),
                 },
               ]}
             />
-            <Ask label={t.account.endOthers} title={t.account.endOthersTitle} disabled={sessions.length < 2} act={() => read(api.DELETE('/auth/sessions'))} onDone={again}>
+            <Ask
+              label={t.account.endOthers}
+              title={t.account.endOthersTitle}
+              disabled={sessions.length < 2}
+              act={() => read(api.DELETE('/auth/sessions'))}
+              onDone={again}
+            >
               {t.account.endOthersText}
             </Ask>
           </Stack>

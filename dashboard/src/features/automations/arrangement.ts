@@ -38,8 +38,15 @@ export function armsOf(step: Step): Arm[] {
     ];
   }
   if (!step.branches) return [];
-  const ways = step.branches.map((arm, index): Arm => ({ at: `branches[${index}].steps`, kind: 'way', number: index + 1, steps: arm.steps }));
-  return step.type === 'BRANCH' ? [...ways, { at: 'else', kind: 'otherwise', number: 0, steps: step.else ?? [] }] : ways;
+  const ways = step.branches.map((arm, index): Arm => ({
+    at: `branches[${index}].steps`,
+    kind: 'way',
+    number: index + 1,
+    steps: arm.steps,
+  }));
+  return step.type === 'BRANCH'
+    ? [...ways, { at: 'else', kind: 'otherwise', number: 0, steps: step.else ?? [] }]
+    : ways;
 }
 
 /** Every step, those in arms behind the step that leads there. */
@@ -72,7 +79,9 @@ function withArm(step: Step, at: string, change: (steps: Step[]) => Step[]): Ste
   if (at === 'then' || at === 'else') return { ...step, [at]: change(step[at] ?? []) };
   const index = Number(/\d+/.exec(at)?.[0]);
   const arm = step.branches?.[index];
-  return step.branches && arm ? { ...step, branches: withEntry(step.branches, index, { ...arm, steps: change(arm.steps) }) } : step;
+  return step.branches && arm
+    ? { ...step, branches: withEntry(step.branches, index, { ...arm, steps: change(arm.steps) }) }
+    : step;
 }
 
 function withList(steps: Step[], list: string, change: (steps: Step[]) => Step[]): Step[] {

@@ -8,7 +8,9 @@ export function useAutomationChoices(chosen: readonly string[]) {
   return useChoices({
     key: [projectId, 'automations'],
     async page(cursor, signal) {
-      const { automations, nextCursor } = await read(api.GET('/automations', { params: { query: { cursor } }, signal }));
+      const { automations, nextCursor } = await read(
+        api.GET('/automations', { params: { query: { cursor } }, signal }),
+      );
       return { rows: automations, nextCursor };
     },
     one: (id, signal) => read(api.GET('/automations/{id}', { params: { path: { id } }, signal })),

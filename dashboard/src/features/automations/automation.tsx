@@ -31,7 +31,9 @@ export function AutomationScreen() {
       id={automationId}
       title={t.automations.title}
       queryKey={[projectId, 'automation', automationId]}
-      read={(signal) => readTagged(apiOf(projectId).GET('/automations/{id}', { params: { path: { id: automationId } }, signal }))}
+      read={(signal) =>
+        readTagged(apiOf(projectId).GET('/automations/{id}', { params: { path: { id: automationId } }, signal }))
+      }
     >
       {(opened, _, onMade) => <Editor opened={opened} onMade={onMade} />}
     </RecordScreen>
@@ -53,14 +55,21 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
     empty: EMPTY,
     fieldsOf: planOf,
     create: (plan) => readTagged(api.POST('/automations', { body: inputOf(plan) as never })),
-    change: ({ id }, plan, _, tag) => readTagged(api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(plan) })),
+    change: ({ id }, plan, _, tag) =>
+      readTagged(api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(plan) })),
     newest: ({ id }) => readTagged(api.GET('/automations/{id}', { params: { path: { id } } })),
     async onSaved({ value: saved }, { isNew, isHere }) {
       listed(saved);
       notify(t.saved);
       if (!isNew || !isHere) return;
       onMade(saved.id);
-      await navigate({ to: '/p/$projectId/automations/$automationId', params: { projectId, automationId: saved.id }, search: true, replace: true, ignoreBlocker: true });
+      await navigate({
+        to: '/p/$projectId/automations/$automationId',
+        params: { projectId, automationId: saved.id },
+        search: true,
+        replace: true,
+        ignoreBlocker: true,
+      });
     },
   });
   const { stored, draft, saving } = edited;
@@ -69,16 +78,43 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
     edited.keep(automation);
     listed(automation.value);
   };
-  const flow = <Flow plan={draft.value} saved={draft.base.steps} stored={stored && { id: stored.id, active: stored.active ?? false }} onChange={(steps) => draft.set({ steps })} error={error} />;
+  const flow = (
+    <Flow
+      plan={draft.value}
+      saved={draft.base.steps}
+      stored={stored && { id: stored.id, active: stored.active ?? false }}
+      onChange={(steps) => draft.set({ steps })}
+      error={error}
+    />
+  );
   return (
-    <Page title={stored?.name ?? t.automations.newTitle} actions={<Actions stored={stored} tag={edited.tag} isDirty={draft.isDirty} isReadable={isReadable(draft.value)} onSave={edited.save} isSaving={saving.isPending} onChanged={changed} />}>
+    <Page
+      title={stored?.name ?? t.automations.newTitle}
+      actions={
+        <Actions
+          stored={stored}
+          tag={edited.tag}
+          isDirty={draft.isDirty}
+          isReadable={isReadable(draft.value)}
+          onSave={edited.save}
+          isSaving={saving.isPending}
+          onChanged={changed}
+        />
+      }
+    >
       <KeepChanges when={draft.isDirty} />
       <NotSaved edited={edited} />
       {stored && <TryIt automation={stored} />}
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: view === 'list' ? 7 : 12 }}>
           <Stack>
-            <TextInput label={t.automations.name} required value={draft.value.name} onChange={(event) => draft.set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} />
+            <TextInput
+              label={t.automations.name}
+              required
+              value={draft.value.name}
+              onChange={(event) => draft.set({ name: event.currentTarget.value })}
+              error={problemOf(error, 'name')}
+            />
             <Section title={t.automations.settings}>
               <Trigger plan={draft.value} set={draft.set} error={error} />
             </Section>
@@ -114,7 +150,10 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
   const navigate = useNavigate();
   const client = useQueryClient();
   const switching = useMutation({
-    mutationFn: ({ id, active }: Automation) => readTagged(api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: { active: !active } })),
+    mutationFn: ({ id, active }: Automation) =>
+      readTagged(
+        api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: { active: !active } }),
+      ),
     onSuccess(changed) {
       onChanged(changed);
       notify(changed.value.active ? t.automations.activated : t.automations.deactivated);
@@ -132,14 +171,35 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
     <>
       {stored && (
         <>
-          <Status of={stored.active ? 'active' : 'inactive'} label={stored.active ? t.automations.active : t.automations.inactive} />
-          <ButtonLink variant="default" to="/p/$projectId/automations/$automationId/runs" params={{ projectId, automationId: stored.id }}>
+          <Status
+            of={stored.active ? 'active' : 'inactive'}
+            label={stored.active ? t.automations.active : t.automations.inactive}
+          />
+          <ButtonLink
+            variant="default"
+            to="/p/$projectId/automations/$automationId/runs"
+            params={{ projectId, automationId: stored.id }}
+          >
             {t.automations.runs}
           </ButtonLink>
-          <Ask label={t.remove} title={t.automations.removeTitle} size="sm" disabled={isBusy} act={() => read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id }, header: ifMatch(tag) } }))} onDone={leave}>
+          <Ask
+            label={t.remove}
+            title={t.automations.removeTitle}
+            size="sm"
+            disabled={isBusy}
+            act={() =>
+              read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id }, header: ifMatch(tag) } }))
+            }
+            onDone={leave}
+          >
             {t.automations.remove(stored.name ?? '')}
           </Ask>
-          <Button variant="default" disabled={isDirty || isBusy} loading={switching.isPending} onClick={() => switching.mutate(stored)}>
+          <Button
+            variant="default"
+            disabled={isDirty || isBusy}
+            loading={switching.isPending}
+            onClick={() => switching.mutate(stored)}
+          >
             {stored.active ? t.automations.deactivate : t.automations.activate}
           </Button>
         </>

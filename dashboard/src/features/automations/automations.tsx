@@ -23,7 +23,8 @@ export function Automations() {
   const { projectId } = useProject();
   const automations = useInfiniteQuery({
     queryKey: [projectId, 'automations', 'pages'],
-    queryFn: ({ signal, pageParam }) => read(api.GET('/automations', { params: { query: { cursor: pageParam } }, signal })),
+    queryFn: ({ signal, pageParam }) =>
+      read(api.GET('/automations', { params: { query: { cursor: pageParam } }, signal })),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
   });
@@ -42,19 +43,41 @@ export function Automations() {
             label={t.automations.title}
             rows={rows}
             id={(automation) => automation.id}
-            empty={<NextStep title={t.automations.emptyTitle} text={t.automations.emptyText} label={t.nextStep.server} request={REQUESTS.automation} />}
+            empty={
+              <NextStep
+                title={t.automations.emptyTitle}
+                text={t.automations.emptyText}
+                label={t.nextStep.server}
+                request={REQUESTS.automation}
+              />
+            }
             columns={[
               {
                 title: t.automations.name,
                 cell: (automation) => (
-                  <ScreenLink to="/p/$projectId/automations/$automationId" params={{ projectId, automationId: automation.id }}>
+                  <ScreenLink
+                    to="/p/$projectId/automations/$automationId"
+                    params={{ projectId, automationId: automation.id }}
+                  >
                     {automation.name}
                   </ScreenLink>
                 ),
               },
-              { title: t.automations.state, cell: (automation) => <Status of={automation.active ? 'active' : 'inactive'} label={automation.active ? t.automations.active : t.automations.inactive} /> },
+              {
+                title: t.automations.state,
+                cell: (automation) => (
+                  <Status
+                    of={automation.active ? 'active' : 'inactive'}
+                    label={automation.active ? t.automations.active : t.automations.inactive}
+                  />
+                ),
+              },
               { title: t.automations.trigger, cell: triggerOf },
-              { title: t.automations.steps, cell: (automation) => countSteps(automation.steps as unknown as Step[]), end: true },
+              {
+                title: t.automations.steps,
+                cell: (automation) => countSteps(automation.steps as unknown as Step[]),
+                end: true,
+              },
               { title: t.automations.updated, cell: (automation) => <Moment at={automation.updatedAt} /> },
             ]}
           />

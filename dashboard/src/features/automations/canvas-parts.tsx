@@ -1,5 +1,13 @@
 import { BaseEdge, type EdgeProps, Handle, type Node, type NodeProps, Position } from '@xyflow/react';
-import { type FocusEvent, type KeyboardEvent, type RefObject, createContext, useContext, useEffect, useRef } from 'react';
+import {
+  type FocusEvent,
+  type KeyboardEvent,
+  type RefObject,
+  createContext,
+  useContext,
+  useEffect,
+  useRef,
+} from 'react';
 import { identityOf } from '../../app/identity';
 import { t } from '../../text';
 import { type Arm, type Standing, type Target, armsOf, everyStep, ownerOf } from './arrangement';
@@ -79,7 +87,9 @@ function Shown({ part }: { part: Part }) {
 export function armName(step: Step, arm: Arm): string {
   if (arm.kind !== 'way') return t.steps[arm.kind];
   const found = step.branches?.[arm.number - 1];
-  return step.type === 'SPLIT' ? t.canvas.share(arm.number, found?.weight ?? 0) : t.canvas.ruled(arm.number, found?.rules?.length ?? 0);
+  return step.type === 'SPLIT'
+    ? t.canvas.share(arm.number, found?.weight ?? 0)
+    : t.canvas.ruled(arm.number, found?.rules?.length ?? 0);
 }
 
 function ArmName({ step, arm }: { step: Step; arm: Arm }) {
@@ -114,7 +124,16 @@ function SpotButton({ part }: { part: Spot }) {
   const { kind, near, between, onPut, onFocus } = useCanvas();
   const button = useFocus(part.id);
   return (
-    <button ref={button} type="button" className="canvas-spot" data-near={near === part.id || undefined} aria-label={t.canvas.put(kind, between(part.target))} title={t.canvas.put(kind, between(part.target))} onClick={() => onPut(part.target)} onFocus={(event) => isShown(event) && onFocus(part)}>
+    <button
+      ref={button}
+      type="button"
+      className="canvas-spot"
+      data-near={near === part.id || undefined}
+      aria-label={t.canvas.put(kind, between(part.target))}
+      title={t.canvas.put(kind, between(part.target))}
+      onClick={() => onPut(part.target)}
+      onFocus={(event) => isShown(event) && onFocus(part)}
+    >
       +
     </button>
   );

@@ -5,7 +5,19 @@ import { Controls, type Edge, type NodeChange, Position, ReactFlow, type ReactFl
 import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from 'react';
 import { identityOf } from '../../app/identity';
 import { t } from '../../text';
-import { type Move, type Standing, type Target, canGo, everyStep, inserted, relocated, standingOf, targetOf, without, withStep } from './arrangement';
+import {
+  type Move,
+  type Standing,
+  type Target,
+  canGo,
+  everyStep,
+  inserted,
+  relocated,
+  standingOf,
+  targetOf,
+  without,
+  withStep,
+} from './arrangement';
 import { CanvasContext, type CanvasState, EDGE_TYPES, NODE_TYPES, type PartNode, armOf } from './canvas-parts';
 import { FARTHEST, type Part, type Picture, fitted, pictureOf, spotAt } from './layout';
 import { KEYS } from './moves';
@@ -31,13 +43,25 @@ interface Dragged {
   spot: string | null;
 }
 
-const EDGES: Partial<Edge> = { type: 'line', focusable: false, selectable: false, ariaLabel: null as never, ariaRole: 'presentation', domAttributes: { 'aria-roledescription': undefined } };
+const EDGES: Partial<Edge> = {
+  type: 'line',
+  focusable: false,
+  selectable: false,
+  ariaLabel: null as never,
+  ariaRole: 'presentation',
+  domAttributes: { 'aria-roledescription': undefined },
+};
 
 function nodesOf({ parts }: Picture, dragged: Dragged | null): PartNode[] {
   return parts.map((part) => {
     const { id, x, y, width, height } = part;
     return {
-      id, type: 'part', width, height, measured: { width, height }, data: { part },
+      id,
+      type: 'part',
+      width,
+      height,
+      measured: { width, height },
+      data: { part },
       position: dragged?.id === id ? { x: dragged.x, y: dragged.y } : { x, y },
       zIndex: dragged?.id === id ? 10 : 0,
       draggable: part.kind === 'step',
@@ -64,15 +88,22 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
   const scheme = useComputedColorScheme('light');
   const picture = useMemo(() => pictureOf(steps), [steps]);
   const nodes = useMemo(() => nodesOf(picture, dragged), [picture, dragged]);
-  const edges = useMemo(() => picture.lines.map(({ id, from, to }): Edge => ({ ...EDGES, id, source: from, target: to })), [picture]);
+  const edges = useMemo(
+    () => picture.lines.map(({ id, from, to }): Edge => ({ ...EDGES, id, source: from, target: to })),
+    [picture],
+  );
   // By its place where it was saved and read anew.
-  const open = chosen && (standingOf(steps, chosen.id) ?? [...everyStep(steps)].find(({ place }) => place === chosen.place));
+  const open =
+    chosen && (standingOf(steps, chosen.id) ?? [...everyStep(steps)].find(({ place }) => place === chosen.place));
   // Kept up with where it goes and what it is known by, so that its place is not another's when it is read anew.
   if (chosen && !open) setChosen(null);
-  else if (chosen && open && (open.place !== chosen.place || identityOf(open.step) !== chosen.id)) setChosen({ ...chosen, id: identityOf(open.step), place: open.place });
+  else if (chosen && open && (open.place !== chosen.place || identityOf(open.step) !== chosen.id))
+    setChosen({ ...chosen, id: identityOf(open.step), place: open.place });
 
-  const where = ({ list, index, count }: Standing, all = steps): string => t.canvas.where(index + 1, count, armOf(all, list));
-  const tell = (now: Standing | undefined, all: Step[]) => now && setSaid(t.canvas.moved(stepName(now.step), where(now, all)));
+  const where = ({ list, index, count }: Standing, all = steps): string =>
+    t.canvas.where(index + 1, count, armOf(all, list));
+  const tell = (now: Standing | undefined, all: Step[]) =>
+    now && setSaid(t.canvas.moved(stepName(now.step), where(now, all)));
   const choose = (standing: Standing) => {
     setChosen({ id: identityOf(standing.step), place: standing.place, round: (chosen?.round ?? 0) + 1 });
     setSaid(t.canvas.opened(stepName(standing.step)));
@@ -100,7 +131,8 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
     onChange(without(steps, standing.place));
     setSaid(t.canvas.removed(stepName(standing.step)));
   };
-  const move = (standing: Standing, moves: readonly Move[]) => take(standing, moves.map((each) => targetOf(steps, standing, each)).find(Boolean) ?? null);
+  const move = (standing: Standing, moves: readonly Move[]) =>
+    take(standing, moves.map((each) => targetOf(steps, standing, each)).find(Boolean) ?? null);
   const press = (event: KeyboardEvent, standing: Standing) => {
     const moves = event.altKey ? KEYS[event.key] : undefined;
     if (moves) {
@@ -118,13 +150,22 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
       const part = picture.parts.find(({ id }) => id === change.id);
       if (part?.kind !== 'step') continue;
       const { x, y } = change.position;
-      setDragged({ id: part.id, x, y, spot: spotAt(picture, part.standing.place, x + part.width / 2, y + part.height / 2)?.id ?? null });
+      setDragged({
+        id: part.id,
+        x,
+        y,
+        spot: spotAt(picture, part.standing.place, x + part.width / 2, y + part.height / 2)?.id ?? null,
+      });
     }
   };
   const drop = (_: unknown, { id, position: { x, y } }: PartNode) => {
     setDragged(null);
     const part = picture.parts.find((each) => each.id === id);
-    if (part?.kind === 'step') take(part.standing, spotAt(picture, part.standing.place, x + part.width / 2, y + part.height / 2)?.target ?? null);
+    if (part?.kind === 'step')
+      take(
+        part.standing,
+        spotAt(picture, part.standing.place, x + part.width / 2, y + part.height / 2)?.target ?? null,
+      );
   };
   /** Whatever has the focus is seen. */
   const reveal = (part: Part) => {
@@ -132,7 +173,11 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
     if (!instance || !element) return;
     const { x, y, zoom } = instance.getViewport();
     const [left, top] = [part.x * zoom + x, part.y * zoom + y];
-    const isSeen = left >= 0 && top >= 0 && left + part.width * zoom <= element.clientWidth && top + part.height * zoom <= element.clientHeight;
+    const isSeen =
+      left >= 0 &&
+      top >= 0 &&
+      left + part.width * zoom <= element.clientWidth &&
+      top + part.height * zoom <= element.clientHeight;
     if (!isSeen) void instance.setCenter(part.x + part.width / 2, part.y + part.height / 2, { zoom });
   };
   const begin = (instance: ReactFlowInstance<PartNode>) => {
@@ -154,7 +199,11 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
     return () => resized.disconnect();
   }, []);
   const state: CanvasState = {
-    trigger, numbers, focus, keys, where,
+    trigger,
+    numbers,
+    focus,
+    keys,
+    where,
     chosen: open ? identityOf(open.step) : null,
     near: dragged?.spot ?? null,
     kind: t.steps.types[kind] ?? kind,
@@ -169,7 +218,13 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
   return (
     <Stack gap="xs" role="group" aria-label={label}>
       <Group align="flex-end" gap="xs">
-        <NativeSelect size="xs" label={t.canvas.kind} value={kind} onChange={(event) => setKind(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')} data={STEP_TYPES.map((each) => ({ value: each, label: t.steps.types[each] ?? each }))} />
+        <NativeSelect
+          size="xs"
+          label={t.canvas.kind}
+          value={kind}
+          onChange={(event) => setKind(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')}
+          data={STEP_TYPES.map((each) => ({ value: each, label: t.steps.types[each] ?? each }))}
+        />
         <Button size="xs" variant="default" onClick={() => put(last)}>
           {t.steps.add}
         </Button>

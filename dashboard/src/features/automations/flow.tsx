@@ -43,14 +43,26 @@ export function Flow({ plan, saved, stored, onChange, error }: Props) {
   const report = useQuery({ ...reportQuery(projectId, stored), enabled: stored !== null && view === 'canvas' });
   const numbers = useMemo(() => numbersOf(saved, report.data?.entered ? report.data : undefined), [saved, report.data]);
   const kind = t.automations.triggers[plan.triggerType];
-  const what = plan.triggerType === 'DATE_PROPERTY' ? plan.date.property : plan.triggerType === 'EVENT' || plan.triggerType === 'WEBHOOK' ? plan.triggerEvent : '';
-  const show = (chosen: string) => void navigate({ search: { view: FLOW_VIEWS.find((each) => each === chosen) }, replace: true, ignoreBlocker: true });
+  const what =
+    plan.triggerType === 'DATE_PROPERTY'
+      ? plan.date.property
+      : plan.triggerType === 'EVENT' || plan.triggerType === 'WEBHOOK'
+        ? plan.triggerEvent
+        : '';
+  const show = (chosen: string) =>
+    void navigate({ search: { view: FLOW_VIEWS.find((each) => each === chosen) }, replace: true, ignoreBlocker: true });
   return (
     <Section
       title={t.automations.flow}
       actions={
         <Group gap="xs">
-          <SegmentedControl size="xs" aria-label={t.canvas.view} value={view} onChange={show} data={FLOW_VIEWS.map((each) => ({ value: each, label: t.canvas.views[each] }))} />
+          <SegmentedControl
+            size="xs"
+            aria-label={t.canvas.view}
+            value={view}
+            onChange={show}
+            data={FLOW_VIEWS.map((each) => ({ value: each, label: t.canvas.views[each] }))}
+          />
         </Group>
       }
     >
@@ -58,7 +70,14 @@ export function Flow({ plan, saved, stored, onChange, error }: Props) {
         <StepList steps={plan.steps} onChange={onChange} error={error} place="steps" label={t.automations.flow} />
       ) : (
         <Suspense fallback={<Skeleton height={640} aria-busy="true" />}>
-          <Canvas steps={plan.steps} onChange={onChange} error={error} trigger={what ? `${kind}: ${what}` : kind} numbers={numbers} label={t.automations.flow} />
+          <Canvas
+            steps={plan.steps}
+            onChange={onChange}
+            error={error}
+            trigger={what ? `${kind}: ${what}` : kind}
+            numbers={numbers}
+            label={t.automations.flow}
+          />
         </Suspense>
       )}
     </Section>

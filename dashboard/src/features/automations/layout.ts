@@ -65,11 +65,23 @@ export function pictureOf(steps: Step[]): Picture {
   const parts: Part[] = [];
   const lines: Line[] = [];
 
-  const box = (id: string, size: { width: number; height: number }, centre: number, y: number): Box => ({ id, x: centre - size.width / 2, y, ...size });
-  const link = (from: readonly string[], to: string) => lines.push(...from.map((each) => ({ id: `${each}>${to}`, from: each, to })));
+  const box = (id: string, size: { width: number; height: number }, centre: number, y: number): Box => ({
+    id,
+    x: centre - size.width / 2,
+    y,
+    ...size,
+  });
+  const link = (from: readonly string[], to: string) =>
+    lines.push(...from.map((each) => ({ id: `${each}>${to}`, from: each, to })));
 
   /** Draws a list; returns how far down it goes, and what leads on from it. */
-  function draw(list: string, drawn: readonly Step[], centre: number, top: number, from: string[]): { bottom: number; ends: string[] } {
+  function draw(
+    list: string,
+    drawn: readonly Step[],
+    centre: number,
+    top: number,
+    from: string[],
+  ): { bottom: number; ends: string[] } {
     let [y, ends] = [top, from];
     for (let index = 0; ; index++) {
       const spot = `spot:${list}[${index}]`;
@@ -81,7 +93,11 @@ export function pictureOf(steps: Step[]): Picture {
       if (!step) return { bottom: y, ends: isReached ? [spot] : [] };
       const place = `${list}[${index}]`;
       const id = identityOf(step);
-      parts.push({ kind: 'step', standing: { step, place, list, index, count: drawn.length }, ...box(id, STEP, centre, y) });
+      parts.push({
+        kind: 'step',
+        standing: { step, place, list, index, count: drawn.length },
+        ...box(id, STEP, centre, y),
+      });
       link([spot], id);
       y += STEP.height + DOWN;
       const arms = armsOf(step);

@@ -17,7 +17,13 @@ export function Path({ path }: { path: Schemas['RunPath'] }) {
       empty={<Text size="sm">{t.runs.noSteps}</Text>}
       columns={[
         { title: t.runs.at, cell: (entry) => <Moment at={entry.at} /> },
-        { title: t.runs.step, cell: (entry) => (entry.step === null ? '–' : `${entry.name ?? t.steps.types[entry.type ?? ''] ?? entry.type ?? ''} (${entry.step})`) },
+        {
+          title: t.runs.step,
+          cell: (entry) =>
+            entry.step === null
+              ? '–'
+              : `${entry.name ?? t.steps.types[entry.type ?? ''] ?? entry.type ?? ''} (${entry.step})`,
+        },
         {
           title: t.runs.did,
           cell: (entry) => (
@@ -26,7 +32,10 @@ export function Path({ path }: { path: Schemas['RunPath'] }) {
             </>
           ),
         },
-        { title: t.runs.why, cell: (entry) => (entry.until ? <Moment at={entry.until} /> : (entry.why ?? entry.messageStatusReason ?? '')) },
+        {
+          title: t.runs.why,
+          cell: (entry) => (entry.until ? <Moment at={entry.until} /> : (entry.why ?? entry.messageStatusReason ?? '')),
+        },
         {
           title: t.runs.message,
           cell: (entry) =>

@@ -23,8 +23,17 @@ export interface Plan {
 }
 
 export const EMPTY: Plan = {
-  name: '', triggerType: 'EVENT', triggerEvent: '', triggerSegmentId: '', triggerFilter: [], date: { property: '', offset: '', time: '', repeat: 'once' },
-  entryRules: [], exitRules: [], reentry: 'after_exit', goal: null, steps: [],
+  name: '',
+  triggerType: 'EVENT',
+  triggerEvent: '',
+  triggerSegmentId: '',
+  triggerFilter: [],
+  date: { property: '', offset: '', time: '', repeat: 'once' },
+  entryRules: [],
+  exitRules: [],
+  reentry: 'after_exit',
+  goal: null,
+  steps: [],
 };
 
 export function planOf(automation: Automation): Plan {
@@ -35,7 +44,12 @@ export function planOf(automation: Automation): Plan {
     triggerEvent: automation.triggerEvent ?? '',
     triggerSegmentId: automation.triggerSegmentId ?? '',
     triggerFilter: (automation.triggerFilter ?? []) as Rule[],
-    date: { property: date?.property ?? '', offset: shownDuration(date?.offset), time: date?.time ?? '', repeat: date?.repeat ?? 'once' },
+    date: {
+      property: date?.property ?? '',
+      offset: shownDuration(date?.offset),
+      time: date?.time ?? '',
+      repeat: date?.repeat ?? 'once',
+    },
     entryRules: (automation.entryRules ?? []) as Rule[],
     exitRules: (automation.exitRules ?? []) as Rule[],
     reentry: automation.reentry ?? 'after_exit',
@@ -50,14 +64,28 @@ export function inputOf(plan: Plan): Schemas['AutomationInput'] {
   const byName = triggerType === 'EVENT' || triggerType === 'WEBHOOK';
   const bySegment = triggerType === 'SEGMENT_ENTER' || triggerType === 'SEGMENT_EXIT';
   const input = {
-    name, triggerType, reentry,
+    name,
+    triggerType,
+    reentry,
     triggerEvent: byName ? plan.triggerEvent : null,
     triggerFilter: byName && plan.triggerFilter.length > 0 ? plan.triggerFilter : null,
     triggerSegmentId: bySegment ? plan.triggerSegmentId : null,
-    triggerDate: triggerType === 'DATE_PROPERTY' ? { property: date.property, repeat: date.repeat, ...(date.offset && { offset: readDuration(date.offset) }), ...(date.time && { time: date.time }) } : null,
+    triggerDate:
+      triggerType === 'DATE_PROPERTY'
+        ? {
+            property: date.property,
+            repeat: date.repeat,
+            ...(date.offset && { offset: readDuration(date.offset) }),
+            ...(date.time && { time: date.time }),
+          }
+        : null,
     entryRules: entryRules.length > 0 ? entryRules : null,
     exitRules: exitRules.length > 0 ? exitRules : null,
-    goal: goal && { event: goal.event, ...(goal.within && { within: readDuration(goal.within) }), ...(goal.where.length > 0 && { where: goal.where }) },
+    goal: goal && {
+      event: goal.event,
+      ...(goal.within && { within: readDuration(goal.within) }),
+      ...(goal.where.length > 0 && { where: goal.where }),
+    },
     steps: plan.steps.map(cleaned),
   };
   return input as Schemas['AutomationInput'];

@@ -11,7 +11,9 @@ import { reportQuery } from './report-query';
 const COUNTS = ['entered', 'waiting', 'frozen', 'completed', 'exited', 'failed', 'converted'] as const;
 
 function told(counts: unknown): string {
-  return Object.entries(counts as Record<string, number>).map(([name, count]) => `${name} ${t.number(count)}`).join(', ');
+  return Object.entries(counts as Record<string, number>)
+    .map(([name, count]) => `${name} ${t.number(count)}`)
+    .join(', ');
 }
 
 /** How many came how far. */
@@ -41,7 +43,10 @@ export function AutomationReport({ automation }: { automation: Schemas['Automati
                 rows={found.steps}
                 id={(step) => step.step}
                 columns={[
-                  { title: t.automations.place, cell: (step) => `${t.steps.types[step.type] ?? step.type} (${step.step})` },
+                  {
+                    title: t.automations.place,
+                    cell: (step) => `${t.steps.types[step.type] ?? step.type} (${step.step})`,
+                  },
                   { title: t.automations.came, cell: (step) => t.number(step.entered), end: true },
                   { title: t.automations.waits, cell: (step) => t.number(step.waiting), end: true },
                   { title: t.automations.did, cell: (step) => told(step.outcomes) },

@@ -21,18 +21,35 @@ export function RunScreen() {
   const { automationId, runId } = route.useParams();
   const run = useQuery({
     queryKey: [projectId, 'run', runId],
-    queryFn: ({ signal }) => read(api.GET('/automations/{id}/runs/{run}', { params: { path: { id: automationId, run: runId } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/automations/{id}/runs/{run}', { params: { path: { id: automationId, run: runId } }, signal })),
     refetchInterval: (query) => (query.state.data?.endedAt ? false : AGAIN_MS),
   });
   return (
-    <Page title={t.runs.run} actions={<ButtonLink variant="default" to="/p/$projectId/automations/$automationId/runs" params={{ projectId, automationId }}>{t.runs.title}</ButtonLink>}>
+    <Page
+      title={t.runs.run}
+      actions={
+        <ButtonLink
+          variant="default"
+          to="/p/$projectId/automations/$automationId/runs"
+          params={{ projectId, automationId }}
+        >
+          {t.runs.title}
+        </ButtonLink>
+      }
+    >
       <Loaded query={run}>
         {(found) => {
           const who = found.userId ?? found.anonymousId;
           return (
             <Stack gap="xl">
               <Text component="div">
-                <Status of={found.status} /> {who && <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }} underline="always">{who}</ScreenLink>}
+                <Status of={found.status} />{' '}
+                {who && (
+                  <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }} underline="always">
+                    {who}
+                  </ScreenLink>
+                )}
                 {' · '}
                 {t.runs.version} {found.version} · {t.runs.started} <Moment at={found.startedAt} />
                 {found.endedAt && (

@@ -28,16 +28,35 @@ export function Runs() {
   const { status, user } = filters;
   const runs = useInfiniteQuery({
     queryKey: [projectId, 'runs', automationId, filters],
-    queryFn: ({ signal, pageParam }) => read(api.GET('/automations/{id}/runs', { params: { path: { id: automationId }, query: { status, userId: user, limit: LIMIT, cursor: pageParam } }, signal })),
+    queryFn: ({ signal, pageParam }) =>
+      read(
+        api.GET('/automations/{id}/runs', {
+          params: { path: { id: automationId }, query: { status, userId: user, limit: LIMIT, cursor: pageParam } },
+          signal,
+        }),
+      ),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
     refetchInterval: AGAIN_MS,
   });
-  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, ...change }, replace: true });
+  const filter = (change: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, ...change }, replace: true });
   return (
-    <Page title={t.runs.title} actions={<ButtonLink variant="default" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId }}>{t.messages.automation}</ButtonLink>}>
+    <Page
+      title={t.runs.title}
+      actions={
+        <ButtonLink variant="default" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId }}>
+          {t.messages.automation}
+        </ButtonLink>
+      }
+    >
       <Group align="flex-end">
-        <Choice label={t.runs.status} value={status} options={RUN_STATUSES} onChange={(value) => filter({ status: value })} />
+        <Choice
+          label={t.runs.status}
+          value={status}
+          options={RUN_STATUSES}
+          onChange={(value) => filter({ status: value })}
+        />
         <SearchField label={t.runs.user} value={user} onChange={(value) => filter({ user: value })} />
       </Group>
       <More query={runs} rows={(each) => each.runs}>
@@ -46,12 +65,26 @@ export function Runs() {
             label={t.runs.title}
             rows={rows}
             id={(run) => run.id}
-            empty={status || user ? <Empty title={t.runs.emptyTitle}>{t.runs.emptyFiltered}</Empty> : <NextStep title={t.runs.emptyTitle} text={t.runs.emptyText} label={t.nextStep.terminal} request={REQUESTS.event} />}
+            empty={
+              status || user ? (
+                <Empty title={t.runs.emptyTitle}>{t.runs.emptyFiltered}</Empty>
+              ) : (
+                <NextStep
+                  title={t.runs.emptyTitle}
+                  text={t.runs.emptyText}
+                  label={t.nextStep.terminal}
+                  request={REQUESTS.event}
+                />
+              )
+            }
             columns={[
               {
                 title: t.runs.person,
                 cell: (run) => (
-                  <ScreenLink to="/p/$projectId/automations/$automationId/runs/$runId" params={{ projectId, automationId, runId: run.id }}>
+                  <ScreenLink
+                    to="/p/$projectId/automations/$automationId/runs/$runId"
+                    params={{ projectId, automationId, runId: run.id }}
+                  >
                     {run.userId ?? run.anonymousId ?? run.id}
                   </ScreenLink>
                 ),

@@ -17,8 +17,15 @@ export function Simulation({ automationId }: { automationId: string }) {
   const [events, setEvents] = useState<unknown>(undefined);
   const trying = useMutation({
     mutationFn() {
-      const body = { ...(userId && { userId }), ...(properties !== undefined && { properties }), ...(trigger !== undefined && { event: { properties: trigger } }), ...(events !== undefined && { events }) };
-      return read(api.POST('/automations/{id}/simulate', { params: { path: { id: automationId } }, body: body as never }));
+      const body = {
+        ...(userId && { userId }),
+        ...(properties !== undefined && { properties }),
+        ...(trigger !== undefined && { event: { properties: trigger } }),
+        ...(events !== undefined && { events }),
+      };
+      return read(
+        api.POST('/automations/{id}/simulate', { params: { path: { id: automationId } }, body: body as never }),
+      );
     },
   });
   return (
@@ -27,18 +34,29 @@ export function Simulation({ automationId }: { automationId: string }) {
         <Text size="sm" c="dimmed">
           {t.automations.simulateHint}
         </Text>
-        <TextInput size="xs" label={t.automations.simulateUser} value={userId} onChange={(event) => setUserId(event.currentTarget.value)} />
+        <TextInput
+          size="xs"
+          label={t.automations.simulateUser}
+          value={userId}
+          onChange={(event) => setUserId(event.currentTarget.value)}
+        />
         <JsonInput label={t.automations.simulateProperties} rows={1} value={properties} onChange={setProperties} />
         <JsonInput label={t.automations.simulateTrigger} rows={1} value={trigger} onChange={setTrigger} />
         <JsonInput label={t.automations.simulateEvents} rows={1} value={events} onChange={setEvents} />
         <Failure error={trying.error} />
-        <Button variant="default" loading={trying.isPending} disabled={!isReadable([properties, trigger, events])} onClick={() => trying.mutate()}>
+        <Button
+          variant="default"
+          loading={trying.isPending}
+          disabled={!isReadable([properties, trigger, events])}
+          onClick={() => trying.mutate()}
+        >
           {t.automations.simulateGo}
         </Button>
         {trying.data && (
           <div role="status">
             <Text size="sm">
-              {trying.data.admitted ? t.automations.admitted : t.automations.notAdmitted} {trying.data.status && t.automations.simulatedEnd(trying.data.status, trying.data.reason)}
+              {trying.data.admitted ? t.automations.admitted : t.automations.notAdmitted}{' '}
+              {trying.data.status && t.automations.simulatedEnd(trying.data.status, trying.data.reason)}
             </Text>
             <Path path={trying.data.path} />
           </div>

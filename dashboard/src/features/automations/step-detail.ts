@@ -2,7 +2,12 @@ import type { Channel } from '../../app/values';
 import { type Step, shownDuration } from './step';
 
 /** The channels that steps send by. */
-export const SENDS: Record<string, Channel> = { SEND_EMAIL: 'EMAIL', SEND_PUSH: 'PUSH', SEND_IN_APP: 'IN_APP', SEND_SMS: 'SMS' };
+export const SENDS: Record<string, Channel> = {
+  SEND_EMAIL: 'EMAIL',
+  SEND_PUSH: 'PUSH',
+  SEND_IN_APP: 'IN_APP',
+  SEND_SMS: 'SMS',
+};
 
 function joined(...parts: unknown[]): string {
   return parts.filter((part) => typeof part === 'string' && part !== '').join(' · ');
@@ -18,7 +23,9 @@ export function detailOf(step: Step): string {
     case 'WAIT_FOR_EVENT':
       return joined(step.event, shownDuration(step.timeout));
     case 'UPDATE_USER':
-      return typeof step.properties === 'object' && step.properties !== null ? Object.keys(step.properties).join(', ') : '';
+      return typeof step.properties === 'object' && step.properties !== null
+        ? Object.keys(step.properties).join(', ')
+        : '';
     case 'TRACK_EVENT':
       return joined(step.event);
     case 'WEBHOOK':

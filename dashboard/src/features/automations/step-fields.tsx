@@ -26,9 +26,22 @@ interface Props {
 export function StepFields({ step, onChange, error, place }: Props) {
   const set = (change: Partial<Step>) => onChange({ ...step, ...change } as Step);
   const text = (field: string) => (typeof step[field] === 'string' ? step[field] : '');
-  const line = (field: string, label: string) => <TextInput size="xs" label={label} value={text(field)} onChange={(event) => set({ [field]: event.currentTarget.value })} />;
+  const line = (field: string, label: string) => (
+    <TextInput
+      size="xs"
+      label={label}
+      value={text(field)}
+      onChange={(event) => set({ [field]: event.currentTarget.value })}
+    />
+  );
   const time = (field: string, label: string) => (
-    <TextInput size="xs" label={label} value={shownDuration(step[field])} onChange={(event) => set({ [field]: event.currentTarget.value })} onBlur={(event) => set({ [field]: readDuration(event.currentTarget.value) })} />
+    <TextInput
+      size="xs"
+      label={label}
+      value={shownDuration(step[field])}
+      onChange={(event) => set({ [field]: event.currentTarget.value })}
+      onBlur={(event) => set({ [field]: readDuration(event.currentTarget.value) })}
+    />
   );
   const channel = SENDS[step.type];
   if (channel) return <Send channel={channel} step={step} set={set} />;
@@ -56,23 +69,48 @@ export function StepFields({ step, onChange, error, place }: Props) {
                 {t.steps.where}
               </Text>
             </summary>
-            <RuleList rules={(step.where ?? []) as Leaf[]} onChange={(where) => set({ where })} error={error} place={`${place}.where`} kinds={['property']} />
+            <RuleList
+              rules={(step.where ?? []) as Leaf[]}
+              onChange={(where) => set({ where })}
+              error={error}
+              place={`${place}.where`}
+              kinds={['property']}
+            />
           </details>
         </>
       );
     case 'UPDATE_USER':
-      return <JsonInput label={t.steps.properties} value={step.properties} rows={2} nothing={{}} onChange={(properties) => set({ properties })} />;
+      return (
+        <JsonInput
+          label={t.steps.properties}
+          value={step.properties}
+          rows={2}
+          nothing={{}}
+          onChange={(properties) => set({ properties })}
+        />
+      );
     case 'TRACK_EVENT':
       return (
         <>
           {line('event', t.steps.event)}
-          <JsonInput label={t.steps.properties} value={step.properties ?? undefined} rows={2} onChange={(properties) => set({ properties })} />
+          <JsonInput
+            label={t.steps.properties}
+            value={step.properties ?? undefined}
+            rows={2}
+            onChange={(properties) => set({ properties })}
+          />
         </>
       );
     case 'WEBHOOK':
       return (
         <>
-          <TextInput size="xs" label={t.steps.name} description={t.steps.nameHint} value={text('name')} onChange={(event) => set({ name: event.currentTarget.value })} />
+          <TextInput
+            size="xs"
+            label={t.steps.name}
+            description={t.steps.nameHint}
+            value={text('name')}
+            onChange={(event) => set({ name: event.currentTarget.value })}
+          />
           {line('url', t.steps.url)}
           <JsonInput label={t.steps.body} value={step.body} rows={2} onChange={(body) => set({ body })} />
         </>
@@ -98,14 +136,32 @@ function Send({ channel, step, set }: PartProps & { channel: Channel }) {
   return (
     <Stack gap="xs">
       <Group align="flex-end" gap="xs">
-        <PagedSelect size="xs" label={t.steps.template} pages={pages} value={templateId} onChange={(event) => set({ templateId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...options]} />
+        <PagedSelect
+          size="xs"
+          label={t.steps.template}
+          pages={pages}
+          value={templateId}
+          onChange={(event) => set({ templateId: event.currentTarget.value })}
+          data={[{ value: '', label: t.steps.choose }, ...options]}
+        />
         {groupChoices.length > 0 && (
-          <NativeSelect size="xs" label={t.steps.group} value={groupId} onChange={(event) => set({ subscriptionGroupId: event.currentTarget.value })} data={[{ value: '', label: t.none }, ...groupChoices]} />
+          <NativeSelect
+            size="xs"
+            label={t.steps.group}
+            value={groupId}
+            onChange={(event) => set({ subscriptionGroupId: event.currentTarget.value })}
+            data={[{ value: '', label: t.none }, ...groupChoices]}
+          />
         )}
         {pages.isSuccess && rows.length === 0 && (
           <Text size="sm">
             {t.steps.noTemplates}{' '}
-            <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always" target="_blank">
+            <ScreenLink
+              to="/p/$projectId/templates/$templateId"
+              params={{ projectId, templateId: 'new' }}
+              underline="always"
+              target="_blank"
+            >
               {t.templates.create}
             </ScreenLink>
           </Text>
@@ -121,7 +177,14 @@ function Start({ step, set }: PartProps) {
   const { pages, options } = useAutomationChoices([automationId]);
   return (
     <Stack gap="xs">
-      <PagedSelect size="xs" label={t.steps.automation} pages={pages} value={automationId} onChange={(event) => set({ automationId: event.currentTarget.value })} data={[{ value: '', label: t.steps.choose }, ...options]} />
+      <PagedSelect
+        size="xs"
+        label={t.steps.automation}
+        pages={pages}
+        value={automationId}
+        onChange={(event) => set({ automationId: event.currentTarget.value })}
+        data={[{ value: '', label: t.steps.choose }, ...options]}
+      />
       <Failure error={pages.error} onRetry={() => void pages.refetch()} />
     </Stack>
   );

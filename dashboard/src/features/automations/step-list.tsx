@@ -4,21 +4,11 @@ import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import { STEP_TYPES, type Step, freshStep, moved } from './step';
 import { reaching } from './moves';
-import { StepArms } from './step-arms';
+import { StepArms, type StepsProps } from './step-arms';
 import { StepCard, stepName } from './step-card';
 
-interface Props {
-  steps: Step[];
-  onChange: (steps: Step[]) => void;
-  error: unknown;
-  /** Where these steps are in what the API is sent. */
-  place: string;
-  /** What the list is, for who hears it. */
-  label: string;
-}
-
 /** Steps under each other: the model that is edited. All of it is reached by keyboard. */
-export function StepList({ steps, onChange, error, place, label }: Props) {
+export function StepList({ steps, onChange, error, place, label }: StepsProps) {
   const [type, setType] = useState<(typeof STEP_TYPES)[number]>('SEND_EMAIL');
   const replace = (index: number, step: Step) => onChange(withEntry(steps, index, step));
   return (
@@ -42,7 +32,13 @@ export function StepList({ steps, onChange, error, place, label }: Props) {
         />
       ))}
       <Group align="flex-end" gap="xs">
-        <NativeSelect size="xs" aria-label={t.steps.addTo(label)} value={type} onChange={(event) => setType(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')} data={STEP_TYPES.map((each) => ({ value: each, label: t.steps.types[each] ?? each }))} />
+        <NativeSelect
+          size="xs"
+          aria-label={t.steps.addTo(label)}
+          value={type}
+          onChange={(event) => setType(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')}
+          data={STEP_TYPES.map((each) => ({ value: each, label: t.steps.types[each] ?? each }))}
+        />
         <Button size="xs" variant="default" onClick={() => onChange([...steps, freshStep(type)])}>
           {t.steps.add}
         </Button>
@@ -73,10 +69,22 @@ function One({ step, place, number, last, error, onChange, onMove, onRemove }: O
       onChange={onChange}
       actions={
         <>
-          <Button size="compact-xs" variant="default" {...reaching(number === 1)} onClick={() => number > 1 && onMove(-1)} aria-label={`${t.steps.up}: ${number}`}>
+          <Button
+            size="compact-xs"
+            variant="default"
+            {...reaching(number === 1)}
+            onClick={() => number > 1 && onMove(-1)}
+            aria-label={`${t.steps.up}: ${number}`}
+          >
             ↑
           </Button>
-          <Button size="compact-xs" variant="default" {...reaching(number === last)} onClick={() => number < last && onMove(1)} aria-label={`${t.steps.down}: ${number}`}>
+          <Button
+            size="compact-xs"
+            variant="default"
+            {...reaching(number === last)}
+            onClick={() => number < last && onMove(1)}
+            aria-label={`${t.steps.down}: ${number}`}
+          >
             ↓
           </Button>
           <Button size="compact-xs" variant="default" onClick={onRemove} aria-label={`${t.steps.remove}: ${number}`}>
@@ -85,7 +93,7 @@ function One({ step, place, number, last, error, onChange, onMove, onRemove }: O
         </>
       }
     >
-      <StepArms step={step} onChange={onChange} error={error} place={place} withSteps />
+      <StepArms step={step} onChange={onChange} error={error} place={place} Steps={StepList} />
     </StepCard>
   );
 }

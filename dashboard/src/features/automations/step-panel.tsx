@@ -47,7 +47,7 @@ export function StepPanel({ steps, standing, where, error, onChange, onMove, onR
         <Text size="xs" c="dimmed">
           {where}
         </Text>
-        <StepArms step={step} onChange={onChange} error={error} place={standing.place} withSteps={false} />
+        <StepArms step={step} onChange={onChange} error={error} place={standing.place} />
       </StepCard>
     </div>
   );

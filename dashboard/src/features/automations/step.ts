@@ -11,8 +11,20 @@ export interface Step {
 }
 
 export const STEP_TYPES = [
-  'SEND_EMAIL', 'SEND_PUSH', 'SEND_IN_APP', 'SEND_SMS', 'WAIT', 'WAIT_UNTIL', 'WAIT_FOR_EVENT', 'BRANCH', 'SPLIT', 'UPDATE_USER',
-  'TRACK_EVENT', 'WEBHOOK', 'START_AUTOMATION', 'EXIT',
+  'SEND_EMAIL',
+  'SEND_PUSH',
+  'SEND_IN_APP',
+  'SEND_SMS',
+  'WAIT',
+  'WAIT_UNTIL',
+  'WAIT_FOR_EVENT',
+  'BRANCH',
+  'SPLIT',
+  'UPDATE_USER',
+  'TRACK_EVENT',
+  'WEBHOOK',
+  'START_AUTOMATION',
+  'EXIT',
 ] as const;
 
 const FRESH: Record<(typeof STEP_TYPES)[number], Omit<Step, 'type'>> = {
@@ -24,7 +36,12 @@ const FRESH: Record<(typeof STEP_TYPES)[number], Omit<Step, 'type'>> = {
   WAIT_UNTIL: { time: '09:00' },
   WAIT_FOR_EVENT: { event: '', timeout: '3d', then: [], else: [] },
   BRANCH: { branches: [{ rules: [], steps: [] }], else: [] },
-  SPLIT: { branches: [{ weight: 50, steps: [] }, { weight: 50, steps: [] }] },
+  SPLIT: {
+    branches: [
+      { weight: 50, steps: [] },
+      { weight: 50, steps: [] },
+    ],
+  },
   UPDATE_USER: { properties: {} },
   TRACK_EVENT: { event: '' },
   WEBHOOK: { name: '', url: '' },
@@ -47,7 +64,11 @@ export function moved<T>(list: readonly T[], index: number, by: -1 | 1): T[] {
   return next;
 }
 
-const UNITS = [['d', 86_400], ['h', 3_600], ['m', 60]] as const;
+const UNITS = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['m', 60],
+] as const;
 
 /** A time in seconds as people write it: `3d`, `90m`; what fits no unit stays in seconds. */
 export function shownDuration(value: unknown): string {
@@ -71,13 +92,20 @@ export function countSteps(steps: readonly Step[] | null | undefined): number {
 
 /** Whether all of a step itself can be sent, whatever the steps in its arms. */
 export function isStepReadable(step: Step): boolean {
-  return isReadable({ ...step, then: null, else: null, branches: step.branches?.map((arm) => ({ ...arm, steps: [] })) });
+  return isReadable({
+    ...step,
+    then: null,
+    else: null,
+    branches: step.branches?.map((arm) => ({ ...arm, steps: [] })),
+  });
 }
 
 /** Without what is empty and may be left out, so that an untouched field says nothing. */
 export function cleaned(step: Step): Step {
   const arms = step.branches?.map((arm) => ({ ...arm, steps: arm.steps.map(cleaned) }));
-  const kept = Object.entries(step).filter(([name, value]) => value !== undefined && !(OPTIONAL.has(name) && (value === '' || value === null)));
+  const kept = Object.entries(step).filter(
+    ([name, value]) => value !== undefined && !(OPTIONAL.has(name) && (value === '' || value === null)),
+  );
   return {
     ...(Object.fromEntries(kept) as Step),
     ...(arms && { branches: arms }),

@@ -24,15 +24,35 @@ export function Trigger({ plan, set, error }: Props) {
           {title}
         </Text>
       </summary>
-      <RuleList rules={plan[field]} onChange={(changed: Rule[]) => set({ [field]: changed })} error={error} place={field} {...(eventOnly && { kinds: ['property'] })} />
+      <RuleList
+        rules={plan[field]}
+        onChange={(changed: Rule[]) => set({ [field]: changed })}
+        error={error}
+        place={field}
+        {...(eventOnly && { kinds: ['property'] })}
+      />
     </details>
   );
   return (
     <Stack gap="sm">
       <Group align="flex-end">
-        <NativeSelect label={t.automations.trigger} value={triggerType} onChange={(event) => set({ triggerType: TRIGGERS.find((each) => each === event.currentTarget.value) ?? 'EVENT' })} data={TRIGGERS.map((each) => ({ value: each, label: t.automations.triggers[each] }))} error={problemOf(error, 'triggerType')} />
+        <NativeSelect
+          label={t.automations.trigger}
+          value={triggerType}
+          onChange={(event) =>
+            set({ triggerType: TRIGGERS.find((each) => each === event.currentTarget.value) ?? 'EVENT' })
+          }
+          data={TRIGGERS.map((each) => ({ value: each, label: t.automations.triggers[each] }))}
+          error={problemOf(error, 'triggerType')}
+        />
         {byName ? (
-          <TextInput label={triggerType === 'EVENT' ? t.automations.event : t.automations.webhook} required value={plan.triggerEvent} onChange={(event) => set({ triggerEvent: event.currentTarget.value })} error={problemOf(error, 'triggerEvent')} />
+          <TextInput
+            label={triggerType === 'EVENT' ? t.automations.event : t.automations.webhook}
+            required
+            value={plan.triggerEvent}
+            onChange={(event) => set({ triggerEvent: event.currentTarget.value })}
+            error={problemOf(error, 'triggerEvent')}
+          />
         ) : triggerType === 'DATE_PROPERTY' ? (
           <DateFields plan={plan} set={set} error={error} />
         ) : (
@@ -42,7 +62,15 @@ export function Trigger({ plan, set, error }: Props) {
       {byName && rules(t.automations.filter, 'triggerFilter', true)}
       {rules(t.automations.entry, 'entryRules', false)}
       {rules(t.automations.exit, 'exitRules', false)}
-      <NativeSelect label={t.automations.reentry} value={plan.reentry} onChange={(event) => set({ reentry: REENTRIES.find((each) => each === event.currentTarget.value) ?? 'after_exit' })} data={REENTRIES.map((each) => ({ value: each, label: t.automations.reentries[each] }))} error={problemOf(error, 'reentry')} />
+      <NativeSelect
+        label={t.automations.reentry}
+        value={plan.reentry}
+        onChange={(event) =>
+          set({ reentry: REENTRIES.find((each) => each === event.currentTarget.value) ?? 'after_exit' })
+        }
+        data={REENTRIES.map((each) => ({ value: each, label: t.automations.reentries[each] }))}
+        error={problemOf(error, 'reentry')}
+      />
       <Goal plan={plan} set={set} error={error} />
     </Stack>
   );
@@ -69,10 +97,34 @@ function DateFields({ plan: { date }, set, error }: Props) {
   const change = (part: Partial<Plan['date']>) => set({ date: { ...date, ...part } });
   return (
     <>
-      <TextInput label={t.automations.dateProperty} required value={date.property} onChange={(event) => change({ property: event.currentTarget.value })} error={problemOf(error, 'triggerDate.property')} />
-      <TextInput label={t.automations.dateOffset} value={date.offset} onChange={(event) => change({ offset: event.currentTarget.value })} error={problemOf(error, 'triggerDate.offset')} />
-      <TextInput label={t.automations.dateTime} value={date.time} onChange={(event) => change({ time: event.currentTarget.value })} error={problemOf(error, 'triggerDate.time')} />
-      <NativeSelect label={t.automations.dateRepeat} value={date.repeat} onChange={(event) => change({ repeat: event.currentTarget.value === 'yearly' ? 'yearly' : 'once' })} data={[{ value: 'once', label: t.automations.once }, { value: 'yearly', label: t.automations.yearly }]} />
+      <TextInput
+        label={t.automations.dateProperty}
+        required
+        value={date.property}
+        onChange={(event) => change({ property: event.currentTarget.value })}
+        error={problemOf(error, 'triggerDate.property')}
+      />
+      <TextInput
+        label={t.automations.dateOffset}
+        value={date.offset}
+        onChange={(event) => change({ offset: event.currentTarget.value })}
+        error={problemOf(error, 'triggerDate.offset')}
+      />
+      <TextInput
+        label={t.automations.dateTime}
+        value={date.time}
+        onChange={(event) => change({ time: event.currentTarget.value })}
+        error={problemOf(error, 'triggerDate.time')}
+      />
+      <NativeSelect
+        label={t.automations.dateRepeat}
+        value={date.repeat}
+        onChange={(event) => change({ repeat: event.currentTarget.value === 'yearly' ? 'yearly' : 'once' })}
+        data={[
+          { value: 'once', label: t.automations.once },
+          { value: 'yearly', label: t.automations.yearly },
+        ]}
+      />
     </>
   );
 }
@@ -82,11 +134,28 @@ function Goal({ plan: { goal }, set, error }: Props) {
   return (
     <Stack gap="xs">
       <Group align="flex-end">
-        <Checkbox mb={8} label={t.automations.goal} checked={goal !== null} onChange={(event) => set({ goal: event.currentTarget.checked ? { event: '', within: '30d', where: [] } : null })} />
+        <Checkbox
+          mb={8}
+          label={t.automations.goal}
+          checked={goal !== null}
+          onChange={(event) =>
+            set({ goal: event.currentTarget.checked ? { event: '', within: '30d', where: [] } : null })
+          }
+        />
         {goal && (
           <>
-            <TextInput label={t.automations.event} value={goal.event} onChange={(event) => change({ event: event.currentTarget.value })} error={problemOf(error, 'goal.event')} />
-            <TextInput label={t.automations.goalWithin} value={goal.within} onChange={(event) => change({ within: event.currentTarget.value })} error={problemOf(error, 'goal.within')} />
+            <TextInput
+              label={t.automations.event}
+              value={goal.event}
+              onChange={(event) => change({ event: event.currentTarget.value })}
+              error={problemOf(error, 'goal.event')}
+            />
+            <TextInput
+              label={t.automations.goalWithin}
+              value={goal.within}
+              onChange={(event) => change({ within: event.currentTarget.value })}
+              error={problemOf(error, 'goal.within')}
+            />
           </>
         )}
       </Group>
@@ -97,7 +166,13 @@ function Goal({ plan: { goal }, set, error }: Props) {
               {t.automations.goalWhere}
             </Text>
           </summary>
-          <RuleList rules={goal.where} onChange={(where) => change({ where })} error={error} place="goal.where" kinds={['property']} />
+          <RuleList
+            rules={goal.where}
+            onChange={(where) => change({ where })}
+            error={error}
+            place="goal.where"
+            kinds={['property']}
+          />
         </details>
       )}
     </Stack>

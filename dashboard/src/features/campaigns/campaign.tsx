@@ -33,16 +33,47 @@ export function CampaignScreen() {
     enabled: !isNew,
     refetchInterval: (query) => (query.state.data?.value.status === 'SENDING' ? LIVE_MS : CALM_MS),
   });
-  const project = useQuery({ queryKey: [projectId, 'project', 'zone'], queryFn: ({ signal }) => read(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })) });
-  if (!project.data) return <Page title={t.campaigns.title}><Loaded query={project}>{() => null}</Loaded></Page>;
+  const project = useQuery({
+    queryKey: [projectId, 'project', 'zone'],
+    queryFn: ({ signal }) => read(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })),
+  });
+  if (!project.data)
+    return (
+      <Page title={t.campaigns.title}>
+        <Loaded query={project}>{() => null}</Loaded>
+      </Page>
+    );
   const zone = project.data.timezone;
   if (isNew) return <Wizard key="new" opened={null} zone={zone} />;
-  if (!campaign.data) return <Page title={t.campaigns.title}><Loaded query={campaign}>{() => null}</Loaded></Page>;
+  if (!campaign.data)
+    return (
+      <Page title={t.campaigns.title}>
+        <Loaded query={campaign}>{() => null}</Loaded>
+      </Page>
+    );
   if (editing) return <Wizard key={campaignId} opened={campaign.data} zone={zone} onDone={() => setEditing(false)} />;
-  return <Campaign key={campaignId} campaign={campaign.data.value} tag={campaign.data.tag} zone={zone} onEdit={() => setEditing(true)} />;
+  return (
+    <Campaign
+      key={campaignId}
+      campaign={campaign.data.value}
+      tag={campaign.data.tag}
+      zone={zone}
+      onEdit={() => setEditing(true)}
+    />
+  );
 }
 
-function Campaign({ campaign, tag, zone, onEdit }: { campaign: Campaign; tag: string | null; zone: string; onEdit: () => void }) {
+function Campaign({
+  campaign,
+  tag,
+  zone,
+  onEdit,
+}: {
+  campaign: Campaign;
+  tag: string | null;
+  zone: string;
+  onEdit: () => void;
+}) {
   const { status } = campaign;
   const isPlanned = status === 'DRAFT' || status === 'SCHEDULED' || status === 'PAUSED';
   return (
@@ -82,7 +113,12 @@ function Actions({ campaign, tag }: { campaign: Campaign; tag: string | null }) 
   const people = segment?.data?.userCount;
   // Who is in a segment that is left out, or not subscribed, is among them.
   const fewer = campaign.excludeSegmentIds.length > 0 || campaign.subscriptionGroupId !== null;
-  const count = people === null || people === undefined ? t.campaigns.unknownCount : fewer ? t.campaigns.atMost(t.number(people)) : t.number(people);
+  const count =
+    people === null || people === undefined
+      ? t.campaigns.unknownCount
+      : fewer
+        ? t.campaigns.atMost(t.number(people))
+        : t.number(people);
   const call = async (act: Act) => {
     const params = { path: { id: campaign.id } };
     const calls = {
@@ -109,7 +145,9 @@ function Actions({ campaign, tag }: { campaign: Campaign; tag: string | null }) 
     <>
       {(status === 'DRAFT' || status === 'SCHEDULED') && (
         <Ask label={t.campaigns.send} title={t.campaigns.sendTitle} size="sm" act={() => call('send')}>
-          {campaign.sendInUserTimezone ? t.campaigns.sendTextOwn(campaign.name, count) : t.campaigns.sendText(campaign.name, count)}
+          {campaign.sendInUserTimezone
+            ? t.campaigns.sendTextOwn(campaign.name, count)
+            : t.campaigns.sendText(campaign.name, count)}
         </Ask>
       )}
       {running && (
@@ -128,7 +166,15 @@ function Actions({ campaign, tag }: { campaign: Campaign; tag: string | null }) 
         </Ask>
       )}
       {status !== 'SENDING' && (
-        <Ask label={t.remove} title={t.campaigns.removeTitle} size="sm" act={() => read(api.DELETE('/campaigns/{id}', { params: { path: { id: campaign.id }, header: ifMatch(tag) } }))} onDone={leave}>
+        <Ask
+          label={t.remove}
+          title={t.campaigns.removeTitle}
+          size="sm"
+          act={() =>
+            read(api.DELETE('/campaigns/{id}', { params: { path: { id: campaign.id }, header: ifMatch(tag) } }))
+          }
+          onDone={leave}
+        >
           {t.campaigns.remove(campaign.name)}
         </Ask>
       )}

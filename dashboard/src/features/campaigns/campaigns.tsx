@@ -25,7 +25,8 @@ export function Campaigns() {
   const navigate = route.useNavigate();
   const campaigns = useInfiniteQuery({
     queryKey: [projectId, 'campaigns', 'pages', status],
-    queryFn: ({ signal, pageParam }) => read(api.GET('/campaigns', { params: { query: { status, cursor: pageParam } }, signal })),
+    queryFn: ({ signal, pageParam }) =>
+      read(api.GET('/campaigns', { params: { query: { status, cursor: pageParam } }, signal })),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
     refetchInterval: AGAIN_MS,
@@ -40,7 +41,13 @@ export function Campaigns() {
       }
     >
       <Group>
-        <Choice label={t.campaigns.status} value={status} options={CAMPAIGN_STATUSES} name={(each) => t.campaigns.statuses[each]} onChange={(value) => void navigate({ search: { status: value }, replace: true })} />
+        <Choice
+          label={t.campaigns.status}
+          value={status}
+          options={CAMPAIGN_STATUSES}
+          name={(each) => t.campaigns.statuses[each]}
+          onChange={(value) => void navigate({ search: { status: value }, replace: true })}
+        />
       </Group>
       <More query={campaigns} rows={(each) => each.campaigns}>
         {(rows) => (
@@ -48,7 +55,18 @@ export function Campaigns() {
             label={t.campaigns.title}
             rows={rows}
             id={(campaign) => campaign.id}
-            empty={status ? <Empty title={t.campaigns.emptyTitle}>{t.campaigns.emptyFiltered}</Empty> : <NextStep title={t.campaigns.emptyTitle} text={t.campaigns.emptyText} label={t.nextStep.server} request={REQUESTS.campaign} />}
+            empty={
+              status ? (
+                <Empty title={t.campaigns.emptyTitle}>{t.campaigns.emptyFiltered}</Empty>
+              ) : (
+                <NextStep
+                  title={t.campaigns.emptyTitle}
+                  text={t.campaigns.emptyText}
+                  label={t.nextStep.server}
+                  request={REQUESTS.campaign}
+                />
+              )
+            }
             columns={[
               {
                 title: t.campaigns.name,
@@ -58,9 +76,20 @@ export function Campaigns() {
                   </ScreenLink>
                 ),
               },
-              { title: t.campaigns.status, cell: (campaign) => <Status of={campaign.status} label={t.campaigns.statuses[campaign.status]} /> },
+              {
+                title: t.campaigns.status,
+                cell: (campaign) => <Status of={campaign.status} label={t.campaigns.statuses[campaign.status]} />,
+              },
               { title: t.campaigns.channel, cell: (campaign) => t.channelName(campaign.channel) },
-              { title: t.campaigns.when, cell: (campaign) => (campaign.startedAt ?? campaign.scheduledAt ? <Moment at={campaign.startedAt ?? campaign.scheduledAt} /> : t.campaigns.byHand) },
+              {
+                title: t.campaigns.when,
+                cell: (campaign) =>
+                  (campaign.startedAt ?? campaign.scheduledAt) ? (
+                    <Moment at={campaign.startedAt ?? campaign.scheduledAt} />
+                  ) : (
+                    t.campaigns.byHand
+                  ),
+              },
               { title: t.campaigns.recipients, cell: (campaign) => t.number(campaign.recipients), end: true },
             ]}
           />

@@ -25,8 +25,19 @@ export interface Plan {
 }
 
 export const EMPTY: Plan = {
-  name: '', channel: 'EMAIL', segmentId: '', excludeSegmentIds: [], subscriptionGroupId: '', templateId: '', variants: [],
-  winner: null, goal: null, scheduledAt: '', sendInUserTimezone: false, throttlePerMinute: '', recurrence: null,
+  name: '',
+  channel: 'EMAIL',
+  segmentId: '',
+  excludeSegmentIds: [],
+  subscriptionGroupId: '',
+  templateId: '',
+  variants: [],
+  winner: null,
+  goal: null,
+  scheduledAt: '',
+  sendInUserTimezone: false,
+  throttlePerMinute: '',
+  recurrence: null,
 };
 
 /** Whose clock the planned time is of: the viewer's; or the project's, where everybody is sent to at that time of their own. */
@@ -35,9 +46,18 @@ export function zoneOf(plan: { sendInUserTimezone: boolean }, projectZone: strin
 }
 
 export function planOf(campaign: Campaign, projectZone: string): Plan {
-  const { name, channel, segmentId, excludeSegmentIds, variants, winner, goal, sendInUserTimezone, recurrence } = campaign;
+  const { name, channel, segmentId, excludeSegmentIds, variants, winner, goal, sendInUserTimezone, recurrence } =
+    campaign;
   return {
-    name, channel, segmentId, excludeSegmentIds, variants, winner, goal, sendInUserTimezone, recurrence,
+    name,
+    channel,
+    segmentId,
+    excludeSegmentIds,
+    variants,
+    winner,
+    goal,
+    sendInUserTimezone,
+    recurrence,
     subscriptionGroupId: campaign.subscriptionGroupId ?? '',
     templateId: campaign.templateId ?? '',
     scheduledAt: campaign.scheduledAt === null ? '' : onClock(campaign.scheduledAt, zoneOf(campaign, projectZone)),
@@ -50,7 +70,13 @@ export function inputOf(plan: Plan, projectZone: string): Schemas['CampaignInput
   const { name, channel, segmentId, excludeSegmentIds, winner, goal, sendInUserTimezone, recurrence } = plan;
   const tried = plan.variants.length > 0;
   return {
-    name, channel, segmentId, excludeSegmentIds, goal, sendInUserTimezone, recurrence,
+    name,
+    channel,
+    segmentId,
+    excludeSegmentIds,
+    goal,
+    sendInUserTimezone,
+    recurrence,
     variants: plan.variants,
     winner: tried ? winner : null,
     templateId: tried || plan.templateId === '' ? null : plan.templateId,
@@ -77,7 +103,17 @@ export function evenly(variants: Variant[]): Variant[] {
   return variants.map((variant, index) => ({ ...variant, weight: share + (index < rest ? 1 : 0) }));
 }
 
-const SETTLED = ['sent', 'delivered', 'opened', 'clicked', 'failed', 'bounced', 'complained', 'suppressed', 'cancelled'];
+const SETTLED = [
+  'sent',
+  'delivered',
+  'opened',
+  'clicked',
+  'failed',
+  'bounced',
+  'complained',
+  'suppressed',
+  'cancelled',
+];
 
 /** How many of a campaign's messages are done with, by their states. */
 export function settledOf(byStatus: Record<string, number>): number {

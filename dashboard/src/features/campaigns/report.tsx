@@ -44,7 +44,15 @@ export function Report({ campaign }: { campaign: Schemas['Campaign'] }) {
                 {t.campaigns.progressOf(t.number(settled), t.number(told.total))}
               </Text>
             </Section>
-            {told.winner && <Text>{t.campaigns.winnerIs(told.winner.variant, t.campaigns.metrics[told.winner.metric] ?? told.winner.metric, told.winner.decidedBy)}</Text>}
+            {told.winner && (
+              <Text>
+                {t.campaigns.winnerIs(
+                  told.winner.variant,
+                  t.campaigns.metrics[told.winner.metric] ?? told.winner.metric,
+                  told.winner.decidedBy,
+                )}
+              </Text>
+            )}
             <Section title={t.campaigns.report}>
               <Listing
                 label={t.campaigns.report}
@@ -58,7 +66,10 @@ export function Report({ campaign }: { campaign: Schemas['Campaign'] }) {
               />
               {told.conversion && (
                 <Text size="sm" mt="xs">
-                  {t.campaigns.conversion(told.conversion.event, told.conversion.within)}: {told.conversion.converted === null ? `${t.campaigns.notKnown} (${told.conversion.convertedError ?? ''})` : t.number(told.conversion.converted)}
+                  {t.campaigns.conversion(told.conversion.event, told.conversion.within)}:{' '}
+                  {told.conversion.converted === null
+                    ? `${t.campaigns.notKnown} (${told.conversion.convertedError ?? ''})`
+                    : t.number(told.conversion.converted)}
                 </Text>
               )}
             </Section>
@@ -102,8 +113,17 @@ function Variants({ variants }: { variants: Variant[] }) {
         columns={[
           { title: t.campaigns.name, cell: (variant) => variant.name },
           { title: t.campaigns.total, cell: (variant) => t.number(variant.total), end: true },
-          ...states.map((status) => ({ title: status, cell: (variant: Variant) => t.number(counts(variant)[status] ?? 0), end: true })),
-          { title: t.campaigns.converted, cell: (variant) => (variant.converted === null || variant.converted === undefined ? '–' : t.number(variant.converted)), end: true },
+          ...states.map((status) => ({
+            title: status,
+            cell: (variant: Variant) => t.number(counts(variant)[status] ?? 0),
+            end: true,
+          })),
+          {
+            title: t.campaigns.converted,
+            cell: (variant) =>
+              variant.converted === null || variant.converted === undefined ? '–' : t.number(variant.converted),
+            end: true,
+          },
         ]}
       />
     </Section>

@@ -17,26 +17,54 @@ export function useSegmentsOf(ids: readonly string[]) {
   return useQueries({
     queries: ids
       .filter((id) => id !== '')
-      .map((id) => ({ queryKey: [projectId, 'segments', id], queryFn: ({ signal }: { signal: AbortSignal }) => read(api.GET('/segments/{id}', { params: { path: { id } }, signal })) })),
+      .map((id) => ({
+        queryKey: [projectId, 'segments', id],
+        queryFn: ({ signal }: { signal: AbortSignal }) =>
+          read(api.GET('/segments/{id}', { params: { path: { id } }, signal })),
+      })),
   });
 }
 
 /** A plan in words. */
 export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
   const segments = useSegmentsOf([plan.segmentId, ...plan.excludeSegmentIds]);
-  const templates = useTemplateChoices(plan.channel, [plan.templateId, ...plan.variants.map(({ templateId }) => templateId)]);
+  const templates = useTemplateChoices(plan.channel, [
+    plan.templateId,
+    ...plan.variants.map(({ templateId }) => templateId),
+  ]);
   const groups = useGroups();
   const words = t.campaigns.summary;
   const segment = (id: string) => segments.find(({ data }) => data?.id === id)?.data?.name ?? (id || '–');
   const template = (id: string) => templates.options.find(({ value }) => value === id)?.label ?? (id || '–');
-  const content = plan.variants.length > 0 ? words.variants(plan.variants.map(({ name, templateId, weight }) => `${name} (${template(templateId)}, ${weight} %)`).join(', ')) : template(plan.templateId);
+  const content =
+    plan.variants.length > 0
+      ? words.variants(
+          plan.variants
+            .map(({ name, templateId, weight }) => `${name} (${template(templateId)}, ${weight} %)`)
+            .join(', '),
+        )
+      : template(plan.templateId);
   const { goal, winner } = plan;
   const facts: Fact[] = [
     [words.audience, segment(plan.segmentId)],
     [words.excluded, plan.excludeSegmentIds.length > 0 ? plan.excludeSegmentIds.map(segment).join(', ') : words.none],
-    ...(plan.subscriptionGroupId ? [[words.group, groups.data?.groups.find(({ id }) => id === plan.subscriptionGroupId)?.name ?? plan.subscriptionGroupId] as Fact] : []),
+    ...(plan.subscriptionGroupId
+      ? [
+          [
+            words.group,
+            groups.data?.groups.find(({ id }) => id === plan.subscriptionGroupId)?.name ?? plan.subscriptionGroupId,
+          ] as Fact,
+        ]
+      : []),
     [words.content, `${t.channelName(plan.channel)}: ${content}`],
-    ...(plan.variants.length > 0 && winner ? [[words.winner, words.winnerOf(t.campaigns.metrics[winner.metric] ?? winner.metric, winner.testShare, winner.afterMinutes)] as Fact] : []),
+    ...(plan.variants.length > 0 && winner
+      ? [
+          [
+            words.winner,
+            words.winnerOf(t.campaigns.metrics[winner.metric] ?? winner.metric, winner.testShare, winner.afterMinutes),
+          ] as Fact,
+        ]
+      : []),
     ...(goal ? [[words.goal, words.goalOf(goal.event, goal.within)] as Fact] : []),
     [words.schedule, <When key="at" plan={plan} zone={zone} />],
     [words.pace, plan.throttlePerMinute ? words.perMinute(plan.throttlePerMinute) : words.full],
@@ -56,7 +84,12 @@ function When({ plan, zone }: { plan: Plan; zone: string }) {
   return (
     <>
       {recurrence && <div>{words.recurring(recurrence.cron, recurrence.timezone ?? 'UTC')}</div>}
-      {scheduledAt && (sendInUserTimezone ? <div>{words.everybodysClock(scheduledAt.replace('T', ' '), zone)}</div> : <Moment at={momentOf(scheduledAt, OWN_ZONE)} />)}
+      {scheduledAt &&
+        (sendInUserTimezone ? (
+          <div>{words.everybodysClock(scheduledAt.replace('T', ' '), zone)}</div>
+        ) : (
+          <Moment at={momentOf(scheduledAt, OWN_ZONE)} />
+        ))}
       {!recurrence && !scheduledAt && <div>{t.campaigns.byHand}</div>}
       {!scheduledAt && sendInUserTimezone && <div>{words.ownClockNow}</div>}
     </>

@@ -10,7 +10,11 @@ import { Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 
-const listOf = (text: string) => text.split(',').map((part) => part.trim()).filter(Boolean);
+const listOf = (text: string) =>
+  text
+    .split(',')
+    .map((part) => part.trim())
+    .filter(Boolean);
 
 export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
   const { projectId } = useProject();
@@ -20,20 +24,49 @@ export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
   const [variant, setVariant] = useState('');
   const sending = useMutation({
     mutationFn() {
-      const body = { ...(to && { to: listOf(to) }), ...(users && { userIds: listOf(users) }), ...(as && { asUserId: as }), ...(variant && { variant }) };
+      const body = {
+        ...(to && { to: listOf(to) }),
+        ...(users && { userIds: listOf(users) }),
+        ...(as && { asUserId: as }),
+        ...(variant && { variant }),
+      };
       // Waits a moment, so that what became of it is told.
-      return read(api.POST('/campaigns/{id}/test', { params: { path: { id: campaign.id }, header: { Prefer: 'wait=5' } }, body }));
+      return read(
+        api.POST('/campaigns/{id}/test', { params: { path: { id: campaign.id }, header: { Prefer: 'wait=5' } }, body }),
+      );
     },
   });
   return (
     <Section title={t.campaigns.test}>
       <Stack align="flex-start">
         <Group align="flex-end">
-          <TextInput label={t.campaigns.testTo} description={t.campaigns.testToHint} value={to} onChange={(event) => setTo(event.currentTarget.value)} />
-          <TextInput label={t.campaigns.testUsers} description={t.campaigns.testUsersHint} value={users} onChange={(event) => setUsers(event.currentTarget.value)} />
+          <TextInput
+            label={t.campaigns.testTo}
+            description={t.campaigns.testToHint}
+            value={to}
+            onChange={(event) => setTo(event.currentTarget.value)}
+          />
+          <TextInput
+            label={t.campaigns.testUsers}
+            description={t.campaigns.testUsersHint}
+            value={users}
+            onChange={(event) => setUsers(event.currentTarget.value)}
+          />
           <TextInput label={t.campaigns.testAs} value={as} onChange={(event) => setAs(event.currentTarget.value)} />
-          {campaign.variants.length > 0 && <NativeSelect label={t.campaigns.byVariant} value={variant} onChange={(event) => setVariant(event.currentTarget.value)} data={[{ value: '', label: t.any }, ...campaign.variants.map(({ name }) => name)]} />}
-          <Button variant="default" loading={sending.isPending} disabled={!to && !users} onClick={() => sending.mutate()}>
+          {campaign.variants.length > 0 && (
+            <NativeSelect
+              label={t.campaigns.byVariant}
+              value={variant}
+              onChange={(event) => setVariant(event.currentTarget.value)}
+              data={[{ value: '', label: t.any }, ...campaign.variants.map(({ name }) => name)]}
+            />
+          )}
+          <Button
+            variant="default"
+            loading={sending.isPending}
+            disabled={!to && !users}
+            onClick={() => sending.mutate()}
+          >
             {t.campaigns.testSend}
           </Button>
         </Group>
@@ -47,7 +80,14 @@ export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
               { title: t.campaigns.recipient, cell: (message) => message.to ?? message.userId ?? '–' },
               { title: t.messages.status, cell: (message) => <Status of={message.status} /> },
               { title: t.messages.reason, cell: (message) => message.statusReason ?? '–' },
-              { title: t.messages.open, cell: (message) => <ScreenLink to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: message.id }}>{t.messages.open}</ScreenLink> },
+              {
+                title: t.messages.open,
+                cell: (message) => (
+                  <ScreenLink to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: message.id }}>
+                    {t.messages.open}
+                  </ScreenLink>
+                ),
+              },
             ]}
           />
         )}

@@ -19,7 +19,10 @@ export interface PartProps {
 
 export function useGroups() {
   const { projectId } = useProject();
-  return useQuery({ queryKey: [projectId, 'subscription-groups'], queryFn: ({ signal }) => read(api.GET('/subscription-groups', { signal })) });
+  return useQuery({
+    queryKey: [projectId, 'subscription-groups'],
+    queryFn: ({ signal }) => read(api.GET('/subscription-groups', { signal })),
+  });
 }
 
 export function Audience({ plan, set, error }: Omit<PartProps, 'zone'>) {
@@ -27,25 +30,50 @@ export function Audience({ plan, set, error }: Omit<PartProps, 'zone'>) {
   const segments = useSegments();
   const groups = useGroups();
   // Nobody could be both in it and not.
-  const choose = (segmentId: string) => set({ segmentId, excludeSegmentIds: plan.excludeSegmentIds.filter((id) => id !== segmentId) });
+  const choose = (segmentId: string) =>
+    set({ segmentId, excludeSegmentIds: plan.excludeSegmentIds.filter((id) => id !== segmentId) });
   const chosen = segments.data?.segments.find((segment) => segment.id === plan.segmentId);
   return (
     <Stack pt="md">
-      <TextInput label={t.campaigns.name} required value={plan.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} />
+      <TextInput
+        label={t.campaigns.name}
+        required
+        value={plan.name}
+        onChange={(event) => set({ name: event.currentTarget.value })}
+        error={problemOf(error, 'name')}
+      />
       <Loaded query={segments} rows={2}>
         {({ segments: all }) =>
           all.length === 0 && plan.segmentId === '' ? (
             <Text>
               {t.campaigns.noSegments}{' '}
-              <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: 'new' }} underline="always">
+              <ScreenLink
+                to="/p/$projectId/segments/$segmentId"
+                params={{ projectId, segmentId: 'new' }}
+                underline="always"
+              >
                 {t.campaigns.makeSegment}
               </ScreenLink>
             </Text>
           ) : (
             <>
-              <NativeSelect label={t.campaigns.segment} required value={plan.segmentId} onChange={(event) => choose(event.currentTarget.value)} error={problemOf(error, 'segmentId')} data={[{ value: '', label: t.campaigns.choose }, ...choices(all, [plan.segmentId])]} />
-              {chosen && chosen.userCount !== null && <Text size="sm">{t.campaigns.people(t.number(chosen.userCount))}</Text>}
-              <Checkbox.Group label={t.campaigns.exclude} value={plan.excludeSegmentIds} onChange={(excludeSegmentIds) => set({ excludeSegmentIds })} error={problemOf(error, 'excludeSegmentIds')}>
+              <NativeSelect
+                label={t.campaigns.segment}
+                required
+                value={plan.segmentId}
+                onChange={(event) => choose(event.currentTarget.value)}
+                error={problemOf(error, 'segmentId')}
+                data={[{ value: '', label: t.campaigns.choose }, ...choices(all, [plan.segmentId])]}
+              />
+              {chosen && chosen.userCount !== null && (
+                <Text size="sm">{t.campaigns.people(t.number(chosen.userCount))}</Text>
+              )}
+              <Checkbox.Group
+                label={t.campaigns.exclude}
+                value={plan.excludeSegmentIds}
+                onChange={(excludeSegmentIds) => set({ excludeSegmentIds })}
+                error={problemOf(error, 'excludeSegmentIds')}
+              >
                 {choices(all, plan.excludeSegmentIds)
                   .filter(({ value }) => value !== plan.segmentId)
                   .map(({ value, label }) => (

@@ -13,18 +13,31 @@ import type { PartProps } from './wizard-audience';
 
 export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
   const { projectId } = useProject();
-  const { pages, rows, options } = useTemplateChoices(plan.channel, [plan.templateId, ...plan.variants.map(({ templateId }) => templateId)]);
-  const change = (value: string) => set({ channel: CHANNELS.find((each) => each === value) ?? 'EMAIL', templateId: '', variants: [], winner: null });
+  const { pages, rows, options } = useTemplateChoices(plan.channel, [
+    plan.templateId,
+    ...plan.variants.map(({ templateId }) => templateId),
+  ]);
+  const change = (value: string) =>
+    set({ channel: CHANNELS.find((each) => each === value) ?? 'EMAIL', templateId: '', variants: [], winner: null });
   return (
     <Stack pt="md">
-      <NativeSelect label={t.campaigns.channel} value={plan.channel} onChange={(event) => change(event.currentTarget.value)} data={CHANNELS.map((channel) => ({ value: channel, label: t.channelName(channel) }))} />
+      <NativeSelect
+        label={t.campaigns.channel}
+        value={plan.channel}
+        onChange={(event) => change(event.currentTarget.value)}
+        data={CHANNELS.map((channel) => ({ value: channel, label: t.channelName(channel) }))}
+      />
       <Loaded query={pages} rows={2}>
         {() => {
           if (rows.length === 0) {
             return (
               <Text>
                 {t.campaigns.noTemplates}{' '}
-                <ScreenLink to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }} underline="always">
+                <ScreenLink
+                  to="/p/$projectId/templates/$templateId"
+                  params={{ projectId, templateId: 'new' }}
+                  underline="always"
+                >
                   {t.campaigns.makeTemplate}
                 </ScreenLink>
               </Text>
@@ -32,12 +45,46 @@ export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
           }
           const data = [{ value: '', label: t.campaigns.choose }, ...options];
           const tried = plan.variants.length > 0;
-          const fresh = (number: number): Variant => ({ name: String.fromCharCode(64 + number), templateId: rows[number - 1]?.id ?? '', weight: 50 });
+          const fresh = (number: number): Variant => ({
+            name: String.fromCharCode(64 + number),
+            templateId: rows[number - 1]?.id ?? '',
+            weight: 50,
+          });
           return (
             <>
-              {!tried && <PagedSelect label={t.campaigns.template} pages={pages} required value={plan.templateId} onChange={(event) => set({ templateId: event.currentTarget.value })} error={problemOf(error, 'templateId')} data={data} />}
-              <Checkbox label={t.campaigns.variants} checked={tried} onChange={(event) => set({ variants: event.currentTarget.checked ? evenly([{ ...fresh(1), templateId: plan.templateId || fresh(1).templateId }, fresh(2)]) : [], winner: null })} />
-              {tried && <Variants plan={plan} set={set} error={error} pages={pages} data={data} onAdd={() => set({ variants: evenly([...plan.variants, fresh(plan.variants.length + 1)]) })} />}
+              {!tried && (
+                <PagedSelect
+                  label={t.campaigns.template}
+                  pages={pages}
+                  required
+                  value={plan.templateId}
+                  onChange={(event) => set({ templateId: event.currentTarget.value })}
+                  error={problemOf(error, 'templateId')}
+                  data={data}
+                />
+              )}
+              <Checkbox
+                label={t.campaigns.variants}
+                checked={tried}
+                onChange={(event) =>
+                  set({
+                    variants: event.currentTarget.checked
+                      ? evenly([{ ...fresh(1), templateId: plan.templateId || fresh(1).templateId }, fresh(2)])
+                      : [],
+                    winner: null,
+                  })
+                }
+              />
+              {tried && (
+                <Variants
+                  plan={plan}
+                  set={set}
+                  error={error}
+                  pages={pages}
+                  data={data}
+                  onAdd={() => set({ variants: evenly([...plan.variants, fresh(plan.variants.length + 1)]) })}
+                />
+              )}
             </>
           );
         }}
@@ -54,17 +101,39 @@ interface VariantsProps extends Omit<PartProps, 'zone'> {
 }
 
 function Variants({ plan, set, error, data, pages, onAdd }: VariantsProps) {
-  const replace = (index: number, change: Partial<Variant>) => set({ variants: plan.variants.map((each, at) => (at === index ? { ...each, ...change } : each)) });
+  const replace = (index: number, change: Partial<Variant>) =>
+    set({ variants: plan.variants.map((each, at) => (at === index ? { ...each, ...change } : each)) });
   return (
     <>
       {plan.variants.map((variant, index) => (
         <Fieldset key={index} legend={t.campaigns.variant(index + 1)}>
           <Group align="flex-end">
-            <TextInput label={t.campaigns.name} value={variant.name} onChange={(event) => replace(index, { name: event.currentTarget.value })} error={problemOf(error, `variants[${index}].name`)} />
-            <PagedSelect label={t.campaigns.template} pages={pages} value={variant.templateId} onChange={(event) => replace(index, { templateId: event.currentTarget.value })} error={problemOf(error, `variants[${index}].templateId`)} data={data} />
-            <NumberInput label={t.campaigns.weight} w={100} value={variant.weight} onChange={(weight) => replace(index, { weight: Number(weight) })} error={problemOf(error, `variants[${index}].weight`)} />
+            <TextInput
+              label={t.campaigns.name}
+              value={variant.name}
+              onChange={(event) => replace(index, { name: event.currentTarget.value })}
+              error={problemOf(error, `variants[${index}].name`)}
+            />
+            <PagedSelect
+              label={t.campaigns.template}
+              pages={pages}
+              value={variant.templateId}
+              onChange={(event) => replace(index, { templateId: event.currentTarget.value })}
+              error={problemOf(error, `variants[${index}].templateId`)}
+              data={data}
+            />
+            <NumberInput
+              label={t.campaigns.weight}
+              w={100}
+              value={variant.weight}
+              onChange={(weight) => replace(index, { weight: Number(weight) })}
+              error={problemOf(error, `variants[${index}].weight`)}
+            />
             {plan.variants.length > 2 && (
-              <Button variant="default" onClick={() => set({ variants: evenly(plan.variants.filter((_, at) => at !== index)) })}>
+              <Button
+                variant="default"
+                onClick={() => set({ variants: evenly(plan.variants.filter((_, at) => at !== index)) })}
+              >
                 {t.campaigns.removeVariant}
               </Button>
             )}
@@ -84,18 +153,43 @@ function Variants({ plan, set, error, data, pages, onAdd }: VariantsProps) {
 function Winner({ plan: { winner }, set, error }: Omit<PartProps, 'zone'>) {
   return (
     <>
-      <Checkbox label={t.campaigns.winner} checked={winner !== null} onChange={(event) => set({ winner: event.currentTarget.checked ? { metric: 'opened', testShare: 20, afterMinutes: 240 } : null })} />
+      <Checkbox
+        label={t.campaigns.winner}
+        checked={winner !== null}
+        onChange={(event) =>
+          set({ winner: event.currentTarget.checked ? { metric: 'opened', testShare: 20, afterMinutes: 240 } : null })
+        }
+      />
       {winner && (
         <Group align="flex-end">
           <NativeSelect
             label={t.campaigns.metric}
             value={winner.metric}
-            onChange={(event) => set({ winner: { ...winner, metric: (['opened', 'clicked', 'converted'] as const).find((each) => each === event.currentTarget.value) ?? 'opened' } })}
+            onChange={(event) =>
+              set({
+                winner: {
+                  ...winner,
+                  metric:
+                    (['opened', 'clicked', 'converted'] as const).find((each) => each === event.currentTarget.value) ??
+                    'opened',
+                },
+              })
+            }
             data={Object.entries(t.campaigns.metrics).map(([value, label]) => ({ value, label }))}
             error={problemOf(error, 'winner.metric')}
           />
-          <NumberInput label={t.campaigns.testShare} value={winner.testShare} onChange={(testShare) => set({ winner: { ...winner, testShare: Number(testShare) } })} error={problemOf(error, 'winner.testShare')} />
-          <NumberInput label={t.campaigns.afterMinutes} value={winner.afterMinutes} onChange={(afterMinutes) => set({ winner: { ...winner, afterMinutes: Number(afterMinutes) } })} error={problemOf(error, 'winner.afterMinutes')} />
+          <NumberInput
+            label={t.campaigns.testShare}
+            value={winner.testShare}
+            onChange={(testShare) => set({ winner: { ...winner, testShare: Number(testShare) } })}
+            error={problemOf(error, 'winner.testShare')}
+          />
+          <NumberInput
+            label={t.campaigns.afterMinutes}
+            value={winner.afterMinutes}
+            onChange={(afterMinutes) => set({ winner: { ...winner, afterMinutes: Number(afterMinutes) } })}
+            error={problemOf(error, 'winner.afterMinutes')}
+          />
         </Group>
       )}
     </>
@@ -106,11 +200,25 @@ function Goal({ plan, set, error }: { plan: Plan; set: PartProps['set']; error: 
   const { goal } = plan;
   return (
     <>
-      <Checkbox label={t.campaigns.goal} checked={goal !== null} onChange={(event) => set({ goal: event.currentTarget.checked ? { event: '', within: '7d' } : null })} />
+      <Checkbox
+        label={t.campaigns.goal}
+        checked={goal !== null}
+        onChange={(event) => set({ goal: event.currentTarget.checked ? { event: '', within: '7d' } : null })}
+      />
       {goal && (
         <Group align="flex-end">
-          <TextInput label={t.campaigns.goalEvent} value={goal.event} onChange={(event) => set({ goal: { ...goal, event: event.currentTarget.value } })} error={problemOf(error, 'goal.event')} />
-          <TextInput label={t.campaigns.goalWithin} value={goal.within} onChange={(event) => set({ goal: { ...goal, within: event.currentTarget.value } })} error={problemOf(error, 'goal.within')} />
+          <TextInput
+            label={t.campaigns.goalEvent}
+            value={goal.event}
+            onChange={(event) => set({ goal: { ...goal, event: event.currentTarget.value } })}
+            error={problemOf(error, 'goal.event')}
+          />
+          <TextInput
+            label={t.campaigns.goalWithin}
+            value={goal.within}
+            onChange={(event) => set({ goal: { ...goal, within: event.currentTarget.value } })}
+            error={problemOf(error, 'goal.within')}
+          />
         </Group>
       )}
     </>

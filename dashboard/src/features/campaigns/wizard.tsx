@@ -47,8 +47,23 @@ export function Wizard({ opened, zone, onDone }: Props) {
     opened,
     empty: EMPTY,
     fieldsOf: (campaign) => planOf(campaign, zone),
-    create: (plan) => readTagged(api.POST('/campaigns', { body: inputOf(plan, zone) as Schemas['CampaignInput'] & { name: string; channel: Schemas['Channel']; segmentId: string } })),
-    change: ({ id }, plan, base, tag) => readTagged(api.PUT('/campaigns/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changeOf(plan, base, zone) })),
+    create: (plan) =>
+      readTagged(
+        api.POST('/campaigns', {
+          body: inputOf(plan, zone) as Schemas['CampaignInput'] & {
+            name: string;
+            channel: Schemas['Channel'];
+            segmentId: string;
+          },
+        }),
+      ),
+    change: ({ id }, plan, base, tag) =>
+      readTagged(
+        api.PUT('/campaigns/{id}', {
+          params: { path: { id }, header: ifMatch(tag) },
+          body: changeOf(plan, base, zone),
+        }),
+      ),
     newest: ({ id }) => readTagged(api.GET('/campaigns/{id}', { params: { path: { id } } })),
     async onSaved(saved, { isHere }) {
       const { id, status } = saved.value;
@@ -57,7 +72,12 @@ export function Wizard({ opened, zone, onDone }: Props) {
       void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
       if (!isHere) return;
       onDone?.();
-      await navigate({ to: '/p/$projectId/campaigns/$campaignId', params: { projectId, campaignId: id }, replace: true, ignoreBlocker: true });
+      await navigate({
+        to: '/p/$projectId/campaigns/$campaignId',
+        params: { projectId, campaignId: id },
+        replace: true,
+        ignoreBlocker: true,
+      });
     },
     onRefused: (error) => setStep(stepOf(error) ?? step),
   });

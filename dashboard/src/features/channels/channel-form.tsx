@@ -1,4 +1,14 @@
-import { Alert, Button, Group, NativeSelect, PasswordInput, SimpleGrid, Stack, TextInput, Textarea } from '@mantine/core';
+import {
+  Alert,
+  Button,
+  Group,
+  NativeSelect,
+  PasswordInput,
+  SimpleGrid,
+  Stack,
+  TextInput,
+  Textarea,
+} from '@mantine/core';
 import type { Schemas, Tagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { useProject } from '../../app/project';
@@ -25,7 +35,10 @@ export function ChannelForm({ fields, channel, channels }: Props) {
     fieldsOf: (told) => valuesOf(fields, told[channel]),
     inputOf: (base, values) => changesOf(fields, base, values),
     // A secret is gone from the page as soon as it is stored.
-    storedAs: (values) => ({ ...values, ...Object.fromEntries(fields.filter(({ kind }) => kind.startsWith('secret')).map(({ name }) => [name, ''])) }),
+    storedAs: (values) => ({
+      ...values,
+      ...Object.fromEntries(fields.filter(({ kind }) => kind.startsWith('secret')).map(({ name }) => [name, ''])),
+    }),
   });
   const { draft, saving } = edited;
   const input = (field: Field) => {
@@ -34,13 +47,47 @@ export function ChannelForm({ fields, channel, channels }: Props) {
     const set = (next: string) => draft.set({ [field.name]: next });
     switch (field.kind) {
       case 'choice':
-        return <NativeSelect {...common} value={value} onChange={(event) => set(event.currentTarget.value)} data={field.options} />;
+        return (
+          <NativeSelect
+            {...common}
+            value={value}
+            onChange={(event) => set(event.currentTarget.value)}
+            data={field.options}
+          />
+        );
       case 'secret':
-        return <PasswordInput {...common} description={configured ? t.channels.secretKept : t.channels.secretEmpty} autoComplete="new-password" value={value} onChange={(event) => set(event.currentTarget.value)} visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }} />;
+        return (
+          <PasswordInput
+            {...common}
+            description={configured ? t.channels.secretKept : t.channels.secretEmpty}
+            autoComplete="new-password"
+            value={value}
+            onChange={(event) => set(event.currentTarget.value)}
+            visibilityToggleButtonProps={{ 'aria-label': t.signIn.reveal }}
+          />
+        );
       case 'secret-text':
-        return <Textarea {...common} description={configured ? t.channels.secretKept : t.channels.secretEmpty} autosize minRows={2} maxRows={8} spellCheck={false} value={value} onChange={(event) => set(event.currentTarget.value)} />;
+        return (
+          <Textarea
+            {...common}
+            description={configured ? t.channels.secretKept : t.channels.secretEmpty}
+            autosize
+            minRows={2}
+            maxRows={8}
+            spellCheck={false}
+            value={value}
+            onChange={(event) => set(event.currentTarget.value)}
+          />
+        );
       default:
-        return <TextInput {...common} inputMode={field.kind === 'number' ? 'numeric' : undefined} value={value} onChange={(event) => set(event.currentTarget.value)} />;
+        return (
+          <TextInput
+            {...common}
+            inputMode={field.kind === 'number' ? 'numeric' : undefined}
+            value={value}
+            onChange={(event) => set(event.currentTarget.value)}
+          />
+        );
     }
   };
   const secrets = fields.filter(({ kind }) => kind.startsWith('secret'));
@@ -68,7 +115,12 @@ export function ChannelForm({ fields, channel, channels }: Props) {
           </Button>
           {configured &&
             secrets.map((field) => (
-              <Ask key={field.name} label={t.channels.clearSecret(field.label)} title={t.channels.clearSecret(field.label)} act={() => change({ [field.name]: null })}>
+              <Ask
+                key={field.name}
+                label={t.channels.clearSecret(field.label)}
+                title={t.channels.clearSecret(field.label)}
+                act={() => change({ [field.name]: null })}
+              >
                 {t.channels.clearText}
               </Ask>
             ))}

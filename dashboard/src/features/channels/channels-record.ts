@@ -54,6 +54,7 @@ export function useChannels<F extends object>({ channels, fieldsOf, inputOf, sto
     onSaved: () => notify(t.channels.saved),
   });
   /** Changes what no field shows. */
-  const change = async (body: Schemas['ChannelsInput']) => edited.keep(await put(body, edited.tag, edited.stored ?? edited.draft.base));
+  const change = async (body: Schemas['ChannelsInput']) =>
+    edited.keep(await put(body, edited.tag, edited.stored ?? edited.draft.base));
   return { edited, change };
 }

@@ -20,7 +20,8 @@ export function ChannelsScreen() {
   const { tab = 'email' } = route.useSearch();
   const navigate = route.useNavigate();
   // By the address: so a form that is not saved is asked about, as before any other screen.
-  const show = (chosen: string | null) => void navigate({ search: { tab: CHANNEL_TABS.find((each) => each === chosen) }, replace: true });
+  const show = (chosen: string | null) =>
+    void navigate({ search: { tab: CHANNEL_TABS.find((each) => each === chosen) }, replace: true });
   const channels = useQuery(channelsQuery(projectId));
   return (
     <Page title={t.channels.title}>

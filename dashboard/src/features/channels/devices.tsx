@@ -26,23 +26,39 @@ export function Devices() {
   const { platform, user, page = 1 } = filters;
   const devices = useQuery({
     queryKey: [projectId, 'devices', platform, user, page],
-    queryFn: ({ signal }) => read(api.GET('/push-tokens/devices', { params: { query: { platform, userId: user, page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) =>
+      read(
+        api.GET('/push-tokens/devices', { params: { query: { platform, userId: user, page, limit: LIMIT } }, signal }),
+      ),
     placeholderData: keepPreviousData,
   });
-  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
+  const filter = (change: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   const isFiltered = platform !== undefined || user !== undefined;
   return (
     <Stack>
       <Text>{t.devices.text}</Text>
       <Group align="flex-end">
-        <Choice label={t.devices.platform} value={platform} options={PLATFORMS} name={(each) => t.devices.platforms[each]} onChange={(value) => filter({ platform: value })} />
+        <Choice
+          label={t.devices.platform}
+          value={platform}
+          options={PLATFORMS}
+          name={(each) => t.devices.platforms[each]}
+          onChange={(value) => filter({ platform: value })}
+        />
         <SearchField label={t.devices.user} value={user} onChange={(value) => filter({ user: value })} />
       </Group>
       <Loaded query={devices}>
         {(found) => (
           <Stack>
             <DeviceList devices={found.devices} isFiltered={isFiltered} />
-            <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => filter({ page: next })} />
+            <Pager
+              page={page}
+              limit={LIMIT}
+              total={found.total}
+              totalIsCapped={found.totalIsCapped}
+              onPage={(next) => filter({ page: next })}
+            />
           </Stack>
         )}
       </Loaded>
@@ -61,7 +77,12 @@ function DeviceList({ devices, isFiltered }: { devices: Array<Schemas['Registere
         isFiltered ? (
           <Empty title={t.devices.emptyTitle}>{t.devices.emptyFiltered}</Empty>
         ) : (
-          <NextStep title={t.devices.emptyTitle} text={t.devices.emptyText} label={t.devices.snippet} request={REQUESTS.device} />
+          <NextStep
+            title={t.devices.emptyTitle}
+            text={t.devices.emptyText}
+            label={t.devices.snippet}
+            request={REQUESTS.device}
+          />
         )
       }
       columns={[
@@ -70,7 +91,13 @@ function DeviceList({ devices, isFiltered }: { devices: Array<Schemas['Registere
           title: t.devices.person,
           cell: (device) => {
             const who = device.userId ?? device.anonymousId;
-            return who === null ? t.devices.nobody : <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>{who}</ScreenLink>;
+            return who === null ? (
+              t.devices.nobody
+            ) : (
+              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
+                {who}
+              </ScreenLink>
+            );
           },
         },
         { title: t.devices.since, cell: (device) => <Moment at={device.createdAt} /> },

@@ -22,14 +22,20 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
   const { isAdmin } = useProject();
   const { edited } = useChannels<Held>({
     channels,
-    fieldsOf: ({ quietHours, frequencyCap, knownUsersOnly }) => ({ quietHours: quietHours ?? null, frequencyCap: frequencyCap ?? null, knownUsersOnly: knownUsersOnly ?? false }),
+    fieldsOf: ({ quietHours, frequencyCap, knownUsersOnly }) => ({
+      quietHours: quietHours ?? null,
+      frequencyCap: frequencyCap ?? null,
+      knownUsersOnly: knownUsersOnly ?? false,
+    }),
     inputOf: changesOf,
     storedAs: (held) => held,
   });
   const { draft, saving } = edited;
   const { quietHours, frequencyCap, knownUsersOnly } = draft.value;
-  const quiet = (change: Partial<NonNullable<Channels['quietHours']>>) => quietHours && draft.set({ quietHours: { ...quietHours, ...change } });
-  const cap = (change: Partial<NonNullable<Channels['frequencyCap']>>) => frequencyCap && draft.set({ frequencyCap: { ...frequencyCap, ...change } });
+  const quiet = (change: Partial<NonNullable<Channels['quietHours']>>) =>
+    quietHours && draft.set({ quietHours: { ...quietHours, ...change } });
+  const cap = (change: Partial<NonNullable<Channels['frequencyCap']>>) =>
+    frequencyCap && draft.set({ frequencyCap: { ...frequencyCap, ...change } });
   return (
     <Stack gap="xl">
       <KeepChanges when={draft.isDirty} />
@@ -37,12 +43,40 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
         <Text size="sm" c="dimmed" mb="xs">
           {t.channels.quietHint}
         </Text>
-        <Checkbox disabled={!isAdmin} label={t.channels.quietOn} checked={quietHours !== null} onChange={(event) => draft.set({ quietHours: event.currentTarget.checked ? { start: '22:00', end: '08:00', timezone: 'user' } : null })} />
+        <Checkbox
+          disabled={!isAdmin}
+          label={t.channels.quietOn}
+          checked={quietHours !== null}
+          onChange={(event) =>
+            draft.set({
+              quietHours: event.currentTarget.checked ? { start: '22:00', end: '08:00', timezone: 'user' } : null,
+            })
+          }
+        />
         {quietHours && (
           <Group mt="xs" align="flex-end">
-            <TextInput disabled={!isAdmin} label={t.channels.start} value={quietHours.start} onChange={(event) => quiet({ start: event.currentTarget.value })} error={problemOf(saving.error, 'quietHours.start')} />
-            <TextInput disabled={!isAdmin} label={t.channels.end} value={quietHours.end} onChange={(event) => quiet({ end: event.currentTarget.value })} error={problemOf(saving.error, 'quietHours.end')} />
-            <TextInput disabled={!isAdmin} label={t.channels.zone} description={t.channels.zoneHint} value={quietHours.timezone ?? ''} onChange={(event) => quiet({ timezone: event.currentTarget.value })} error={problemOf(saving.error, 'quietHours.timezone')} />
+            <TextInput
+              disabled={!isAdmin}
+              label={t.channels.start}
+              value={quietHours.start}
+              onChange={(event) => quiet({ start: event.currentTarget.value })}
+              error={problemOf(saving.error, 'quietHours.start')}
+            />
+            <TextInput
+              disabled={!isAdmin}
+              label={t.channels.end}
+              value={quietHours.end}
+              onChange={(event) => quiet({ end: event.currentTarget.value })}
+              error={problemOf(saving.error, 'quietHours.end')}
+            />
+            <TextInput
+              disabled={!isAdmin}
+              label={t.channels.zone}
+              description={t.channels.zoneHint}
+              value={quietHours.timezone ?? ''}
+              onChange={(event) => quiet({ timezone: event.currentTarget.value })}
+              error={problemOf(saving.error, 'quietHours.timezone')}
+            />
           </Group>
         )}
       </Section>
@@ -50,16 +84,41 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
         <Text size="sm" c="dimmed" mb="xs">
           {t.channels.capHint}
         </Text>
-        <Checkbox disabled={!isAdmin} label={t.channels.capOn} checked={frequencyCap !== null} onChange={(event) => draft.set({ frequencyCap: event.currentTarget.checked ? { max: 3, within: '7d' } : null })} />
+        <Checkbox
+          disabled={!isAdmin}
+          label={t.channels.capOn}
+          checked={frequencyCap !== null}
+          onChange={(event) =>
+            draft.set({ frequencyCap: event.currentTarget.checked ? { max: 3, within: '7d' } : null })
+          }
+        />
         {frequencyCap && (
           <Group mt="xs" align="flex-end">
-            <NumberInput disabled={!isAdmin} label={t.channels.capMax} value={frequencyCap.max} onChange={(max) => cap({ max: Number(max) })} error={problemOf(saving.error, 'frequencyCap.max')} />
-            <TextInput disabled={!isAdmin} label={t.channels.capWithin} value={frequencyCap.within} onChange={(event) => cap({ within: event.currentTarget.value })} error={problemOf(saving.error, 'frequencyCap.within')} />
+            <NumberInput
+              disabled={!isAdmin}
+              label={t.channels.capMax}
+              value={frequencyCap.max}
+              onChange={(max) => cap({ max: Number(max) })}
+              error={problemOf(saving.error, 'frequencyCap.max')}
+            />
+            <TextInput
+              disabled={!isAdmin}
+              label={t.channels.capWithin}
+              value={frequencyCap.within}
+              onChange={(event) => cap({ within: event.currentTarget.value })}
+              error={problemOf(saving.error, 'frequencyCap.within')}
+            />
           </Group>
         )}
       </Section>
       <Section title={t.channels.recipients}>
-        <Checkbox disabled={!isAdmin} label={t.channels.knownUsersOnly} description={t.channels.knownUsersOnlyHint} checked={knownUsersOnly} onChange={(event) => draft.set({ knownUsersOnly: event.currentTarget.checked })} />
+        <Checkbox
+          disabled={!isAdmin}
+          label={t.channels.knownUsersOnly}
+          description={t.channels.knownUsersOnlyHint}
+          checked={knownUsersOnly}
+          onChange={(event) => draft.set({ knownUsersOnly: event.currentTarget.checked })}
+        />
       </Section>
       <NotSaved edited={edited} />
       {isAdmin && (

@@ -14,7 +14,15 @@ export interface LocalServer {
 }
 
 /** The mail server on this machine that a project's email goes to; null where it goes anywhere else. */
-export function localServer({ provider, fromEmail, smtpHost, smtpPort }: Schemas['Channels']['email']): LocalServer | null {
+export function localServer({
+  provider,
+  fromEmail,
+  smtpHost,
+  smtpPort,
+}: Schemas['Channels']['email']): LocalServer | null {
   if (provider !== 'SMTP' || !smtpHost || !HERE.has(smtpHost)) return null;
-  return { server: smtpPort ? `${smtpHost}:${smtpPort}` : smtpHost, isMailbox: fromEmail?.endsWith(TRIAL_SENDER) ?? false };
+  return {
+    server: smtpPort ? `${smtpHost}:${smtpPort}` : smtpHost,
+    isMailbox: fromEmail?.endsWith(TRIAL_SENDER) ?? false,
+  };
 }

@@ -15,21 +15,39 @@ export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | '
   const [to, setTo] = useState('');
   const byAddress = channel === 'email' || channel === 'sms';
   const sending = useMutation({
-    mutationFn: () => read(api.POST('/channels/{id}/test', { params: { path: { id: channel } }, body: byAddress ? { to } : { userId: to } })),
+    mutationFn: () =>
+      read(
+        api.POST('/channels/{id}/test', {
+          params: { path: { id: channel } },
+          body: byAddress ? { to } : { userId: to },
+        }),
+      ),
   });
   const told = sending.data;
   return (
     <Section title={t.channels.test}>
       <Stack>
         <Group align="flex-end">
-          <TextInput label={byAddress ? t.channels.testTo : t.channels.testUser} description={channel === 'email' || channel === 'sms' ? t.channels.testToHint[channel] : t.channels.testUserHint} value={to} onChange={(event) => setTo(event.currentTarget.value)} />
+          <TextInput
+            label={byAddress ? t.channels.testTo : t.channels.testUser}
+            description={
+              channel === 'email' || channel === 'sms' ? t.channels.testToHint[channel] : t.channels.testUserHint
+            }
+            value={to}
+            onChange={(event) => setTo(event.currentTarget.value)}
+          />
           <Button variant="default" loading={sending.isPending} disabled={!to} onClick={() => sending.mutate()}>
             {t.channels.testSend}
           </Button>
         </Group>
         <Failure error={sending.error} />
         {told && (
-          <Alert color={told.success ? 'teal' : 'red'} variant="outline" title={told.success ? t.channels.took : t.channels.refused} role="status">
+          <Alert
+            color={told.success ? 'teal' : 'red'}
+            variant="outline"
+            title={told.success ? t.channels.took : t.channels.refused}
+            role="status"
+          >
             {told.reason && <Text size="sm">{told.reason}</Text>}
             {told.advice && (
               <Text size="sm">
@@ -37,7 +55,11 @@ export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | '
               </Text>
             )}
             {told.devices && told.devices.length > 0 && <Json value={told.devices} />}
-            <ScreenLink size="sm" to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: told.messageId }}>
+            <ScreenLink
+              size="sm"
+              to="/p/$projectId/messages/$messageId"
+              params={{ projectId, messageId: told.messageId }}
+            >
               {t.channels.openMessage}
             </ScreenLink>
           </Alert>

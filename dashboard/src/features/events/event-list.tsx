@@ -38,7 +38,13 @@ export function EventList({ events, projectId, onShow, empty }: Props) {
           title: t.events.user,
           cell: (event) => {
             const who = event.userId ?? event.anonymousId;
-            return who === null ? '–' : <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>{who}</ScreenLink>;
+            return who === null ? (
+              '–'
+            ) : (
+              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
+                {who}
+              </ScreenLink>
+            );
           },
         },
         {

@@ -34,18 +34,25 @@ export function Events() {
   const { page = 1, event, user, idType, search } = filters;
   const events = useQuery({
     queryKey: [projectId, 'events', filters],
-    queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { event, user, idType, search, page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/events', { params: { query: { event, user, idType, search, page, limit: LIMIT } }, signal })),
     refetchInterval: live && page === 1 ? LIVE_MS : false,
     placeholderData: keepPreviousData,
   });
-  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
+  const filter = (change: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   const filtered = Boolean(event ?? user ?? search);
   return (
     <Page
       title={t.events.title}
       actions={
         <>
-          <Switch label={t.events.live} title={t.events.liveHint} checked={live} onChange={(change) => setLive(change.currentTarget.checked)} />
+          <Switch
+            label={t.events.live}
+            title={t.events.liveHint}
+            checked={live}
+            onChange={(change) => setLive(change.currentTarget.checked)}
+          />
           <SendEvent />
         </>
       }
@@ -53,17 +60,49 @@ export function Events() {
       <Group align="flex-end">
         <SearchField label={t.events.filterName} value={event} onChange={(value) => filter({ event: value })} />
         <SearchField label={t.events.search} value={search} onChange={(value) => filter({ search: value })} />
-        <SearchField label={t.events.filterUser} value={user} onChange={(value) => filter({ user: value, idType: undefined })} />
+        <SearchField
+          label={t.events.filterUser}
+          value={user}
+          onChange={(value) => filter({ user: value, idType: undefined })}
+        />
       </Group>
       <Loaded query={events} rows={10}>
         {(found) => (
           <Stack>
-            <EventList events={found.events} projectId={projectId} onShow={setShown} empty={filtered ? <Empty title={t.events.emptyTitle}>{t.events.emptyFiltered}</Empty> : <NextStep title={t.events.emptyTitle} text={t.events.emptyText} label={t.nextStep.terminal} request={REQUESTS.event} />} />
-            <Pager page={page} limit={LIMIT} total={found.pagination.total} totalIsCapped={found.pagination.totalIsCapped} onPage={(next) => filter({ page: next })} />
+            <EventList
+              events={found.events}
+              projectId={projectId}
+              onShow={setShown}
+              empty={
+                filtered ? (
+                  <Empty title={t.events.emptyTitle}>{t.events.emptyFiltered}</Empty>
+                ) : (
+                  <NextStep
+                    title={t.events.emptyTitle}
+                    text={t.events.emptyText}
+                    label={t.nextStep.terminal}
+                    request={REQUESTS.event}
+                  />
+                )
+              }
+            />
+            <Pager
+              page={page}
+              limit={LIMIT}
+              total={found.pagination.total}
+              totalIsCapped={found.pagination.totalIsCapped}
+              onPage={(next) => filter({ page: next })}
+            />
           </Stack>
         )}
       </Loaded>
-      <Modal opened={shown !== null} onClose={() => setShown(null)} title={t.events.shown} size="lg" closeButtonProps={{ 'aria-label': t.close }}>
+      <Modal
+        opened={shown !== null}
+        onClose={() => setShown(null)}
+        title={t.events.shown}
+        size="lg"
+        closeButtonProps={{ 'aria-label': t.close }}
+      >
         {shown && (
           <Stack>
             <Listing

@@ -69,9 +69,18 @@ function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event
   const { value, set } = draft;
   const sending = useMutation({
     async mutationFn({ event, user, properties }: Fields) {
-      const { id } = await read(apiOf(projectId).POST('/events', { params: { header: APPLIED }, body: { event, ...(of ?? { userId: user }), properties: properties as Record<string, unknown> } }));
+      const { id } = await read(
+        apiOf(projectId).POST('/events', {
+          params: { header: APPLIED },
+          body: { event, ...(of ?? { userId: user }), properties: properties as Record<string, unknown> },
+        }),
+      );
       // Taken in it is, whatever comes of this look: the wait may have run out before it took effect.
-      return { isRecorded: await isFound(apiOf(projectId).GET('/events/{id}', { params: { path: { id } } })).catch(() => false) };
+      return {
+        isRecorded: await isFound(apiOf(projectId).GET('/events/{id}', { params: { path: { id } } })).catch(
+          () => false,
+        ),
+      };
     },
     onSuccess({ isRecorded }, sent) {
       draft.settle(sent, sent);
@@ -92,9 +101,32 @@ function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event
         <Text size="sm" c="dimmed">
           {t.sendEvent.text}
         </Text>
-        <TextInput label={t.sendEvent.event} description={t.sendEvent.eventHint} required value={value.event} onChange={(event) => set({ event: event.currentTarget.value })} error={problemOf(error, 'event')} data-autofocus={begun.event === '' || undefined} />
-        {!of && <PersonField value={value.user} onChange={(user) => set({ user })} error={problemOf(error, 'user_id')} isFirst={begun.event !== ''} />}
-        <JsonInput label={t.json.properties} description={t.sendEvent.propertiesHint} rows={2} value={value.properties} nothing={{}} error={problemOf(error, 'properties')} onChange={(properties) => set({ properties })} />
+        <TextInput
+          label={t.sendEvent.event}
+          description={t.sendEvent.eventHint}
+          required
+          value={value.event}
+          onChange={(event) => set({ event: event.currentTarget.value })}
+          error={problemOf(error, 'event')}
+          data-autofocus={begun.event === '' || undefined}
+        />
+        {!of && (
+          <PersonField
+            value={value.user}
+            onChange={(user) => set({ user })}
+            error={problemOf(error, 'user_id')}
+            isFirst={begun.event !== ''}
+          />
+        )}
+        <JsonInput
+          label={t.json.properties}
+          description={t.sendEvent.propertiesHint}
+          rows={2}
+          value={value.properties}
+          nothing={{}}
+          error={problemOf(error, 'properties')}
+          onChange={(properties) => set({ properties })}
+        />
         <Failure error={error} />
         <Group justify="flex-end">
           <Button type="submit" loading={sending.isPending} disabled={!isReadable(value)}>
@@ -107,7 +139,17 @@ function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event
 }
 
 /** An id, of which those of the newest people are offered. */
-function PersonField({ value, onChange, error, isFirst }: { value: string; onChange: (user: string) => void; error?: string; isFirst: boolean }) {
+function PersonField({
+  value,
+  onChange,
+  error,
+  isFirst,
+}: {
+  value: string;
+  onChange: (user: string) => void;
+  error?: string;
+  isFirst: boolean;
+}) {
   const { projectId } = useProject();
   const list = useId();
   const people = useQuery({
@@ -116,9 +158,24 @@ function PersonField({ value, onChange, error, isFirst }: { value: string; onCha
   });
   return (
     <>
-      <TextInput label={t.sendEvent.user} description={t.sendEvent.userHint} required list={list} autoComplete="off" value={value} onChange={(event) => onChange(event.currentTarget.value)} error={error} data-autofocus={isFirst || undefined} />
+      <TextInput
+        label={t.sendEvent.user}
+        description={t.sendEvent.userHint}
+        required
+        list={list}
+        autoComplete="off"
+        value={value}
+        onChange={(event) => onChange(event.currentTarget.value)}
+        error={error}
+        data-autofocus={isFirst || undefined}
+      />
       <datalist id={list}>
-        {people.data?.users.map(({ id, externalId, name, email }) => externalId && <option key={id} value={externalId} label={[name, email].filter(Boolean).join(', ') || undefined} />)}
+        {people.data?.users.map(
+          ({ id, externalId, name, email }) =>
+            externalId && (
+              <option key={id} value={externalId} label={[name, email].filter(Boolean).join(', ') || undefined} />
+            ),
+        )}
       </datalist>
     </>
   );

@@ -27,23 +27,41 @@ export function DeadLetters() {
   const { page = 1, kind, channel, reason } = filters;
   const letters = useQuery({
     queryKey: [projectId, 'dead-letters', filters],
-    queryFn: ({ signal }) => read(api.GET('/dead-letters', { params: { query: { kind, channel, reason, page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/dead-letters', { params: { query: { kind, channel, reason, page, limit: LIMIT } }, signal })),
     placeholderData: keepPreviousData,
   });
-  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
+  const filter = (change: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   const filtered = Boolean(kind ?? channel ?? reason);
   const told = ({ replayed, more }: { replayed: number; more: boolean }) => {
     notify(t.dead.replayed(replayed, more));
     return client.invalidateQueries({ queryKey: [projectId, 'dead-letters'] });
   };
-  const replaying = useMutation({ mutationFn: (id: string) => read(api.POST('/dead-letters/replay', { body: { ids: [id] } })), onSuccess: told });
-  const replayAll = async () => told(await read(api.POST('/dead-letters/replay', { body: filtered ? { kind, channel, reason } : { all: true } })));
+  const replaying = useMutation({
+    mutationFn: (id: string) => read(api.POST('/dead-letters/replay', { body: { ids: [id] } })),
+    onSuccess: told,
+  });
+  const replayAll = async () =>
+    told(await read(api.POST('/dead-letters/replay', { body: filtered ? { kind, channel, reason } : { all: true } })));
   return (
     <Page title={t.dead.title}>
       <Text>{t.dead.text}</Text>
       <Group align="flex-end">
-        <Choice label={t.dead.kind} value={kind} options={DEAD_KINDS} name={(each) => t.dead.kinds[each] ?? each} onChange={(value) => filter({ kind: value })} />
-        <Choice label={t.messages.channel} value={channel} options={CHANNELS} name={t.channelName} onChange={(value) => filter({ channel: value })} />
+        <Choice
+          label={t.dead.kind}
+          value={kind}
+          options={DEAD_KINDS}
+          name={(each) => t.dead.kinds[each] ?? each}
+          onChange={(value) => filter({ kind: value })}
+        />
+        <Choice
+          label={t.messages.channel}
+          value={channel}
+          options={CHANNELS}
+          name={t.channelName}
+          onChange={(value) => filter({ channel: value })}
+        />
         <SearchField label={t.dead.code} value={reason} onChange={(value) => filter({ reason: value })} />
       </Group>
       <Failure error={replaying.error} />
@@ -57,8 +75,19 @@ export function DeadLetters() {
                 </Ask>
               </Group>
             )}
-            <Letters letters={found.deadLetters} onReplay={(id) => replaying.mutate(id)} busy={replaying.isPending} empty={filtered ? t.dead.emptyFiltered : t.dead.emptyText} />
-            <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => filter({ page: next })} />
+            <Letters
+              letters={found.deadLetters}
+              onReplay={(id) => replaying.mutate(id)}
+              busy={replaying.isPending}
+              empty={filtered ? t.dead.emptyFiltered : t.dead.emptyText}
+            />
+            <Pager
+              page={page}
+              limit={LIMIT}
+              total={found.total}
+              totalIsCapped={found.totalIsCapped}
+              onPage={(next) => filter({ page: next })}
+            />
           </Stack>
         )}
       </Loaded>
@@ -94,7 +123,14 @@ function Letters({ letters, busy, empty, onReplay }: Props) {
               letter.name
             ),
         },
-        { title: t.dead.reason, cell: (letter) => <Text size="sm" maw={360} style={{ overflowWrap: 'anywhere' }}>{letter.reason}</Text> },
+        {
+          title: t.dead.reason,
+          cell: (letter) => (
+            <Text size="sm" maw={360} style={{ overflowWrap: 'anywhere' }}>
+              {letter.reason}
+            </Text>
+          ),
+        },
         { title: t.messages.user, cell: (letter) => letter.userId ?? letter.anonymousId ?? '–' },
         { title: t.messages.attempts, cell: (letter) => letter.attempts, end: true },
         {

@@ -9,7 +9,15 @@ import { t } from '../../text';
 
 type Message = Schemas['Message'];
 
-export function MessageList({ messages, projectId, empty }: { messages: Message[]; projectId: string; empty: ReactNode }) {
+export function MessageList({
+  messages,
+  projectId,
+  empty,
+}: {
+  messages: Message[];
+  projectId: string;
+  empty: ReactNode;
+}) {
   return (
     <Listing
       label={t.messages.title}
@@ -21,7 +29,11 @@ export function MessageList({ messages, projectId, empty }: { messages: Message[
         {
           title: t.messages.subject,
           cell: (message) => (
-            <ScreenLink to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: message.id }} lineClamp={1}>
+            <ScreenLink
+              to="/p/$projectId/messages/$messageId"
+              params={{ projectId, messageId: message.id }}
+              lineClamp={1}
+            >
               {message.subject || t.messages.noSubject}
             </ScreenLink>
           ),
@@ -40,7 +52,13 @@ export function MessageList({ messages, projectId, empty }: { messages: Message[
           title: t.messages.user,
           cell: (message) => {
             const who = message.userId ?? message.anonymousId;
-            return who === null ? '–' : <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>{who}</ScreenLink>;
+            return who === null ? (
+              '–'
+            ) : (
+              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
+                {who}
+              </ScreenLink>
+            );
           },
         },
       ]}

@@ -28,7 +28,10 @@ export function MessageScreen() {
     refetchInterval: (query) => (query.state.data && SETTLED.has(query.state.data.status) ? false : AGAIN_MS),
   });
   return (
-    <Page title={message.data?.subject || t.messages.noSubject} actions={message.data && <Status of={message.data.status} />}>
+    <Page
+      title={message.data?.subject || t.messages.noSubject}
+      actions={message.data && <Status of={message.data.status} />}
+    >
       <Loaded query={message}>{(found) => <Told message={found} />}</Loaded>
     </Page>
   );
@@ -38,7 +41,12 @@ function Told({ message }: { message: Schemas['Message'] }) {
   return (
     <Stack gap="xl">
       {message.statusReason && (
-        <Alert variant="outline" color={SETTLED.has(message.status) ? 'red' : 'gray'} title={t.messages.words} role="note">
+        <Alert
+          variant="outline"
+          color={SETTLED.has(message.status) ? 'red' : 'gray'}
+          title={t.messages.words}
+          role="note"
+        >
           {message.statusReason}
         </Alert>
       )}
@@ -76,7 +84,11 @@ function Told({ message }: { message: Schemas['Message'] }) {
 function WhereItIs({ message: { channel, provider, sentAt } }: { message: Schemas['Message'] }) {
   const { projectId } = useProject();
   const isMail = channel === 'EMAIL' && sentAt !== null && provider?.toLowerCase() === 'smtp';
-  const channels = useQuery({ queryKey: [projectId, 'channels', 'told'], queryFn: ({ signal }) => read(api.GET('/channels', { signal })), enabled: isMail });
+  const channels = useQuery({
+    queryKey: [projectId, 'channels', 'told'],
+    queryFn: ({ signal }) => read(api.GET('/channels', { signal })),
+    enabled: isMail,
+  });
   const local = channels.data && localServer(channels.data.email);
   if (!isMail || !local) return null;
   const { server, isMailbox } = local;
@@ -88,7 +100,16 @@ function WhereItIs({ message: { channel, provider, sentAt } }: { message: Schema
 }
 
 function States({ message }: { message: Schemas['Message'] }) {
-  const times = ['createdAt', 'sentAt', 'deliveredAt', 'openedAt', 'clickedAt', 'bouncedAt', 'complainedAt', 'failedAt'] as const;
+  const times = [
+    'createdAt',
+    'sentAt',
+    'deliveredAt',
+    'openedAt',
+    'clickedAt',
+    'bouncedAt',
+    'complainedAt',
+    'failedAt',
+  ] as const;
   const came = times.filter((time) => message[time] !== null);
   return (
     <Timeline active={came.length - 1} bulletSize={14}>
@@ -109,10 +130,42 @@ function Particulars({ message }: { message: Schemas['Message'] }) {
   const { automationId, runId, templateId } = message;
   const facts: Fact[] = [
     [t.messages.channel, t.channelName(message.channel)],
-    [t.messages.user, who && <ScreenLink key="user" to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>{who}</ScreenLink>],
-    [t.messages.template, templateId && <ScreenLink key="template" to="/p/$projectId/templates/$templateId" params={{ projectId, templateId }}>{t.messages.open}</ScreenLink>],
-    [t.messages.automation, automationId && <ScreenLink key="automation" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId }}>{t.messages.open}</ScreenLink>],
-    [t.messages.run, automationId && runId && <ScreenLink key="run" to="/p/$projectId/automations/$automationId/runs/$runId" params={{ projectId, automationId, runId }}>{t.messages.open}</ScreenLink>],
+    [
+      t.messages.user,
+      who && (
+        <ScreenLink key="user" to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
+          {who}
+        </ScreenLink>
+      ),
+    ],
+    [
+      t.messages.template,
+      templateId && (
+        <ScreenLink key="template" to="/p/$projectId/templates/$templateId" params={{ projectId, templateId }}>
+          {t.messages.open}
+        </ScreenLink>
+      ),
+    ],
+    [
+      t.messages.automation,
+      automationId && (
+        <ScreenLink key="automation" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId }}>
+          {t.messages.open}
+        </ScreenLink>
+      ),
+    ],
+    [
+      t.messages.run,
+      automationId && runId && (
+        <ScreenLink
+          key="run"
+          to="/p/$projectId/automations/$automationId/runs/$runId"
+          params={{ projectId, automationId, runId }}
+        >
+          {t.messages.open}
+        </ScreenLink>
+      ),
+    ],
     [t.messages.attempts, String(message.attempts)],
     [t.messages.ambiguous, message.ambiguousAttempts > 0 && String(message.ambiguousAttempts)],
     [t.messages.provider, message.provider],

@@ -25,23 +25,57 @@ export function Messages() {
   const { page = 1, userId, channel, status } = filters;
   const messages = useQuery({
     queryKey: [projectId, 'messages', filters],
-    queryFn: ({ signal }) => read(api.GET('/messages', { params: { query: { userId, channel, status, page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/messages', { params: { query: { userId, channel, status, page, limit: LIMIT } }, signal })),
     placeholderData: keepPreviousData,
     refetchInterval: page === 1 ? AGAIN_MS : false,
   });
-  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
+  const filter = (change: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   return (
     <Page title={t.messages.title}>
       <Group align="flex-end">
         <SearchField label={t.messages.userId} value={userId} onChange={(value) => filter({ userId: value })} />
-        <Choice label={t.messages.channel} value={channel} options={CHANNELS} name={t.channelName} onChange={(value) => filter({ channel: value })} />
-        <Choice label={t.messages.status} value={status} options={MESSAGE_STATUSES} onChange={(value) => filter({ status: value })} />
+        <Choice
+          label={t.messages.channel}
+          value={channel}
+          options={CHANNELS}
+          name={t.channelName}
+          onChange={(value) => filter({ channel: value })}
+        />
+        <Choice
+          label={t.messages.status}
+          value={status}
+          options={MESSAGE_STATUSES}
+          onChange={(value) => filter({ status: value })}
+        />
       </Group>
       <Loaded query={messages} rows={10}>
         {(found) => (
           <Stack>
-            <MessageList messages={found.messages} projectId={projectId} empty={userId || channel || status ? <Empty title={t.messages.emptyTitle}>{t.messages.emptyFiltered}</Empty> : <NextStep title={t.messages.emptyTitle} text={t.messages.emptyText} label={t.nextStep.server} request={REQUESTS.message} />} />
-            <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => filter({ page: next })} />
+            <MessageList
+              messages={found.messages}
+              projectId={projectId}
+              empty={
+                userId || channel || status ? (
+                  <Empty title={t.messages.emptyTitle}>{t.messages.emptyFiltered}</Empty>
+                ) : (
+                  <NextStep
+                    title={t.messages.emptyTitle}
+                    text={t.messages.emptyText}
+                    label={t.nextStep.server}
+                    request={REQUESTS.message}
+                  />
+                )
+              }
+            />
+            <Pager
+              page={page}
+              limit={LIMIT}
+              total={found.total}
+              totalIsCapped={found.totalIsCapped}
+              onPage={(next) => filter({ page: next })}
+            />
           </Stack>
         )}
       </Loaded>

@@ -37,7 +37,14 @@ export function News() {
             label={t.news.title}
             rows={items}
             id={(item) => item.id}
-            empty={<NextStep title={t.news.emptyTitle} text={t.news.emptyText} label={t.nextStep.server} request={REQUESTS.news} />}
+            empty={
+              <NextStep
+                title={t.news.emptyTitle}
+                text={t.news.emptyText}
+                label={t.nextStep.server}
+                request={REQUESTS.news}
+              />
+            }
             columns={[
               { title: t.news.heading, cell: (item) => item.title },
               { title: t.news.state, cell: (item) => <Status of={item.published ? 'published' : 'draft'} /> },
@@ -49,7 +56,12 @@ export function News() {
                     <Button size="xs" variant="default" onClick={() => setEdited(item.id)}>
                       {t.news.edit}
                     </Button>
-                    <Ask label={t.remove} title={t.news.removeTitle} act={() => read(api.DELETE('/news/{id}', { params: { path: { id: item.id } } }))} onDone={again}>
+                    <Ask
+                      label={t.remove}
+                      title={t.news.removeTitle}
+                      act={() => read(api.DELETE('/news/{id}', { params: { path: { id: item.id } } }))}
+                      onDone={again}
+                    >
                       {t.news.remove(item.title)}
                     </Ask>
                   </Group>
@@ -59,9 +71,22 @@ export function News() {
           />
         )}
       </Loaded>
-      <EditorModal opened={edited !== null} onClose={close} title={edited === 'new' ? t.news.create : t.news.edit} size="lg">
+      <EditorModal
+        opened={edited !== null}
+        onClose={close}
+        title={edited === 'new' ? t.news.create : t.news.edit}
+        size="lg"
+      >
         {edited !== null && (
-          <OpenedRecord<Item> queryKey={[...key, edited]} read={edited === 'new' ? null : (signal) => readTagged(apiOf(projectId).GET('/news/{id}', { params: { path: { id: edited } }, signal }))}>
+          <OpenedRecord<Item>
+            queryKey={[...key, edited]}
+            read={
+              edited === 'new'
+                ? null
+                : (signal) =>
+                    readTagged(apiOf(projectId).GET('/news/{id}', { params: { path: { id: edited } }, signal }))
+            }
+          >
             {(opened) => <Editor opened={opened} onSaved={again} onClose={close} />}
           </OpenedRecord>
         )}
@@ -78,7 +103,15 @@ interface Fields {
 
 const EMPTY: Fields = { title: '', body: '', published: false };
 
-function Editor({ opened, onSaved, onClose }: { opened: Tagged<Item> | null; onSaved: () => void; onClose: () => void }) {
+function Editor({
+  opened,
+  onSaved,
+  onClose,
+}: {
+  opened: Tagged<Item> | null;
+  onSaved: () => void;
+  onClose: () => void;
+}) {
   const { projectId } = useProject();
   const api = apiOf(projectId);
   const edited = useEdited<Item, Fields>({
@@ -86,7 +119,10 @@ function Editor({ opened, onSaved, onClose }: { opened: Tagged<Item> | null; onS
     empty: EMPTY,
     fieldsOf: ({ title, body, published }) => ({ title, body, published }),
     create: (fields) => readTagged(api.POST('/news', { body: fields })),
-    change: ({ id }, fields, base, tag) => readTagged(api.PUT('/news/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changesOf(base, fields) })),
+    change: ({ id }, fields, base, tag) =>
+      readTagged(
+        api.PUT('/news/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changesOf(base, fields) }),
+      ),
     newest: ({ id }) => readTagged(api.GET('/news/{id}', { params: { path: { id } } })),
     onSaved(_, { isHere }) {
       onSaved();
@@ -99,8 +135,24 @@ function Editor({ opened, onSaved, onClose }: { opened: Tagged<Item> | null; onS
   return (
     <Stack>
       <Unsaved when={draft.isDirty} />
-      <TextInput label={t.news.heading} required value={title} onChange={(event) => draft.set({ title: event.currentTarget.value })} error={problemOf(saving.error, 'title')} data-autofocus autoFocus />
-      <Textarea label={t.news.body} autosize minRows={5} maxRows={16} value={body} onChange={(event) => draft.set({ body: event.currentTarget.value })} error={problemOf(saving.error, 'body')} />
+      <TextInput
+        label={t.news.heading}
+        required
+        value={title}
+        onChange={(event) => draft.set({ title: event.currentTarget.value })}
+        error={problemOf(saving.error, 'title')}
+        data-autofocus
+        autoFocus
+      />
+      <Textarea
+        label={t.news.body}
+        autosize
+        minRows={5}
+        maxRows={16}
+        value={body}
+        onChange={(event) => draft.set({ body: event.currentTarget.value })}
+        error={problemOf(saving.error, 'body')}
+      />
       <Paper withBorder p="md" aria-label={t.news.preview}>
         <Title order={3} size="h5">
           {title}
@@ -109,7 +161,11 @@ function Editor({ opened, onSaved, onClose }: { opened: Tagged<Item> | null; onS
           {body}
         </Text>
       </Paper>
-      <Switch label={t.news.isPublished} checked={published} onChange={(event) => draft.set({ published: event.currentTarget.checked })} />
+      <Switch
+        label={t.news.isPublished}
+        checked={published}
+        onChange={(event) => draft.set({ published: event.currentTarget.checked })}
+      />
       <NotSaved edited={edited} />
       <Button onClick={edited.save} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
         {t.save}

@@ -32,12 +32,21 @@ async function look(projectId: string, signal: AbortSignal): Promise<Found> {
     read(api.GET('/events', { params: { query: { event: startOf(automation), limit: 1 } }, signal })),
     newest === null || hasGone(newest) ? newest : anyGone(projectId, signal),
   ]);
-  return { channels, templates: templates.length, automation, people: users, events: events.length, message: gone ?? newest };
+  return {
+    channels,
+    templates: templates.length,
+    automation,
+    people: users,
+    events: events.length,
+    message: gone ?? newest,
+  };
 }
 
 /** A message that went out, at whatever time: of a project that has long sent, the newest may have failed. */
 async function anyGone(projectId: string, signal: AbortSignal) {
-  const lists = await Promise.all(WENT.map((status) => read(apiOf(projectId).GET('/messages', { params: { query: { status, limit: 1 } }, signal }))));
+  const lists = await Promise.all(
+    WENT.map((status) => read(apiOf(projectId).GET('/messages', { params: { query: { status, limit: 1 } }, signal }))),
+  );
   return lists.flatMap(({ messages }) => messages)[0] ?? null;
 }
 
@@ -64,7 +73,11 @@ export function FirstSteps({ isEmpty, hasSent }: Props) {
     enabled: isEmpty || !hasSent || begun,
     refetchInterval: (query) => (query.state.data && isThrough(query.state.data) ? false : AGAIN_MS),
   });
-  const making = useMutation({ mutationFn: async () => keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))), onSuccess: (key) => rememberKey(projectId, key) });
+  const making = useMutation({
+    mutationFn: async () =>
+      keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))),
+    onSuccess: (key) => rememberKey(projectId, key),
+  });
   const through = found.data !== undefined && isThrough(found.data);
   if (!begun && found.data && !through) setBegun(true);
   if (!begun && making.isIdle && (!isEmpty || through || found.isPending)) return null;
@@ -75,7 +88,12 @@ export function FirstSteps({ isEmpty, hasSent }: Props) {
         <Loaded query={found} rows={STEPS.length}>
           {(now) => <StepsToTake found={now} />}
         </Loaded>
-        <ByRequest keyMade={making.data} isMaking={making.isPending} error={making.error} onMake={isAdmin ? () => making.mutate() : undefined} />
+        <ByRequest
+          keyMade={making.data}
+          isMaking={making.isPending}
+          error={making.error}
+          onMake={isAdmin ? () => making.mutate() : undefined}
+        />
       </Stack>
     </Empty>
   );

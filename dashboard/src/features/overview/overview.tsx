@@ -28,11 +28,19 @@ export function Overview() {
     refetchInterval: AGAIN_MS,
     placeholderData: (before) => before,
   });
-  const choose = (chosen: string) => navigate({ search: { range: RANGES.find((each) => each === chosen) }, replace: true });
+  const choose = (chosen: string) =>
+    navigate({ search: { range: RANGES.find((each) => each === chosen) }, replace: true });
   return (
     <Page
       title={t.overview.title}
-      actions={<SegmentedControl aria-label={t.overview.range} value={range} onChange={(chosen) => void choose(chosen)} data={RANGES.map((value) => ({ value, label: t.overview.ranges[value] ?? value }))} />}
+      actions={
+        <SegmentedControl
+          aria-label={t.overview.range}
+          value={range}
+          onChange={(chosen) => void choose(chosen)}
+          data={RANGES.map((value) => ({ value, label: t.overview.ranges[value] ?? value }))}
+        />
+      }
     >
       <Loaded query={report} rows={8}>
         {(told) => (
@@ -79,7 +87,11 @@ interface Day {
 
 function Days({ days }: { days: Day[] }) {
   const drawn = useMemo(
-    () => ({ days: days.map((day) => day.date), events: days.map((day) => day.events ?? 0), sent: days.map((day) => day.messagesSent ?? 0) }),
+    () => ({
+      days: days.map((day) => day.date),
+      events: days.map((day) => day.events ?? 0),
+      sent: days.map((day) => day.messagesSent ?? 0),
+    }),
     [days],
   );
   const chart = (name: string, values: number[]) => (
@@ -132,7 +144,11 @@ function Deliveries({ by }: { by: Record<string, Record<string, number>> }) {
           id={([channel]) => channel}
           columns={[
             { title: t.overview.channel, cell: ([channel]) => t.channelName(channel as Schemas['Channel']) },
-            ...states.map((status) => ({ title: status, cell: ([, counts]: [string, Record<string, number>]) => t.number(counts[status] ?? 0), end: true })),
+            ...states.map((status) => ({
+              title: status,
+              cell: ([, counts]: [string, Record<string, number>]) => t.number(counts[status] ?? 0),
+              end: true,
+            })),
           ]}
         />
       )}
@@ -154,7 +170,15 @@ function TopEvents({ events, projectId }: { events: Array<{ eventName: string; c
             title: t.overview.event,
             cell: (event) => (
               <Group gap="xs" wrap="nowrap">
-                <div aria-hidden style={{ width: Math.max(2, (event.count / most) * 80), height: 8, flex: 'none', background: 'var(--mantine-color-ember-6)' }} />
+                <div
+                  aria-hidden
+                  style={{
+                    width: Math.max(2, (event.count / most) * 80),
+                    height: 8,
+                    flex: 'none',
+                    background: 'var(--mantine-color-ember-6)',
+                  }}
+                />
                 <ScreenLink to="/p/$projectId/events" params={{ projectId }} search={{ event: event.eventName }}>
                   {event.eventName}
                 </ScreenLink>

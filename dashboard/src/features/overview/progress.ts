@@ -5,7 +5,9 @@ export const STEPS = ['channel', 'template', 'automation', 'person', 'event', 'm
 export type StepName = (typeof STEPS)[number];
 
 /** What became of a message that went out; of another it is not said yet, or bad. */
-export const WENT = ['sent', 'delivered', 'opened', 'clicked'] as const satisfies ReadonlyArray<Schemas['MessageStatus']>;
+export const WENT = ['sent', 'delivered', 'opened', 'clicked'] as const satisfies ReadonlyArray<
+  Schemas['MessageStatus']
+>;
 
 /** What there is of it. */
 export interface Found {
@@ -43,7 +45,14 @@ export function hasGone({ status }: Pick<Schemas['Message'], 'status'>): boolean
 }
 
 /** Which steps are done, as the project is. */
-export function doneOf({ channels: { email, push, sms }, templates, automation, people, events, message }: Found): Record<StepName, boolean> {
+export function doneOf({
+  channels: { email, push, sms },
+  templates,
+  automation,
+  people,
+  events,
+  message,
+}: Found): Record<StepName, boolean> {
   return {
     channel: email.configured || push.configured || sms.configured,
     template: templates > 0,

@@ -25,19 +25,31 @@ export function StepsToTake({ found }: { found: Found }) {
       </ButtonLink>
     ),
     template: (
-      <ButtonLink {...look('template')} to="/p/$projectId/templates/$templateId" params={{ projectId, templateId: 'new' }}>
+      <ButtonLink
+        {...look('template')}
+        to="/p/$projectId/templates/$templateId"
+        params={{ projectId, templateId: 'new' }}
+      >
         {t.overview.acts.template}
       </ButtonLink>
     ),
     automation: (
-      <ButtonLink {...look('automation')} to="/p/$projectId/automations/$automationId" params={{ projectId, automationId: automation?.id ?? 'new' }}>
+      <ButtonLink
+        {...look('automation')}
+        to="/p/$projectId/automations/$automationId"
+        params={{ projectId, automationId: automation?.id ?? 'new' }}
+      >
         {automation ? t.overview.acts.open : t.overview.acts.automation}
       </ButtonLink>
     ),
     person: <AddPerson {...look('person')} onAdded={setAdded} />,
     event: <SendEvent {...look('event')} event={event} user={added ?? candidate(found.people)} />,
     message: message && (
-      <ButtonLink {...look('message')} to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: message.id }}>
+      <ButtonLink
+        {...look('message')}
+        to="/p/$projectId/messages/$messageId"
+        params={{ projectId, messageId: message.id }}
+      >
         {t.overview.acts.message}
       </ButtonLink>
     ),
@@ -53,7 +65,14 @@ export function StepsToTake({ found }: { found: Found }) {
     <Stack component="ol" gap="sm" m={0} p={0} style={{ listStyle: 'none' }} aria-label={t.overview.steps}>
       {STEPS.map((step, index) => (
         <Group key={step} component="li" gap="sm" align="flex-start" aria-current={step === next ? 'step' : undefined}>
-          <ThemeIcon variant={done[step] ? 'filled' : 'default'} color="teal.9" radius="xl" size="md" role="img" aria-label={t.overview.mark(index + 1, done[step])}>
+          <ThemeIcon
+            variant={done[step] ? 'filled' : 'default'}
+            color="teal.9"
+            radius="xl"
+            size="md"
+            role="img"
+            aria-label={t.overview.mark(index + 1, done[step])}
+          >
             <span aria-hidden>{done[step] ? '✓' : index + 1}</span>
           </ThemeIcon>
           <Box style={{ flex: '1 1 200px' }}>

@@ -1,21 +1,31 @@
+import type { ComponentType } from 'react';
 import { Group, NativeSelect, NumberInput, Stack, Text, TextInput } from '@mantine/core';
 import { CHANNELS, MESSAGE_STATUSES } from '../../app/values';
 import { t } from '../../text';
-import { type Behaviour, COMPARISONS, type Leaf, TOTALS, kindOf, trimmed } from './rule';
-import { RuleList } from './rule-list';
+import { type Behaviour, COMPARISONS, type Leaf, type Rule, TOTALS, kindOf, trimmed } from './rule';
 
 type Comparison = (typeof COMPARISONS)[number];
 type Total = (typeof TOTALS)[number];
+
+/** A list of rules about the properties of an event. */
+export interface ConditionsProps {
+  rules: Rule[];
+  onChange: (rules: Rule[]) => void;
+  error: unknown;
+  place: string;
+}
 
 interface Props {
   leaf: Leaf & { value?: Behaviour };
   onChange: (leaf: Leaf) => void;
   error: unknown;
   place: string;
+  /** Edits which events count. */
+  Conditions: ComponentType<ConditionsProps>;
 }
 
 /** What somebody did, or what became of messages to them: how often, since when, and which. */
-export function BehaviourEditor({ leaf, onChange, error, place }: Props) {
+export function BehaviourEditor({ leaf, onChange, error, place, Conditions }: Props) {
   const isEvent = kindOf(leaf) === 'event';
   const value = leaf.value ?? {};
   const set = (change: Behaviour) => onChange({ ...leaf, value: trimmed({ ...value, ...change }) });
@@ -27,19 +37,48 @@ export function BehaviourEditor({ leaf, onChange, error, place }: Props) {
           size="xs"
           label={t.rules.operator}
           value={leaf.operator}
-          onChange={(event) => onChange({ ...leaf, operator: event.currentTarget.value === 'did_not' ? 'did_not' : 'did' })}
-          data={[{ value: 'did', label: isEvent ? t.rules.did : t.rules.messageDid }, { value: 'did_not', label: isEvent ? t.rules.didNot : t.rules.messageDidNot }]}
+          onChange={(event) =>
+            onChange({ ...leaf, operator: event.currentTarget.value === 'did_not' ? 'did_not' : 'did' })
+          }
+          data={[
+            { value: 'did', label: isEvent ? t.rules.did : t.rules.messageDid },
+            { value: 'did_not', label: isEvent ? t.rules.didNot : t.rules.messageDidNot },
+          ]}
         />
         {isEvent ? (
-          <TextInput size="xs" label={t.rules.event} value={subject} onChange={(event) => onChange({ ...leaf, field: `event:${event.currentTarget.value}` })} />
+          <TextInput
+            size="xs"
+            label={t.rules.event}
+            value={subject}
+            onChange={(event) => onChange({ ...leaf, field: `event:${event.currentTarget.value}` })}
+          />
         ) : (
           <>
-            <NativeSelect size="xs" label={t.messages.channel} value={subject} onChange={(event) => onChange({ ...leaf, field: `message:${event.currentTarget.value}` })} data={CHANNELS.map((channel) => ({ value: channel, label: t.channelName(channel) }))} />
-            <NativeSelect size="xs" label={t.messages.status} value={value.status ?? ''} onChange={(event) => set({ status: event.currentTarget.value || undefined })} data={[{ value: '', label: t.rules.sent }, ...MESSAGE_STATUSES]} />
+            <NativeSelect
+              size="xs"
+              label={t.messages.channel}
+              value={subject}
+              onChange={(event) => onChange({ ...leaf, field: `message:${event.currentTarget.value}` })}
+              data={CHANNELS.map((channel) => ({ value: channel, label: t.channelName(channel) }))}
+            />
+            <NativeSelect
+              size="xs"
+              label={t.messages.status}
+              value={value.status ?? ''}
+              onChange={(event) => set({ status: event.currentTarget.value || undefined })}
+              data={[{ value: '', label: t.rules.sent }, ...MESSAGE_STATUSES]}
+            />
           </>
         )}
         <Count value={value.count} onChange={(count) => set({ count })} />
-        <TextInput size="xs" w={110} label={t.rules.within} placeholder={t.rules.ever} value={value.within ?? ''} onChange={(event) => set({ within: event.currentTarget.value })} />
+        <TextInput
+          size="xs"
+          w={110}
+          label={t.rules.within}
+          placeholder={t.rules.ever}
+          value={value.within ?? ''}
+          onChange={(event) => set({ within: event.currentTarget.value })}
+        />
         {isEvent && <TotalEditor value={value} onChange={set} />}
       </Group>
       {isEvent && (
@@ -49,7 +88,12 @@ export function BehaviourEditor({ leaf, onChange, error, place }: Props) {
               {t.rules.where}
             </Text>
           </summary>
-          <RuleList rules={value.where ?? []} onChange={(where) => set({ where: where as Leaf[] })} error={error} place={`${place}.value.where`} kinds={['property']} />
+          <Conditions
+            rules={value.where ?? []}
+            onChange={(where) => set({ where: where as Leaf[] })}
+            error={error}
+            place={`${place}.value.where`}
+          />
         </details>
       )}
     </Stack>
@@ -58,7 +102,8 @@ export function BehaviourEditor({ leaf, onChange, error, place }: Props) {
 
 function Count({ value, onChange }: { value: Behaviour['count']; onChange: (count: Behaviour['count']) => void }) {
   const comparison = COMPARISONS.find((each) => value?.[each] !== undefined);
-  const choose = (chosen: Comparison | undefined) => onChange(chosen ? { [chosen]: comparison ? (value?.[comparison] ?? 1) : 1 } : undefined);
+  const choose = (chosen: Comparison | undefined) =>
+    onChange(chosen ? { [chosen]: comparison ? (value?.[comparison] ?? 1) : 1 } : undefined);
   return (
     <>
       <NativeSelect
@@ -66,19 +111,34 @@ function Count({ value, onChange }: { value: Behaviour['count']; onChange: (coun
         label={t.rules.count}
         value={comparison ?? ''}
         onChange={(event) => choose(COMPARISONS.find((each) => each === event.currentTarget.value))}
-        data={[{ value: '', label: t.rules.once }, ...COMPARISONS.map((each) => ({ value: each, label: t.rules.operators[each] ?? each }))]}
+        data={[
+          { value: '', label: t.rules.once },
+          ...COMPARISONS.map((each) => ({ value: each, label: t.rules.operators[each] ?? each })),
+        ]}
       />
-      {comparison && <NumberInput size="xs" w={80} label={t.rules.times} min={0} allowDecimal={false} value={value?.[comparison]} onChange={(next) => onChange({ [comparison]: Number(next) })} />}
+      {comparison && (
+        <NumberInput
+          size="xs"
+          w={80}
+          label={t.rules.times}
+          min={0}
+          allowDecimal={false}
+          value={value?.[comparison]}
+          onChange={(next) => onChange({ [comparison]: Number(next) })}
+        />
+      )}
     </>
   );
 }
 
 function TotalEditor({ value, onChange }: { value: Behaviour; onChange: (change: Behaviour) => void }) {
   const total = TOTALS.find((each) => value[each] !== undefined);
-  const made = (total ? value[total] : undefined) as { property?: string } & Partial<Record<Comparison, number>> | undefined;
+  const made = (total ? value[total] : undefined) as
+    ({ property?: string } & Partial<Record<Comparison, number>>) | undefined;
   const comparison = COMPARISONS.find((each) => made?.[each] !== undefined) ?? 'gte';
   const none = Object.fromEntries(TOTALS.map((each) => [each, undefined]));
-  const set = (which: Total, property: string, how: Comparison, amount: number) => onChange({ ...none, [which]: { property, [how]: amount } });
+  const set = (which: Total, property: string, how: Comparison, amount: number) =>
+    onChange({ ...none, [which]: { property, [how]: amount } });
   const amount = made?.[comparison] ?? 0;
   return (
     <>
@@ -95,9 +155,34 @@ function TotalEditor({ value, onChange }: { value: Behaviour; onChange: (change:
       />
       {total && (
         <>
-          <TextInput size="xs" w={120} label={t.rules.totalOf} value={made?.property ?? ''} onChange={(event) => set(total, event.currentTarget.value, comparison, amount)} />
-          <NativeSelect size="xs" label={t.rules.operator} value={comparison} onChange={(event) => set(total, made?.property ?? '', COMPARISONS.find((each) => each === event.currentTarget.value) ?? 'gte', amount)} data={COMPARISONS.map((each) => ({ value: each, label: t.rules.operators[each] ?? each }))} />
-          <NumberInput size="xs" w={100} label={t.rules.value} value={amount} onChange={(next) => set(total, made?.property ?? '', comparison, Number(next))} />
+          <TextInput
+            size="xs"
+            w={120}
+            label={t.rules.totalOf}
+            value={made?.property ?? ''}
+            onChange={(event) => set(total, event.currentTarget.value, comparison, amount)}
+          />
+          <NativeSelect
+            size="xs"
+            label={t.rules.operator}
+            value={comparison}
+            onChange={(event) =>
+              set(
+                total,
+                made?.property ?? '',
+                COMPARISONS.find((each) => each === event.currentTarget.value) ?? 'gte',
+                amount,
+              )
+            }
+            data={COMPARISONS.map((each) => ({ value: each, label: t.rules.operators[each] ?? each }))}
+          />
+          <NumberInput
+            size="xs"
+            w={100}
+            label={t.rules.value}
+            value={amount}
+            onChange={(next) => set(total, made?.property ?? '', comparison, Number(next))}
+          />
         </>
       )}
     </>

@@ -1,13 +1,24 @@
 import { Checkbox, Group, NativeSelect, Stack, TextInput } from '@mantine/core';
-import { useId, useState } from 'react';
+import { type ComponentType, useId, useState } from 'react';
 import { listed, readList } from '../../app/texts';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { useTyped } from '../../components/typed';
 import { t } from '../../text';
 import { choices, useSegments } from '../segments/all-segments';
-import { BehaviourEditor } from './behaviour-editor';
-import { type Behaviour, type Leaf, OPERATORS, type ValueType, kindOf, operatorsOf, parsed, shapeOf, typeOf, withOperator } from './rule';
+import { BehaviourEditor, type ConditionsProps } from './behaviour-editor';
+import {
+  type Behaviour,
+  type Leaf,
+  OPERATORS,
+  type ValueType,
+  kindOf,
+  operatorsOf,
+  parsed,
+  shapeOf,
+  typeOf,
+  withOperator,
+} from './rule';
 import { asChoice, isWhole } from './whole';
 
 const FIELDS = ['email', 'name', 'externalId', 'createdAt', 'lastSeenAt', 'push.platform', 'properties.'];
@@ -17,19 +28,36 @@ interface Props {
   onChange: (leaf: Leaf) => void;
   error: unknown;
   place: string;
+  /** Edits which events count. */
+  Conditions: ComponentType<ConditionsProps>;
 }
 
-export function LeafEditor({ leaf, onChange, error, place }: Props) {
+export function LeafEditor({ leaf, onChange, error, place, Conditions }: Props) {
   const kind = kindOf(leaf);
   const fields = useId();
   // Asked once: fields that are being filled in do not turn into another editor.
   const [whole] = useState(() => isWhole(leaf));
   if (!whole) return <JsonEditor leaf={leaf} onChange={onChange} />;
-  if (kind === 'event' || kind === 'message') return <BehaviourEditor leaf={leaf as Leaf & { value?: Behaviour }} onChange={onChange} error={error} place={place} />;
+  if (kind === 'event' || kind === 'message')
+    return (
+      <BehaviourEditor
+        leaf={leaf as Leaf & { value?: Behaviour }}
+        onChange={onChange}
+        error={error}
+        place={place}
+        Conditions={Conditions}
+      />
+    );
   if (kind === 'segment') return <SegmentEditor leaf={asChoice(leaf)} onChange={onChange} />;
   return (
     <Group align="flex-end" gap="xs">
-      <TextInput size="xs" label={t.rules.field} list={fields} value={leaf.field} onChange={(event) => onChange({ ...leaf, field: event.currentTarget.value })} />
+      <TextInput
+        size="xs"
+        label={t.rules.field}
+        list={fields}
+        value={leaf.field}
+        onChange={(event) => onChange({ ...leaf, field: event.currentTarget.value })}
+      />
       <datalist id={fields}>
         {FIELDS.map((field) => (
           <option key={field} value={field} />
@@ -55,8 +83,24 @@ function ValueEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) =>
   const [type, setType] = useState<ValueType>(() => typeOf(leaf.value));
   const set = (value: unknown) => onChange({ ...leaf, value });
   if (shape === 'none') return null;
-  if (shape === 'duration') return <TextInput size="xs" label={t.rules.duration} value={String(leaf.value ?? '')} onChange={(event) => set(event.currentTarget.value)} />;
-  if (shape === 'moment') return <TextInput size="xs" label={t.rules.moment} value={String(leaf.value ?? '')} onChange={(event) => set(event.currentTarget.value)} />;
+  if (shape === 'duration')
+    return (
+      <TextInput
+        size="xs"
+        label={t.rules.duration}
+        value={String(leaf.value ?? '')}
+        onChange={(event) => set(event.currentTarget.value)}
+      />
+    );
+  if (shape === 'moment')
+    return (
+      <TextInput
+        size="xs"
+        label={t.rules.moment}
+        value={String(leaf.value ?? '')}
+        onChange={(event) => set(event.currentTarget.value)}
+      />
+    );
   const change = (chosen: ValueType) => {
     setType(chosen);
     const convert = (value: unknown) => parsed(String(value), chosen);
@@ -97,8 +141,20 @@ function Scalars({ shape, type, value, onChange }: ScalarsProps) {
     const [from, to] = Array.isArray(value) ? (value as unknown[]) : ['', ''];
     return (
       <>
-        <TextInput size="xs" w={110} label={t.rules.from} defaultValue={String(from ?? '')} onChange={(event) => onChange([parsed(event.currentTarget.value, type), to])} />
-        <TextInput size="xs" w={110} label={t.rules.to} defaultValue={String(to ?? '')} onChange={(event) => onChange([from, parsed(event.currentTarget.value, type)])} />
+        <TextInput
+          size="xs"
+          w={110}
+          label={t.rules.from}
+          defaultValue={String(from ?? '')}
+          onChange={(event) => onChange([parsed(event.currentTarget.value, type), to])}
+        />
+        <TextInput
+          size="xs"
+          w={110}
+          label={t.rules.to}
+          defaultValue={String(to ?? '')}
+          onChange={(event) => onChange([from, parsed(event.currentTarget.value, type)])}
+        />
       </>
     );
   }
@@ -108,8 +164,13 @@ function Scalars({ shape, type, value, onChange }: ScalarsProps) {
         size="xs"
         label={t.rules.value}
         value={String(Array.isArray(value) ? value[0] : value)}
-        onChange={(event) => onChange(shape === 'list' ? [event.currentTarget.value === 'true'] : event.currentTarget.value === 'true')}
-        data={[{ value: 'true', label: t.yes }, { value: 'false', label: t.no }]}
+        onChange={(event) =>
+          onChange(shape === 'list' ? [event.currentTarget.value === 'true'] : event.currentTarget.value === 'true')
+        }
+        data={[
+          { value: 'true', label: t.yes },
+          { value: 'false', label: t.no },
+        ]}
       />
     );
   }
@@ -118,7 +179,14 @@ function Scalars({ shape, type, value, onChange }: ScalarsProps) {
     setText(next, read);
     onChange(read);
   };
-  return <TextInput size="xs" label={shape === 'list' ? t.rules.list : t.rules.value} value={text} onChange={(event) => change(event.currentTarget.value)} />;
+  return (
+    <TextInput
+      size="xs"
+      label={shape === 'list' ? t.rules.list : t.rules.value}
+      value={text}
+      onChange={(event) => change(event.currentTarget.value)}
+    />
+  );
 }
 
 function SegmentEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) => void }) {
@@ -131,8 +199,13 @@ function SegmentEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) 
           size="xs"
           label={t.rules.operator}
           value={leaf.operator}
-          onChange={(event) => onChange({ ...leaf, operator: event.currentTarget.value === 'not_in' ? 'not_in' : 'in' })}
-          data={[{ value: 'in', label: t.rules.inAny }, { value: 'not_in', label: t.rules.inNone }]}
+          onChange={(event) =>
+            onChange({ ...leaf, operator: event.currentTarget.value === 'not_in' ? 'not_in' : 'in' })
+          }
+          data={[
+            { value: 'in', label: t.rules.inAny },
+            { value: 'not_in', label: t.rules.inNone },
+          ]}
         />
         <Checkbox.Group label={t.nav.segments} value={chosen} onChange={(value) => onChange({ ...leaf, value })}>
           {choices(segments.data?.segments, chosen).map(({ value, label }) => (
@@ -150,7 +223,12 @@ function JsonEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) => 
   return (
     <Stack gap="xs">
       <Group align="flex-end" gap="xs">
-        <TextInput size="xs" label={t.rules.field} value={leaf.field} onChange={(event) => onChange({ ...leaf, field: event.currentTarget.value })} />
+        <TextInput
+          size="xs"
+          label={t.rules.field}
+          value={leaf.field}
+          onChange={(event) => onChange({ ...leaf, field: event.currentTarget.value })}
+        />
         <NativeSelect
           size="xs"
           label={t.rules.operator}
@@ -162,7 +240,13 @@ function JsonEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) => 
           data={OPERATORS.map((each) => ({ value: each, label: t.rules.operators[each] ?? each }))}
         />
       </Group>
-      <JsonInput label={t.rules.asJson} description={t.rules.asJsonHint} rows={2} value={leaf.value} onChange={(value) => onChange({ ...leaf, value })} />
+      <JsonInput
+        label={t.rules.asJson}
+        description={t.rules.asJsonHint}
+        rows={2}
+        value={leaf.value}
+        onChange={(value) => onChange({ ...leaf, value })}
+      />
     </Stack>
   );
 }

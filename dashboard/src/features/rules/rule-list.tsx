@@ -2,6 +2,7 @@ import { Button, Group, NativeSelect, Paper, Stack, Text } from '@mantine/core';
 import { problemsWithin } from '../../api/failure';
 import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
+import type { ConditionsProps } from './behaviour-editor';
 import { LeafEditor } from './leaf-editor';
 import { type Kind, type Leaf, type Rule, fresh, kindOf } from './rule';
 
@@ -34,7 +35,16 @@ export function RuleList({ rules, onChange, error, place, depth = 0, joint = t.r
               {joint}
             </Text>
           )}
-          <One rule={rule} number={index + 1} onChange={(next) => replace(index, next)} onRemove={() => remove(index)} error={error} place={`${place}[${index}]`} depth={depth} kinds={kinds} />
+          <One
+            rule={rule}
+            number={index + 1}
+            onChange={(next) => replace(index, next)}
+            onRemove={() => remove(index)}
+            error={error}
+            place={`${place}[${index}]`}
+            depth={depth}
+            kinds={kinds}
+          />
         </Stack>
       ))}
       <Group>
@@ -44,6 +54,10 @@ export function RuleList({ rules, onChange, error, place, depth = 0, joint = t.r
       </Group>
     </Stack>
   );
+}
+
+function PropertyRules(props: ConditionsProps) {
+  return <RuleList {...props} kinds={['property']} />;
 }
 
 interface OneProps {
@@ -59,7 +73,8 @@ interface OneProps {
 
 function One({ rule, number, onChange, onRemove, error, place, depth, kinds }: OneProps) {
   const kind = kindOf(rule);
-  const offered = depth + 1 >= DEEPEST ? kinds.filter((each) => each !== 'any' && each !== 'all' && each !== 'not') : kinds;
+  const offered =
+    depth + 1 >= DEEPEST ? kinds.filter((each) => each !== 'any' && each !== 'all' && each !== 'not') : kinds;
   const problems = kind === 'any' || kind === 'all' || kind === 'not' ? [] : problemsWithin(error, place);
   const deeper = { error, depth: depth + 1, kinds };
   return (
@@ -84,10 +99,38 @@ function One({ rule, number, onChange, onRemove, error, place, depth, kinds }: O
             {t.rules.remove}
           </Button>
         </Group>
-        {'any' in rule && <RuleList rules={rule.any} joint={t.rules.or} onChange={(any) => onChange({ any })} place={`${place}.any`} {...deeper} />}
-        {'all' in rule && <RuleList rules={rule.all} onChange={(all) => onChange({ all })} place={`${place}.all`} {...deeper} />}
-        {'not' in rule && <One rule={rule.not} number={1} onChange={(not) => onChange({ not })} onRemove={onRemove} place={`${place}.not`} {...deeper} />}
-        {'field' in rule && <LeafEditor key={kind} leaf={rule as Leaf} onChange={onChange} error={error} place={place} />}
+        {'any' in rule && (
+          <RuleList
+            rules={rule.any}
+            joint={t.rules.or}
+            onChange={(any) => onChange({ any })}
+            place={`${place}.any`}
+            {...deeper}
+          />
+        )}
+        {'all' in rule && (
+          <RuleList rules={rule.all} onChange={(all) => onChange({ all })} place={`${place}.all`} {...deeper} />
+        )}
+        {'not' in rule && (
+          <One
+            rule={rule.not}
+            number={1}
+            onChange={(not) => onChange({ not })}
+            onRemove={onRemove}
+            place={`${place}.not`}
+            {...deeper}
+          />
+        )}
+        {'field' in rule && (
+          <LeafEditor
+            key={kind}
+            leaf={rule as Leaf}
+            onChange={onChange}
+            error={error}
+            place={place}
+            Conditions={PropertyRules}
+          />
+        )}
         {problems.map(({ field, message }) => (
           <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
             {field.slice(place.length + 1)} {message}

@@ -16,10 +16,29 @@ export type Kind = 'property' | 'event' | 'message' | 'segment' | 'any' | 'all' 
 export type Shape = 'none' | 'scalar' | 'list' | 'two' | 'duration' | 'moment' | 'behaviour';
 
 const SHAPES: Record<Operator, Shape> = {
-  eq: 'scalar', neq: 'scalar', gt: 'scalar', gte: 'scalar', lt: 'scalar', lte: 'scalar', between: 'two', in: 'list', not_in: 'list',
-  contains: 'scalar', not_contains: 'scalar', starts_with: 'scalar', ends_with: 'scalar', exists: 'none', not_exists: 'none',
-  array_contains: 'scalar', array_contains_any: 'list', before: 'moment', after: 'moment', within_last: 'duration', not_within_last: 'duration',
-  did: 'behaviour', did_not: 'behaviour',
+  eq: 'scalar',
+  neq: 'scalar',
+  gt: 'scalar',
+  gte: 'scalar',
+  lt: 'scalar',
+  lte: 'scalar',
+  between: 'two',
+  in: 'list',
+  not_in: 'list',
+  contains: 'scalar',
+  not_contains: 'scalar',
+  starts_with: 'scalar',
+  ends_with: 'scalar',
+  exists: 'none',
+  not_exists: 'none',
+  array_contains: 'scalar',
+  array_contains_any: 'list',
+  before: 'moment',
+  after: 'moment',
+  within_last: 'duration',
+  not_within_last: 'duration',
+  did: 'behaviour',
+  did_not: 'behaviour',
 };
 
 const BEHAVIOUR: Operator[] = ['did', 'did_not'];
@@ -66,14 +85,23 @@ export function fresh(kind: Kind): Rule {
   }
 }
 
-const EMPTY: Record<Shape, unknown> = { none: undefined, scalar: '', list: [], two: ['', ''], duration: '30d', moment: '', behaviour: {} };
+const EMPTY: Record<Shape, unknown> = {
+  none: undefined,
+  scalar: '',
+  list: [],
+  two: ['', ''],
+  duration: '30d',
+  moment: '',
+  behaviour: {},
+};
 
 /** The rule under another operator; its value stays where that fits. */
 export function withOperator(leaf: Leaf, operator: Operator): Leaf {
   const [before, after] = [shapeOf(leaf.operator), shapeOf(operator)];
   if (after === 'none') return { field: leaf.field, operator };
   if (before === after) return { ...leaf, operator };
-  if (before === 'scalar' && after === 'list') return { ...leaf, operator, value: leaf.value === '' ? [] : [leaf.value] };
+  if (before === 'scalar' && after === 'list')
+    return { ...leaf, operator, value: leaf.value === '' ? [] : [leaf.value] };
   if (before === 'list' && after === 'scalar') return { ...leaf, operator, value: (leaf.value as unknown[])[0] ?? '' };
   return { ...leaf, operator, value: EMPTY[after] };
 }
@@ -105,5 +133,9 @@ export const TOTALS = ['sum', 'avg', 'min', 'max'] as const;
 
 /** Without what says nothing. */
 export function trimmed(behaviour: Behaviour): Behaviour {
-  return Object.fromEntries(Object.entries(behaviour).filter(([, value]) => value !== undefined && value !== '' && !(Array.isArray(value) && value.length === 0)));
+  return Object.fromEntries(
+    Object.entries(behaviour).filter(
+      ([, value]) => value !== undefined && value !== '' && !(Array.isArray(value) && value.length === 0),
+    ),
+  );
 }

@@ -17,7 +17,8 @@ export function isWhole(leaf: Leaf): boolean {
     const { operator: chosen, value: ids } = asChoice(leaf);
     return (chosen === 'in' || chosen === 'not_in') && isListOf(ids, 'string');
   }
-  if (kind === 'event' || kind === 'message') return shapeOf(operator) === 'behaviour' && isWholeBehaviour(value, kind === 'event');
+  if (kind === 'event' || kind === 'message')
+    return shapeOf(operator) === 'behaviour' && isWholeBehaviour(value, kind === 'event');
   switch (shapeOf(operator)) {
     case 'none':
       return value === undefined;
@@ -54,7 +55,9 @@ function isWholeBehaviour(value: unknown, isEvent: boolean): boolean {
   const known: Record<string, (part: unknown) => boolean> = {
     count: (count) => isRecord(count) && isOneThreshold(count),
     within: (within) => typeof within === 'string',
-    ...(isEvent ? { where: Array.isArray, ...Object.fromEntries(TOTALS.map((total) => [total, isWholeTotal])) } : { status: (status) => typeof status === 'string' }),
+    ...(isEvent
+      ? { where: Array.isArray, ...Object.fromEntries(TOTALS.map((total) => [total, isWholeTotal])) }
+      : { status: (status) => typeof status === 'string' }),
   };
   return totals.length <= 1 && Object.entries(value).every(([name, part]) => known[name]?.(part) ?? false);
 }
@@ -67,7 +70,12 @@ function isWholeTotal(total: unknown): boolean {
 
 function isOneThreshold(thresholds: Record<string, unknown>): boolean {
   const [first, ...more] = Object.entries(thresholds);
-  return first !== undefined && more.length === 0 && COMPARISONS.some((each) => each === first[0]) && typeof first[1] === 'number';
+  return (
+    first !== undefined &&
+    more.length === 0 &&
+    COMPARISONS.some((each) => each === first[0]) &&
+    typeof first[1] === 'number'
+  );
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -43,7 +43,10 @@ export function useSegments() {
 }
 
 /** What can be chosen, and what is chosen without being among it: that is shown by its id, so that nothing of it is lost. */
-export function choices(known: ReadonlyArray<{ id: string; name?: string | null }> | undefined, chosen: readonly string[]): Choice[] {
+export function choices(
+  known: ReadonlyArray<{ id: string; name?: string | null }> | undefined,
+  chosen: readonly string[],
+): Choice[] {
   const named = (known ?? []).map(({ id, name }) => ({ value: id, label: name ?? id }));
   const unlisted = chosen.filter((id) => id !== '' && !named.some(({ value }) => value === id));
   return [...named, ...unlisted.map((id) => ({ value: id, label: id }))];

@@ -25,7 +25,8 @@ export function Estimate({ rules }: { rules: Rule[] }) {
   const [settled] = useDebouncedValue(rules, PAUSE_MS);
   const estimate = useQuery({
     queryKey: [projectId, 'estimate', settled],
-    queryFn: ({ signal }) => read(api.POST('/segments/estimate', { body: { rules: settled as Schemas['Rules'], sample: SAMPLE }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.POST('/segments/estimate', { body: { rules: settled as Schemas['Rules'], sample: SAMPLE }, signal })),
     placeholderData: keepPreviousData,
     retry: false,
   });
@@ -35,11 +36,17 @@ export function Estimate({ rules }: { rules: Rule[] }) {
         {t.segments.estimate}
       </Text>
       {estimate.isError ? (
-        isUnfinished(estimate.error) ? <Text size="sm">{t.segments.unfinished}</Text> : <Failure error={estimate.error} onRetry={() => void estimate.refetch()} />
+        isUnfinished(estimate.error) ? (
+          <Text size="sm">{t.segments.unfinished}</Text>
+        ) : (
+          <Failure error={estimate.error} onRetry={() => void estimate.refetch()} />
+        )
       ) : (
         <Stack gap="xs">
           <Text size="xl" fw={600} data-testid="estimate">
-            {estimate.data === undefined || estimate.isPlaceholderData ? t.segments.counting : t.number(estimate.data.estimatedCount)}
+            {estimate.data === undefined || estimate.isPlaceholderData
+              ? t.segments.counting
+              : t.number(estimate.data.estimatedCount)}
           </Text>
           {estimate.data?.users && estimate.data.users.length > 0 && (
             <div>
@@ -49,7 +56,14 @@ export function Estimate({ rules }: { rules: Rule[] }) {
               {estimate.data.users.map((user) => {
                 const { userId, search } = userPage(user);
                 return (
-                  <ScreenLink key={user.id} size="sm" display="block" to="/p/$projectId/users/$userId" params={{ projectId, userId }} search={search}>
+                  <ScreenLink
+                    key={user.id}
+                    size="sm"
+                    display="block"
+                    to="/p/$projectId/users/$userId"
+                    params={{ projectId, userId }}
+                    search={search}
+                  >
                     {personName(user)}
                   </ScreenLink>
                 );

@@ -23,7 +23,13 @@ export function Explained({ segmentId, person, idType }: { segmentId: string; pe
   const { projectId } = useProject();
   const explained = useQuery({
     queryKey: [projectId, 'explain', segmentId, person, idType],
-    queryFn: ({ signal }) => read(api.GET('/segments/{id}/explain', { params: { path: { id: segmentId }, query: { user_id: person, idType } }, signal })),
+    queryFn: ({ signal }) =>
+      read(
+        api.GET('/segments/{id}/explain', {
+          params: { path: { id: segmentId }, query: { user_id: person, idType } },
+          signal,
+        }),
+      ),
   });
   return (
     <Loaded query={explained} rows={2}>
@@ -56,8 +62,13 @@ function Part({ rule }: { rule: ExplainedRule }) {
   }
   return (
     <Text size="sm">
-      {rule.field} {t.rules.operators[rule.operator ?? ''] ?? rule.operator} {rule.value !== undefined && <Code>{JSON.stringify(rule.value)}</Code>} <b>{verdict}</b>. {t.segments.found}:{' '}
-      {rule.actual === undefined || rule.actual === null ? t.segments.nothing : <Code>{JSON.stringify(rule.actual)}</Code>}
+      {rule.field} {t.rules.operators[rule.operator ?? ''] ?? rule.operator}{' '}
+      {rule.value !== undefined && <Code>{JSON.stringify(rule.value)}</Code>} <b>{verdict}</b>. {t.segments.found}:{' '}
+      {rule.actual === undefined || rule.actual === null ? (
+        t.segments.nothing
+      ) : (
+        <Code>{JSON.stringify(rule.actual)}</Code>
+      )}
     </Text>
   );
 }

@@ -19,7 +19,13 @@ export function Members({ segment }: { segment: Schemas['Segment'] }) {
   const key = [projectId, 'segment', segment.id, 'users'];
   const members = useQuery({
     queryKey: [...key, page, segment.updatedAt],
-    queryFn: ({ signal }) => read(api.GET('/segments/{id}/users', { params: { path: { id: segment.id }, query: { page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) =>
+      read(
+        api.GET('/segments/{id}/users', {
+          params: { path: { id: segment.id }, query: { page, limit: LIMIT } },
+          signal,
+        }),
+      ),
     placeholderData: keepPreviousData,
   });
   return (
@@ -30,7 +36,13 @@ export function Members({ segment }: { segment: Schemas['Segment'] }) {
           {(found) => (
             <>
               <PeopleList people={found.users} projectId={projectId} empty={<Text>{t.users.emptyTitle}</Text>} />
-              <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={setPage} />
+              <Pager
+                page={page}
+                limit={LIMIT}
+                total={found.total}
+                totalIsCapped={found.totalIsCapped}
+                onPage={setPage}
+              />
             </>
           )}
         </Loaded>
@@ -42,9 +54,13 @@ export function Members({ segment }: { segment: Schemas['Segment'] }) {
 function ByHand({ segmentId, changed }: { segmentId: string; changed: string[] }) {
   const client = useQueryClient();
   const [text, setText] = useState('');
-  const ids = text.split('\n').map((id) => id.trim()).filter(Boolean);
+  const ids = text
+    .split('\n')
+    .map((id) => id.trim())
+    .filter(Boolean);
   const changing = useMutation({
-    mutationFn: (body: { add?: string[]; remove?: string[] }) => read(api.POST('/segments/{id}/members', { params: { path: { id: segmentId } }, body })),
+    mutationFn: (body: { add?: string[]; remove?: string[] }) =>
+      read(api.POST('/segments/{id}/members', { params: { path: { id: segmentId } }, body })),
     onSuccess({ added, removed, notFound }) {
       notify(t.segments.changed(added, removed));
       if (notFound.length === 0) setText('');
@@ -53,14 +69,35 @@ function ByHand({ segmentId, changed }: { segmentId: string; changed: string[] }
   });
   return (
     <Stack gap="xs">
-      <Textarea label={t.segments.ids} description={t.segments.idsHint} autosize minRows={3} maxRows={12} value={text} onChange={(event) => setText(event.currentTarget.value)} />
-      {changing.data && changing.data.notFound.length > 0 && <Text size="sm">{t.segments.notFound(changing.data.notFound.join(', '))}</Text>}
+      <Textarea
+        label={t.segments.ids}
+        description={t.segments.idsHint}
+        autosize
+        minRows={3}
+        maxRows={12}
+        value={text}
+        onChange={(event) => setText(event.currentTarget.value)}
+      />
+      {changing.data && changing.data.notFound.length > 0 && (
+        <Text size="sm">{t.segments.notFound(changing.data.notFound.join(', '))}</Text>
+      )}
       <Failure error={changing.error} />
       <Group>
-        <Button size="xs" disabled={ids.length === 0} loading={changing.isPending} onClick={() => changing.mutate({ add: ids })}>
+        <Button
+          size="xs"
+          disabled={ids.length === 0}
+          loading={changing.isPending}
+          onClick={() => changing.mutate({ add: ids })}
+        >
           {t.segments.addMembers}
         </Button>
-        <Button size="xs" variant="default" disabled={ids.length === 0} loading={changing.isPending} onClick={() => changing.mutate({ remove: ids })}>
+        <Button
+          size="xs"
+          variant="default"
+          disabled={ids.length === 0}
+          loading={changing.isPending}
+          onClick={() => changing.mutate({ remove: ids })}
+        >
           {t.segments.removeMembers}
         </Button>
       </Group>
@@ -73,7 +110,8 @@ export function Movements({ segmentId }: { segmentId: string }) {
   const { projectId } = useProject();
   const report = useQuery({
     queryKey: [projectId, 'segment', segmentId, 'report'],
-    queryFn: ({ signal }) => read(api.GET('/segments/{id}/report', { params: { path: { id: segmentId }, query: { range: '30d' } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/segments/{id}/report', { params: { path: { id: segmentId }, query: { range: '30d' } }, signal })),
   });
   if (!report.data?.membership) return null;
   const { entered, exited } = report.data;

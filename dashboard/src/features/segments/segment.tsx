@@ -33,7 +33,12 @@ interface Fields {
 const EMPTY: Fields = { name: '', description: '', manual: false, rules: [] };
 
 function fieldsOf(segment: Segment): Fields {
-  return { name: segment.name, description: segment.description, manual: segment.type === 'MANUAL', rules: segment.rules as Rule[] };
+  return {
+    name: segment.name,
+    description: segment.description,
+    manual: segment.type === 'MANUAL',
+    rules: segment.rules as Rule[],
+  };
 }
 
 export function SegmentScreen() {
@@ -44,7 +49,9 @@ export function SegmentScreen() {
       id={segmentId}
       title={t.segments.title}
       queryKey={[projectId, 'segment', segmentId]}
-      read={(signal) => readTagged(apiOf(projectId).GET('/segments/{id}', { params: { path: { id: segmentId } }, signal }))}
+      read={(signal) =>
+        readTagged(apiOf(projectId).GET('/segments/{id}', { params: { path: { id: segmentId } }, signal }))
+      }
       refetchInterval={({ membership }) => (membership?.status === 'filling' ? 2_000 : false)}
     >
       {(opened, now, onMade) => <Editor opened={opened} now={now} onMade={onMade} />}
@@ -52,7 +59,15 @@ export function SegmentScreen() {
   );
 }
 
-function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: Segment | null; onMade: (id: string) => void }) {
+function Editor({
+  opened,
+  now,
+  onMade,
+}: {
+  opened: Tagged<Segment> | null;
+  now: Segment | null;
+  onMade: (id: string) => void;
+}) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
@@ -61,10 +76,18 @@ function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: 
     opened,
     empty: EMPTY,
     fieldsOf,
-    create: ({ name, description, manual, rules }) => readTagged(api.POST('/segments', { body: { name, description, ...(manual ? {} : { rules: rules as Schemas['Rules'] }) } })),
+    create: ({ name, description, manual, rules }) =>
+      readTagged(
+        api.POST('/segments', { body: { name, description, ...(manual ? {} : { rules: rules as Schemas['Rules'] }) } }),
+      ),
     change({ id }, fields, base, tag) {
       const { manual: _, ...changed } = changesOf(base, fields);
-      return readTagged(api.PUT('/segments/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changed as Schemas['SegmentInput'] }));
+      return readTagged(
+        api.PUT('/segments/{id}', {
+          params: { path: { id }, header: ifMatch(tag) },
+          body: changed as Schemas['SegmentInput'],
+        }),
+      );
     },
     newest: ({ id }) => readTagged(api.GET('/segments/{id}', { params: { path: { id } } })),
     async onSaved(saved, { isNew, isHere }) {
@@ -75,7 +98,12 @@ function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: 
       if (!isHere) return;
       if (!isNew) return client.setQueryData([projectId, 'segment', id], saved);
       onMade(id);
-      await navigate({ to: '/p/$projectId/segments/$segmentId', params: { projectId, segmentId: id }, replace: true, ignoreBlocker: true });
+      await navigate({
+        to: '/p/$projectId/segments/$segmentId',
+        params: { projectId, segmentId: id },
+        replace: true,
+        ignoreBlocker: true,
+      });
     },
   });
   const { stored, draft, saving } = edited;
@@ -87,7 +115,11 @@ function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: 
       actions={
         <>
           {stored && <Remove segment={stored} tag={edited.tag} />}
-          <Button onClick={edited.save} loading={saving.isPending} disabled={(stored !== null && !draft.isDirty) || !isReadable(value)}>
+          <Button
+            onClick={edited.save}
+            loading={saving.isPending}
+            disabled={(stored !== null && !draft.isDirty) || !isReadable(value)}
+          >
             {t.save}
           </Button>
         </>
@@ -98,9 +130,28 @@ function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: 
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 8 }}>
           <Stack>
-            <TextInput label={t.segments.name} required value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} />
-            <Textarea label={t.segments.description} autosize minRows={1} value={value.description} onChange={(event) => set({ description: event.currentTarget.value })} error={problemOf(error, 'description')} />
-            {!stored && <Checkbox label={t.segments.manual} checked={value.manual} onChange={(event) => set({ manual: event.currentTarget.checked })} />}
+            <TextInput
+              label={t.segments.name}
+              required
+              value={value.name}
+              onChange={(event) => set({ name: event.currentTarget.value })}
+              error={problemOf(error, 'name')}
+            />
+            <Textarea
+              label={t.segments.description}
+              autosize
+              minRows={1}
+              value={value.description}
+              onChange={(event) => set({ description: event.currentTarget.value })}
+              error={problemOf(error, 'description')}
+            />
+            {!stored && (
+              <Checkbox
+                label={t.segments.manual}
+                checked={value.manual}
+                onChange={(event) => set({ manual: event.currentTarget.checked })}
+              />
+            )}
             {!value.manual && (
               <Section title={t.segments.rules}>
                 <Text size="sm" c="dimmed" mb="xs">
@@ -128,7 +179,12 @@ function Editor({ opened, now, onMade }: { opened: Tagged<Segment> | null; now: 
 function Membership({ segment: { membership } }: { segment: Segment }) {
   if (!membership) return null;
   const { status, progress, error } = membership;
-  const text = status === 'filling' ? t.segments.filling(Math.floor(progress * 100)) : status === 'kept' ? t.segments.kept : `${t.segments.failed} ${error ?? ''}`;
+  const text =
+    status === 'filling'
+      ? t.segments.filling(Math.floor(progress * 100))
+      : status === 'kept'
+        ? t.segments.kept
+        : `${t.segments.failed} ${error ?? ''}`;
   return (
     <Text size="sm" role="status">
       {text}
@@ -148,7 +204,12 @@ function TestPerson({ segmentId }: { segmentId: string }) {
         }}
       >
         <Stack gap="xs" align="flex-start">
-          <TextInput label={t.segments.explainHint} value={person} onChange={(event) => setPerson(event.currentTarget.value)} required />
+          <TextInput
+            label={t.segments.explainHint}
+            value={person}
+            onChange={(event) => setPerson(event.currentTarget.value)}
+            required
+          />
           <Button type="submit" size="xs" variant="default">
             {t.segments.test}
           </Button>
@@ -169,7 +230,13 @@ function Remove({ segment, tag }: { segment: Segment; tag: string | null }) {
     if (isHere) void navigate({ to: '/p/$projectId/segments', params: { projectId }, ignoreBlocker: true });
   };
   return (
-    <Ask label={t.remove} title={t.segments.removeTitle} size="sm" act={() => read(api.DELETE('/segments/{id}', { params: { path: { id: segment.id }, header: ifMatch(tag) } }))} onDone={leave}>
+    <Ask
+      label={t.remove}
+      title={t.segments.removeTitle}
+      size="sm"
+      act={() => read(api.DELETE('/segments/{id}', { params: { path: { id: segment.id }, header: ifMatch(tag) } }))}
+      onDone={leave}
+    >
       {t.segments.remove(segment.name)}
     </Ask>
   );

@@ -27,7 +27,14 @@ export function Segments() {
             label={t.segments.title}
             rows={rows}
             id={(segment) => segment.id}
-            empty={<NextStep title={t.segments.emptyTitle} text={t.segments.emptyText} label={t.nextStep.server} request={REQUESTS.segment} />}
+            empty={
+              <NextStep
+                title={t.segments.emptyTitle}
+                text={t.segments.emptyText}
+                label={t.nextStep.server}
+                request={REQUESTS.segment}
+              />
+            }
             columns={[
               {
                 title: t.segments.name,
@@ -38,7 +45,11 @@ export function Segments() {
                 ),
               },
               { title: t.segments.type, cell: (segment) => t.segments.types[segment.type] },
-              { title: t.segments.people, cell: (segment) => (segment.userCount === null ? t.segments.notCounted : t.number(segment.userCount)), end: true },
+              {
+                title: t.segments.people,
+                cell: (segment) => (segment.userCount === null ? t.segments.notCounted : t.number(segment.userCount)),
+                end: true,
+              },
               { title: t.segments.updated, cell: (segment) => <Moment at={segment.updatedAt} /> },
             ]}
           />

@@ -25,12 +25,17 @@ export function AuditLog() {
     queryFn: ({ signal }) => read(api.GET('/audit-log', { params: { query: { action, page, limit: LIMIT } }, signal })),
     placeholderData: keepPreviousData,
   });
-  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
+  const filter = (change: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   return (
     <Page title={t.audit.title}>
       <Text>{t.audit.text}</Text>
       <Group>
-        <SearchField label={`${t.audit.action} (${t.audit.actionHint})`} value={action} onChange={(value) => filter({ action: value })} />
+        <SearchField
+          label={`${t.audit.action} (${t.audit.actionHint})`}
+          value={action}
+          onChange={(value) => filter({ action: value })}
+        />
       </Group>
       <Loaded query={entries} rows={8}>
         {(found) => (
@@ -45,10 +50,23 @@ export function AuditLog() {
                 { title: t.audit.actor, cell: (entry) => entry.actor.name },
                 { title: t.audit.action, cell: (entry) => entry.action },
                 { title: t.audit.resource, cell: (entry) => entry.resourceName ?? entry.resourceId ?? '–' },
-                { title: t.audit.details, cell: (entry) => <Text size="sm" ff="monospace" lineClamp={2} maw={360}>{JSON.stringify(entry.details)}</Text> },
+                {
+                  title: t.audit.details,
+                  cell: (entry) => (
+                    <Text size="sm" ff="monospace" lineClamp={2} maw={360}>
+                      {JSON.stringify(entry.details)}
+                    </Text>
+                  ),
+                },
               ]}
             />
-            <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => filter({ page: next })} />
+            <Pager
+              page={page}
+              limit={LIMIT}
+              total={found.total}
+              totalIsCapped={found.totalIsCapped}
+              onPage={(next) => filter({ page: next })}
+            />
           </Stack>
         )}
       </Loaded>

@@ -22,7 +22,8 @@ export function Secrets({ project }: { project: Schemas['Project'] }) {
       <Stack>
         <Hidden name={t.settings.webhookSecret} hint={t.settings.webhookHint} value={project.webhookSecret ?? ''} />
         <Text size="sm">
-          {t.settings.address}: <Code style={{ overflowWrap: 'anywhere' }}>{`${location.origin}/api/v1/webhook/${project.id}`}</Code>
+          {t.settings.address}:{' '}
+          <Code style={{ overflowWrap: 'anywhere' }}>{`${location.origin}/api/v1/webhook/${project.id}`}</Code>
         </Text>
         {project.previousWebhookSecretUntil && (
           <Text size="sm">
@@ -41,7 +42,12 @@ export function Secrets({ project }: { project: Schemas['Project'] }) {
           </Text>
         )}
         <Group>
-          <Ask label={t.settings.rotateSigning} title={t.settings.rotateSigningTitle} act={rotateSigning} onDone={done(t.settings.signingRotated)}>
+          <Ask
+            label={t.settings.rotateSigning}
+            title={t.settings.rotateSigningTitle}
+            act={rotateSigning}
+            onDone={done(t.settings.signingRotated)}
+          >
             {t.settings.rotateSigningText}
           </Ask>
         </Group>
@@ -61,7 +67,12 @@ function Hidden({ name, hint, value }: { name: string; hint: string; value: stri
       </Text>
       <Group gap="xs" mt={4}>
         <Code style={{ overflowWrap: 'anywhere' }}>{shown ? value : '••••••••••••••••'}</Code>
-        <Button size="xs" variant="default" aria-label={`${shown ? t.settings.hide : t.settings.show}: ${name}`} onClick={() => setShown(!shown)}>
+        <Button
+          size="xs"
+          variant="default"
+          aria-label={`${shown ? t.settings.hide : t.settings.show}: ${name}`}
+          onClick={() => setShown(!shown)}
+        >
           {shown ? t.settings.hide : t.settings.show}
         </Button>
         {shown && <Copy value={value} />}

@@ -22,7 +22,11 @@ function fieldsOf({ name, timezone, rateLimit, retentionDays, tracking, identity
 
 export function Settings() {
   const { projectId, isAdmin } = useProject();
-  const project = useQuery({ queryKey: [projectId, 'project'], queryFn: ({ signal }) => readTagged(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })), gcTime: 0 });
+  const project = useQuery({
+    queryKey: [projectId, 'project'],
+    queryFn: ({ signal }) => readTagged(api.GET('/projects/{id}', { params: { path: { id: projectId } }, signal })),
+    gcTime: 0,
+  });
   return (
     <Page title={t.settings.title}>
       {!isAdmin && <Text>{t.adminOnly}</Text>}
@@ -48,7 +52,8 @@ function Form({ opened }: { opened: Tagged<Project> }) {
     empty: fieldsOf(opened.value),
     fieldsOf,
     // Only what was changed here: what others have changed since stays, also where this is saved over it.
-    change: (_, now, base, tag) => readTagged(api.PUT('/projects/{id}', { params: { path, header: ifMatch(tag) }, body: changesOf(base, now) })),
+    change: (_, now, base, tag) =>
+      readTagged(api.PUT('/projects/{id}', { params: { path, header: ifMatch(tag) }, body: changesOf(base, now) })),
     newest: () => readTagged(api.GET('/projects/{id}', { params: { path } })),
     async onSaved(saved) {
       client.setQueryData([projectId, 'project'], saved);
@@ -64,12 +69,46 @@ function Form({ opened }: { opened: Tagged<Project> }) {
     <Stack maw={520}>
       <KeepChanges when={draft.isDirty} />
       <TextInput label={t.settings.id} value={projectId} readOnly />
-      <TextInput label={t.settings.name} required {...of('name')} value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} />
-      <TextInput label={t.settings.timezone} description={t.settings.timezoneHint} {...of('timezone')} value={value.timezone} onChange={(event) => set({ timezone: event.currentTarget.value })} />
-      <NumberInput label={t.settings.rateLimit} {...of('rateLimit')} value={value.rateLimit} onChange={(rateLimit) => set({ rateLimit: Number(rateLimit) })} />
-      <NumberInput label={t.settings.retention} description={t.settings.retentionHint} {...of('retentionDays')} value={value.retentionDays} onChange={(retentionDays) => set({ retentionDays: Number(retentionDays) })} />
-      <Checkbox label={t.settings.tracking} {...of('tracking')} checked={value.tracking} onChange={(event) => set({ tracking: event.currentTarget.checked })} />
-      <Checkbox label={t.settings.identity} description={t.settings.identityHint} {...of('identityVerification')} checked={value.identityVerification} onChange={(event) => set({ identityVerification: event.currentTarget.checked })} />
+      <TextInput
+        label={t.settings.name}
+        required
+        {...of('name')}
+        value={value.name}
+        onChange={(event) => set({ name: event.currentTarget.value })}
+      />
+      <TextInput
+        label={t.settings.timezone}
+        description={t.settings.timezoneHint}
+        {...of('timezone')}
+        value={value.timezone}
+        onChange={(event) => set({ timezone: event.currentTarget.value })}
+      />
+      <NumberInput
+        label={t.settings.rateLimit}
+        {...of('rateLimit')}
+        value={value.rateLimit}
+        onChange={(rateLimit) => set({ rateLimit: Number(rateLimit) })}
+      />
+      <NumberInput
+        label={t.settings.retention}
+        description={t.settings.retentionHint}
+        {...of('retentionDays')}
+        value={value.retentionDays}
+        onChange={(retentionDays) => set({ retentionDays: Number(retentionDays) })}
+      />
+      <Checkbox
+        label={t.settings.tracking}
+        {...of('tracking')}
+        checked={value.tracking}
+        onChange={(event) => set({ tracking: event.currentTarget.checked })}
+      />
+      <Checkbox
+        label={t.settings.identity}
+        description={t.settings.identityHint}
+        {...of('identityVerification')}
+        checked={value.identityVerification}
+        onChange={(event) => set({ identityVerification: event.currentTarget.checked })}
+      />
       <NotSaved edited={edited} />
       {isAdmin && (
         <Group>
@@ -83,11 +122,19 @@ function Form({ opened }: { opened: Tagged<Project> }) {
 }
 
 function Remove({ project }: { project: Project }) {
-  const remove = () => read(api.DELETE('/projects/{id}', { params: { path: { id: project.id } }, body: { name: project.name } }));
+  const remove = () =>
+    read(api.DELETE('/projects/{id}', { params: { path: { id: project.id } }, body: { name: project.name } }));
   return (
     <Section title={t.settings.danger}>
       {/* A new page: nothing of the project stays in memory. */}
-      <Ask label={t.settings.remove} title={t.settings.removeTitle} typed={project.name} size="sm" act={remove} onDone={(isHere) => void (isHere ? location.assign('/') : findSession())}>
+      <Ask
+        label={t.settings.remove}
+        title={t.settings.removeTitle}
+        typed={project.name}
+        size="sm"
+        act={remove}
+        onDone={(isHere) => void (isHere ? location.assign('/') : findSession())}
+      >
         {t.settings.dangerText(project.name)}
       </Ask>
     </Section>

@@ -41,8 +41,22 @@ export function NewProject() {
       <Text>{projects.length === 0 ? t.start.none : t.start.text}</Text>
       <form onSubmit={submit}>
         <Stack>
-          <TextInput name="name" label={t.start.name} required maxLength={200} autoFocus error={problemOf(making.error, 'name')} />
-          <TextInput name="timezone" label={t.start.timezone} description={t.start.timezoneHint} defaultValue={Intl.DateTimeFormat().resolvedOptions().timeZone} required error={problemOf(making.error, 'timezone')} />
+          <TextInput
+            name="name"
+            label={t.start.name}
+            required
+            maxLength={200}
+            autoFocus
+            error={problemOf(making.error, 'name')}
+          />
+          <TextInput
+            name="timezone"
+            label={t.start.timezone}
+            description={t.start.timezoneHint}
+            defaultValue={Intl.DateTimeFormat().resolvedOptions().timeZone}
+            required
+            error={problemOf(making.error, 'timezone')}
+          />
           <Failure error={making.error} />
           <Button type="submit" loading={making.isPending}>
             {t.start.submit}
@@ -78,7 +92,14 @@ function FirstRun({ project }: { project: Made }) {
   });
   const first = arrived.data?.events[0];
   return (
-    <Page title={project.name} actions={<ButtonLink to="/p/$projectId/overview" params={{ projectId: project.id }}>{t.start.go}</ButtonLink>}>
+    <Page
+      title={project.name}
+      actions={
+        <ButtonLink to="/p/$projectId/overview" params={{ projectId: project.id }}>
+          {t.start.go}
+        </ButtonLink>
+      }
+    >
       <Section title={t.start.keys}>
         <Stack>
           <Text size="sm">{t.start.keysText}</Text>

@@ -34,7 +34,14 @@ export function SubscriptionGroups() {
             label={t.groups.title}
             rows={found.groups}
             id={(group) => group.id}
-            empty={<NextStep title={t.groups.emptyTitle} text={t.groups.emptyText} label={t.nextStep.server} request={REQUESTS.group} />}
+            empty={
+              <NextStep
+                title={t.groups.emptyTitle}
+                text={t.groups.emptyText}
+                label={t.nextStep.server}
+                request={REQUESTS.group}
+              />
+            }
             columns={[
               { title: t.groups.name, cell: (group) => group.name },
               { title: t.groups.description, cell: (group) => group.description || '–' },
@@ -47,7 +54,12 @@ export function SubscriptionGroups() {
                     <Button size="xs" variant="default" onClick={() => setEdited(group.id)}>
                       {t.edit}
                     </Button>
-                    <Ask label={t.remove} title={t.groups.removeTitle} act={() => read(api.DELETE('/subscription-groups/{id}', { params: { path: { id: group.id } } }))} onDone={again}>
+                    <Ask
+                      label={t.remove}
+                      title={t.groups.removeTitle}
+                      act={() => read(api.DELETE('/subscription-groups/{id}', { params: { path: { id: group.id } } }))}
+                      onDone={again}
+                    >
                       {t.groups.remove(group.name)}
                     </Ask>
                   </Group>
@@ -61,7 +73,14 @@ export function SubscriptionGroups() {
         {edited !== null && (
           <OpenedRecord<SubscriptionGroup>
             queryKey={[projectId, 'subscription-groups', edited]}
-            read={edited === 'new' ? null : (signal) => readTagged(apiOf(projectId).GET('/subscription-groups/{id}', { params: { path: { id: edited } }, signal }))}
+            read={
+              edited === 'new'
+                ? null
+                : (signal) =>
+                    readTagged(
+                      apiOf(projectId).GET('/subscription-groups/{id}', { params: { path: { id: edited } }, signal }),
+                    )
+            }
           >
             {(opened) => <Editor opened={opened} onSaved={again} onClose={close} />}
           </OpenedRecord>
@@ -81,10 +100,23 @@ interface Fields {
 const EMPTY: Fields = { name: '', description: '', defaultSubscribed: true, public: true };
 
 function fieldsOf(group: SubscriptionGroup): Fields {
-  return { name: group.name, description: group.description, defaultSubscribed: group.defaultSubscribed, public: group.public };
+  return {
+    name: group.name,
+    description: group.description,
+    defaultSubscribed: group.defaultSubscribed,
+    public: group.public,
+  };
 }
 
-function Editor({ opened, onSaved, onClose }: { opened: Tagged<SubscriptionGroup> | null; onSaved: () => void; onClose: () => void }) {
+function Editor({
+  opened,
+  onSaved,
+  onClose,
+}: {
+  opened: Tagged<SubscriptionGroup> | null;
+  onSaved: () => void;
+  onClose: () => void;
+}) {
   const { projectId } = useProject();
   const api = apiOf(projectId);
   const edited = useEdited<SubscriptionGroup, Fields>({
@@ -92,7 +124,13 @@ function Editor({ opened, onSaved, onClose }: { opened: Tagged<SubscriptionGroup
     empty: EMPTY,
     fieldsOf,
     create: (fields) => readTagged(api.POST('/subscription-groups', { body: fields })),
-    change: ({ id }, fields, base, tag) => readTagged(api.PUT('/subscription-groups/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changesOf(base, fields) })),
+    change: ({ id }, fields, base, tag) =>
+      readTagged(
+        api.PUT('/subscription-groups/{id}', {
+          params: { path: { id }, header: ifMatch(tag) },
+          body: changesOf(base, fields),
+        }),
+      ),
     newest: ({ id }) => readTagged(api.GET('/subscription-groups/{id}', { params: { path: { id } } })),
     onSaved(_, { isHere }) {
       onSaved();
@@ -104,10 +142,32 @@ function Editor({ opened, onSaved, onClose }: { opened: Tagged<SubscriptionGroup
   return (
     <Stack>
       <Unsaved when={draft.isDirty} />
-      <TextInput label={t.groups.name} required value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} data-autofocus autoFocus />
-      <TextInput label={t.groups.description} description={t.groups.descriptionHint} value={value.description} onChange={(event) => set({ description: event.currentTarget.value })} error={problemOf(saving.error, 'description')} />
-      <Checkbox label={t.groups.isDefault} checked={value.defaultSubscribed} onChange={(event) => set({ defaultSubscribed: event.currentTarget.checked })} />
-      <Checkbox label={t.groups.isPublic} checked={value.public} onChange={(event) => set({ public: event.currentTarget.checked })} />
+      <TextInput
+        label={t.groups.name}
+        required
+        value={value.name}
+        onChange={(event) => set({ name: event.currentTarget.value })}
+        error={problemOf(saving.error, 'name')}
+        data-autofocus
+        autoFocus
+      />
+      <TextInput
+        label={t.groups.description}
+        description={t.groups.descriptionHint}
+        value={value.description}
+        onChange={(event) => set({ description: event.currentTarget.value })}
+        error={problemOf(saving.error, 'description')}
+      />
+      <Checkbox
+        label={t.groups.isDefault}
+        checked={value.defaultSubscribed}
+        onChange={(event) => set({ defaultSubscribed: event.currentTarget.checked })}
+      />
+      <Checkbox
+        label={t.groups.isPublic}
+        checked={value.public}
+        onChange={(event) => set({ public: event.currentTarget.checked })}
+      />
       <NotSaved edited={edited} />
       <Button loading={saving.isPending} disabled={stored !== null && !draft.isDirty} onClick={edited.save}>
         {t.save}

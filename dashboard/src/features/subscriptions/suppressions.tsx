@@ -32,18 +32,35 @@ export function Suppressions() {
   const { page = 1, channel, reason, address } = filters;
   const list = useQuery({
     queryKey: [projectId, 'suppressions', filters],
-    queryFn: ({ signal }) => read(api.GET('/suppressions', { params: { query: { channel, reason, address, page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/suppressions', { params: { query: { channel, reason, address, page, limit: LIMIT } }, signal })),
     placeholderData: keepPreviousData,
   });
-  const filter = (change: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
+  const filter = (change: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   const again = () => void client.invalidateQueries({ queryKey: [projectId, 'suppressions'] });
   return (
     <Page title={t.suppressions.title} actions={<Button onClick={() => setAdding(true)}>{t.suppressions.add}</Button>}>
       <Text>{t.suppressions.text}</Text>
       <Group align="flex-end">
-        <SearchField label={`${t.suppressions.address} (${t.suppressions.addressHint.toLowerCase()})`} value={address} onChange={(value) => filter({ address: value })} />
-        <Choice label={t.suppressions.channel} value={channel} options={CHANNELS} name={t.channelName} onChange={(value) => filter({ channel: value })} />
-        <Choice label={t.suppressions.reason} value={reason} options={SUPPRESSION_REASONS} onChange={(value) => filter({ reason: value })} />
+        <SearchField
+          label={`${t.suppressions.address} (${t.suppressions.addressHint.toLowerCase()})`}
+          value={address}
+          onChange={(value) => filter({ address: value })}
+        />
+        <Choice
+          label={t.suppressions.channel}
+          value={channel}
+          options={CHANNELS}
+          name={t.channelName}
+          onChange={(value) => filter({ channel: value })}
+        />
+        <Choice
+          label={t.suppressions.reason}
+          value={reason}
+          options={SUPPRESSION_REASONS}
+          onChange={(value) => filter({ reason: value })}
+        />
       </Group>
       <Loaded query={list}>
         {(found) => (
@@ -52,28 +69,68 @@ export function Suppressions() {
               label={t.suppressions.title}
               rows={found.suppressions}
               id={(row) => row.id}
-              empty={channel || reason || address ? <Empty title={t.suppressions.emptyTitle}>{t.suppressions.emptyFiltered}</Empty> : <NextStep title={t.suppressions.emptyTitle} text={t.suppressions.emptyText} label={t.nextStep.server} request={REQUESTS.suppression} />}
+              empty={
+                channel || reason || address ? (
+                  <Empty title={t.suppressions.emptyTitle}>{t.suppressions.emptyFiltered}</Empty>
+                ) : (
+                  <NextStep
+                    title={t.suppressions.emptyTitle}
+                    text={t.suppressions.emptyText}
+                    label={t.nextStep.server}
+                    request={REQUESTS.suppression}
+                  />
+                )
+              }
               columns={[
                 { title: t.suppressions.address, cell: (row) => row.address ?? row.userId ?? '–' },
                 { title: t.suppressions.channel, cell: (row) => t.channelName(row.channel) },
                 { title: t.suppressions.reason, cell: (row) => row.reason },
-                { title: t.suppressions.note, cell: (row) => (row.messageId ? <ScreenLink to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: row.messageId }}>{row.note || t.messages.open}</ScreenLink> : row.note || '–') },
+                {
+                  title: t.suppressions.note,
+                  cell: (row) =>
+                    row.messageId ? (
+                      <ScreenLink
+                        to="/p/$projectId/messages/$messageId"
+                        params={{ projectId, messageId: row.messageId }}
+                      >
+                        {row.note || t.messages.open}
+                      </ScreenLink>
+                    ) : (
+                      row.note || '–'
+                    ),
+                },
                 { title: t.suppressions.since, cell: (row) => <Moment at={row.createdAt} /> },
                 {
                   title: t.suppressions.lift,
                   cell: (row) => (
-                    <Ask label={t.suppressions.lift} title={t.suppressions.liftTitle} act={() => read(api.DELETE('/suppressions', { body: { id: row.id } }))} onDone={again}>
+                    <Ask
+                      label={t.suppressions.lift}
+                      title={t.suppressions.liftTitle}
+                      act={() => read(api.DELETE('/suppressions', { body: { id: row.id } }))}
+                      onDone={again}
+                    >
                       {t.suppressions.liftText(row.address ?? row.userId ?? '', row.reason ?? '')}
                     </Ask>
                   ),
                 },
               ]}
             />
-            <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => filter({ page: next })} />
+            <Pager
+              page={page}
+              limit={LIMIT}
+              total={found.total}
+              totalIsCapped={found.totalIsCapped}
+              onPage={(next) => filter({ page: next })}
+            />
           </Stack>
         )}
       </Loaded>
-      <Modal opened={adding} onClose={() => setAdding(false)} title={t.suppressions.add} closeButtonProps={{ 'aria-label': t.close }}>
+      <Modal
+        opened={adding}
+        onClose={() => setAdding(false)}
+        title={t.suppressions.add}
+        closeButtonProps={{ 'aria-label': t.close }}
+      >
         <Add
           onAdded={() => {
             setAdding(false);
@@ -90,12 +147,35 @@ function Add({ onAdded }: { onAdded: () => void }) {
   const [channel, setChannel] = useState<Channel>('EMAIL');
   const [address, setAddress] = useState('');
   const [note, setNote] = useState('');
-  const adding = useMutation({ mutationFn: () => read(api.POST('/suppressions', { body: { channel, address, note } })), onSuccess: onAdded });
+  const adding = useMutation({
+    mutationFn: () => read(api.POST('/suppressions', { body: { channel, address, note } })),
+    onSuccess: onAdded,
+  });
   return (
     <Stack>
-      <NativeSelect label={t.suppressions.channel} value={channel} onChange={(event) => setChannel(CHANNELS.find((each) => each === event.currentTarget.value) ?? 'EMAIL')} data={CHANNELS.filter((each) => each === 'EMAIL' || each === 'SMS').map((value) => ({ value, label: t.channelName(value) }))} />
-      <TextInput label={t.suppressions.address} required value={address} onChange={(event) => setAddress(event.currentTarget.value)} error={problemOf(adding.error, 'address')} data-autofocus />
-      <TextInput label={t.suppressions.note} value={note} onChange={(event) => setNote(event.currentTarget.value)} error={problemOf(adding.error, 'note')} />
+      <NativeSelect
+        label={t.suppressions.channel}
+        value={channel}
+        onChange={(event) => setChannel(CHANNELS.find((each) => each === event.currentTarget.value) ?? 'EMAIL')}
+        data={CHANNELS.filter((each) => each === 'EMAIL' || each === 'SMS').map((value) => ({
+          value,
+          label: t.channelName(value),
+        }))}
+      />
+      <TextInput
+        label={t.suppressions.address}
+        required
+        value={address}
+        onChange={(event) => setAddress(event.currentTarget.value)}
+        error={problemOf(adding.error, 'address')}
+        data-autofocus
+      />
+      <TextInput
+        label={t.suppressions.note}
+        value={note}
+        onChange={(event) => setNote(event.currentTarget.value)}
+        error={problemOf(adding.error, 'note')}
+      />
       <Failure error={adding.error} />
       <Button loading={adding.isPending} onClick={() => adding.mutate()}>
         {t.add}

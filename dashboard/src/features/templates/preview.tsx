@@ -27,7 +27,10 @@ export function Preview({ template, isDirty }: { template: Schemas['Template'] |
   const preview = useQuery({
     queryKey: [projectId, 'preview', template?.id, template?.updatedAt, asked],
     queryFn({ signal }) {
-      const body = { ...(asked.userId ? { userId: asked.userId } : {}), ...(asked.data === undefined ? {} : { data: asked.data as Record<string, unknown> }) };
+      const body = {
+        ...(asked.userId ? { userId: asked.userId } : {}),
+        ...(asked.data === undefined ? {} : { data: asked.data as Record<string, unknown> }),
+      };
       return read(api.POST('/templates/{id}/preview', { params: { path: { id: template?.id ?? '' } }, body, signal }));
     },
     enabled: template !== null,
@@ -47,12 +50,22 @@ export function Preview({ template, isDirty }: { template: Schemas['Template'] |
           {isDirty ? t.templates.previewUnsaved : t.templates.previewHint}
         </Text>
         <Group align="flex-end">
-          <TextInput label={t.templates.as} description={t.templates.asHint} value={asking.userId} onChange={(event) => setAsking({ ...asking, userId: event.currentTarget.value })} />
+          <TextInput
+            label={t.templates.as}
+            description={t.templates.asHint}
+            value={asking.userId}
+            onChange={(event) => setAsking({ ...asking, userId: event.currentTarget.value })}
+          />
           <Button variant="default" disabled={!isReadable(asking.data)} onClick={() => setAsked(asking)}>
             {t.templates.refresh}
           </Button>
         </Group>
-        <JsonInput label={t.templates.data} rows={2} value={asking.data} onChange={(data) => setAsking({ ...asking, data })} />
+        <JsonInput
+          label={t.templates.data}
+          rows={2}
+          value={asking.data}
+          onChange={(data) => setAsking({ ...asking, data })}
+        />
         <Loaded query={preview}>
           {({ subject, body, warnings }) => (
             <Stack>
@@ -73,8 +86,24 @@ export function Preview({ template, isDirty }: { template: Schemas['Template'] |
               {template.channel === 'EMAIL' ? (
                 <>
                   <Group>
-                    <SegmentedControl aria-label={t.templates.width} value={String(mobile)} onChange={(value) => setMobile(value === 'true')} data={[{ value: 'false', label: t.templates.desktop }, { value: 'true', label: t.templates.mobile }]} />
-                    <SegmentedControl aria-label={t.templates.scheme} value={String(dark)} onChange={(value) => setDark(value === 'true')} data={[{ value: 'false', label: t.templates.light }, { value: 'true', label: t.templates.dark }]} />
+                    <SegmentedControl
+                      aria-label={t.templates.width}
+                      value={String(mobile)}
+                      onChange={(value) => setMobile(value === 'true')}
+                      data={[
+                        { value: 'false', label: t.templates.desktop },
+                        { value: 'true', label: t.templates.mobile },
+                      ]}
+                    />
+                    <SegmentedControl
+                      aria-label={t.templates.scheme}
+                      value={String(dark)}
+                      onChange={(value) => setDark(value === 'true')}
+                      data={[
+                        { value: 'false', label: t.templates.light },
+                        { value: 'true', label: t.templates.dark },
+                      ]}
+                    />
                   </Group>
                   <MessageFrame title={t.templates.frame} html={body} width={mobile ? MOBILE : '100%'} dark={dark} />
                 </>

@@ -9,7 +9,9 @@ export function useTemplateChoices(channel: Channel, chosen: readonly string[]) 
   return useChoices({
     key: [projectId, 'templates', channel],
     async page(cursor, signal) {
-      const { templates, nextCursor } = await read(api.GET('/templates', { params: { query: { channel, cursor } }, signal }));
+      const { templates, nextCursor } = await read(
+        api.GET('/templates', { params: { query: { channel, cursor } }, signal }),
+      );
       return { rows: templates, nextCursor };
     },
     one: (id, signal) => read(api.GET('/templates/{id}', { params: { path: { id } }, signal })),

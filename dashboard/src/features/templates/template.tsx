@@ -41,7 +41,11 @@ function fieldsOf(template: Template): Fields {
 
 /** What the API is told of them: a URL is a push's only. */
 function inputOf({ url, tags, ...fields }: Fields) {
-  return { ...fields, ...(fields.channel === 'PUSH' && { url: url.trim() === '' ? null : url.trim() }), tags: readList(tags) };
+  return {
+    ...fields,
+    ...(fields.channel === 'PUSH' && { url: url.trim() === '' ? null : url.trim() }),
+    tags: readList(tags),
+  };
 }
 
 export function TemplateScreen() {
@@ -52,7 +56,9 @@ export function TemplateScreen() {
       id={templateId}
       title={t.templates.title}
       queryKey={[projectId, 'template', templateId]}
-      read={(signal) => readTagged(apiOf(projectId).GET('/templates/{id}', { params: { path: { id: templateId } }, signal }))}
+      read={(signal) =>
+        readTagged(apiOf(projectId).GET('/templates/{id}', { params: { path: { id: templateId } }, signal }))
+      }
     >
       {(opened, _, onMade) => <Editor opened={opened} onMade={onMade} />}
     </RecordScreen>
@@ -69,7 +75,8 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
     empty: EMPTY,
     fieldsOf,
     create: (fields) => readTagged(api.POST('/templates', { body: inputOf(fields) })),
-    change: ({ id }, fields, _, tag) => readTagged(api.PUT('/templates/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(fields) })),
+    change: ({ id }, fields, _, tag) =>
+      readTagged(api.PUT('/templates/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(fields) })),
     newest: ({ id }) => readTagged(api.GET('/templates/{id}', { params: { path: { id } } })),
     async onSaved(saved, { isNew, isHere }) {
       const { id } = saved.value;
@@ -77,7 +84,12 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
       void client.invalidateQueries({ queryKey: [projectId, 'templates'] });
       if (!isNew || !isHere) return;
       onMade(id);
-      await navigate({ to: '/p/$projectId/templates/$templateId', params: { projectId, templateId: id }, replace: true, ignoreBlocker: true });
+      await navigate({
+        to: '/p/$projectId/templates/$templateId',
+        params: { projectId, templateId: id },
+        replace: true,
+        ignoreBlocker: true,
+      });
     },
   });
   const { stored, draft, saving } = edited;
@@ -101,27 +113,72 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 6 }}>
           <Stack>
-            <TextInput label={t.templates.name} required value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(error, 'name')} />
+            <TextInput
+              label={t.templates.name}
+              required
+              value={value.name}
+              onChange={(event) => set({ name: event.currentTarget.value })}
+              error={problemOf(error, 'name')}
+            />
             <NativeSelect
               label={t.templates.channel}
               value={value.channel}
               disabled={stored !== null}
-              onChange={(event) => set({ channel: CHANNELS.find((each) => each === event.currentTarget.value) ?? 'EMAIL' })}
+              onChange={(event) =>
+                set({ channel: CHANNELS.find((each) => each === event.currentTarget.value) ?? 'EMAIL' })
+              }
               data={CHANNELS.map((channel) => ({ value: channel, label: t.channelName(channel) }))}
             />
             {hasSubject && (
-              <TextInput label={value.channel === 'EMAIL' ? t.templates.subject : t.templates.heading} value={value.subject} onChange={(event) => set({ subject: event.currentTarget.value })} error={problemOf(error, 'subject')} />
+              <TextInput
+                label={value.channel === 'EMAIL' ? t.templates.subject : t.templates.heading}
+                value={value.subject}
+                onChange={(event) => set({ subject: event.currentTarget.value })}
+                error={problemOf(error, 'subject')}
+              />
             )}
             {value.channel === 'EMAIL' ? (
               <Suspense fallback={<Skeleton height={280} />}>
-                <CodeEditor label={t.templates.body} description={t.templates.bodyHint.EMAIL} value={value.body} onChange={(body) => set({ body })} error={problemOf(error, 'body')} />
+                <CodeEditor
+                  label={t.templates.body}
+                  description={t.templates.bodyHint.EMAIL}
+                  value={value.body}
+                  onChange={(body) => set({ body })}
+                  error={problemOf(error, 'body')}
+                />
               </Suspense>
             ) : (
-              <Textarea label={t.templates.body} description={t.templates.bodyHint.other} autosize minRows={5} maxRows={20} value={value.body} onChange={(event) => set({ body: event.currentTarget.value })} error={problemOf(error, 'body')} />
+              <Textarea
+                label={t.templates.body}
+                description={t.templates.bodyHint.other}
+                autosize
+                minRows={5}
+                maxRows={20}
+                value={value.body}
+                onChange={(event) => set({ body: event.currentTarget.value })}
+                error={problemOf(error, 'body')}
+              />
             )}
-            {value.channel === 'PUSH' && <TextInput label={t.templates.url} description={t.templates.urlHint} value={value.url} onChange={(event) => set({ url: event.currentTarget.value })} error={problemOf(error, 'url')} />}
-            <TextInput label={t.templates.tags} description={t.templates.tagsHint} value={value.tags} onChange={(event) => set({ tags: event.currentTarget.value })} error={problemOf(error, 'tags')} />
-            <Written channel={value.channel} onWritten={(title, body) => set({ subject: hasSubject ? title : '', body, ai: true })} />
+            {value.channel === 'PUSH' && (
+              <TextInput
+                label={t.templates.url}
+                description={t.templates.urlHint}
+                value={value.url}
+                onChange={(event) => set({ url: event.currentTarget.value })}
+                error={problemOf(error, 'url')}
+              />
+            )}
+            <TextInput
+              label={t.templates.tags}
+              description={t.templates.tagsHint}
+              value={value.tags}
+              onChange={(event) => set({ tags: event.currentTarget.value })}
+              error={problemOf(error, 'tags')}
+            />
+            <Written
+              channel={value.channel}
+              onWritten={(title, body) => set({ subject: hasSubject ? title : '', body, ai: true })}
+            />
           </Stack>
         </Grid.Col>
         <Grid.Col span={{ base: 12, lg: 6 }}>
@@ -143,7 +200,13 @@ function Remove({ template, tag }: { template: Template; tag: string | null }) {
   };
   return (
     <Group>
-      <Ask label={t.remove} title={t.templates.removeTitle} size="sm" act={() => read(api.DELETE('/templates/{id}', { params: { path: { id: template.id }, header: ifMatch(tag) } }))} onDone={leave}>
+      <Ask
+        label={t.remove}
+        title={t.templates.removeTitle}
+        size="sm"
+        act={() => read(api.DELETE('/templates/{id}', { params: { path: { id: template.id }, header: ifMatch(tag) } }))}
+        onDone={leave}
+      >
         {t.templates.remove(template.name)}
       </Ask>
     </Group>

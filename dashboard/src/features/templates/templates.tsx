@@ -23,7 +23,8 @@ export function Templates() {
   const navigate = route.useNavigate();
   const templates = useInfiniteQuery({
     queryKey: [projectId, 'templates', 'pages', channel],
-    queryFn: ({ signal, pageParam }) => read(api.GET('/templates', { params: { query: { channel, cursor: pageParam } }, signal })),
+    queryFn: ({ signal, pageParam }) =>
+      read(api.GET('/templates', { params: { query: { channel, cursor: pageParam } }, signal })),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
   });
@@ -37,7 +38,13 @@ export function Templates() {
       }
     >
       <Group>
-        <Choice label={t.templates.channel} value={channel} options={CHANNELS} name={t.channelName} onChange={(value) => void navigate({ search: { channel: value }, replace: true })} />
+        <Choice
+          label={t.templates.channel}
+          value={channel}
+          options={CHANNELS}
+          name={t.channelName}
+          onChange={(value) => void navigate({ search: { channel: value }, replace: true })}
+        />
       </Group>
       <More query={templates} rows={(each) => each.templates}>
         {(rows) => (
@@ -45,7 +52,18 @@ export function Templates() {
             label={t.templates.title}
             rows={rows}
             id={(template) => template.id}
-            empty={channel ? <Empty title={t.templates.emptyTitle}>{t.templates.emptyFiltered}</Empty> : <NextStep title={t.templates.emptyTitle} text={t.templates.emptyText} label={t.nextStep.server} request={REQUESTS.template} />}
+            empty={
+              channel ? (
+                <Empty title={t.templates.emptyTitle}>{t.templates.emptyFiltered}</Empty>
+              ) : (
+                <NextStep
+                  title={t.templates.emptyTitle}
+                  text={t.templates.emptyText}
+                  label={t.nextStep.server}
+                  request={REQUESTS.template}
+                />
+              )
+            }
             columns={[
               {
                 title: t.templates.name,

@@ -9,7 +9,13 @@ import { Failure } from '../../components/failure';
 import { t } from '../../text';
 
 /** A draft by the operator's model; where there is none, the API says so. */
-export function Written({ channel, onWritten }: { channel: Channel; onWritten: (title: string, body: string) => void }) {
+export function Written({
+  channel,
+  onWritten,
+}: {
+  channel: Channel;
+  onWritten: (title: string, body: string) => void;
+}) {
   const [context, setContext] = useState('');
   const [tone, setTone] = useState('');
   const writing = useMutation({
@@ -23,8 +29,21 @@ export function Written({ channel, onWritten }: { channel: Channel; onWritten: (
     <details>
       <summary>{t.templates.draft}</summary>
       <Stack mt="xs">
-        <Textarea label={t.templates.context} autosize minRows={2} value={context} onChange={(event) => setContext(event.currentTarget.value)} error={problemOf(writing.error, 'context')} />
-        <TextInput label={t.templates.tone} description={t.templates.toneHint} value={tone} onChange={(event) => setTone(event.currentTarget.value)} error={problemOf(writing.error, 'tone')} />
+        <Textarea
+          label={t.templates.context}
+          autosize
+          minRows={2}
+          value={context}
+          onChange={(event) => setContext(event.currentTarget.value)}
+          error={problemOf(writing.error, 'context')}
+        />
+        <TextInput
+          label={t.templates.tone}
+          description={t.templates.toneHint}
+          value={tone}
+          onChange={(event) => setTone(event.currentTarget.value)}
+          error={problemOf(writing.error, 'tone')}
+        />
         <Failure error={writing.error} />
         <Button variant="default" onClick={() => writing.mutate()} loading={writing.isPending}>
           {t.templates.write}

@@ -54,7 +54,9 @@ function Form({ onAdded }: Pick<Props, 'onAdded'>) {
   const adding = useMutation({
     async mutationFn(person: NewPerson) {
       if (await isKnown(projectId, person.userId)) return { isTaken: true, isThere: true };
-      await read(apiOf(projectId).POST('/users/identify', { params: { header: APPLIED }, body: identityInput(person) }));
+      await read(
+        apiOf(projectId).POST('/users/identify', { params: { header: APPLIED }, body: identityInput(person) }),
+      );
       // Taken in it is, whatever comes of this look: the wait may have run out before it took effect.
       return { isTaken: false, isThere: await isKnown(projectId, person.userId).catch(() => false) };
     },
@@ -79,10 +81,40 @@ function Form({ onAdded }: Pick<Props, 'onAdded'>) {
         <Text size="sm" c="dimmed">
           {t.addPerson.text}
         </Text>
-        <TextInput label={t.addPerson.userId} description={t.addPerson.userIdHint} required autoComplete="off" value={value.userId} onChange={(event) => set({ userId: event.currentTarget.value })} error={taken ?? problemOf(error, 'user_id')} data-autofocus />
-        <TextInput type="email" label={t.users.email} autoComplete="off" value={value.email} onChange={(event) => set({ email: event.currentTarget.value })} error={problemOf(error, 'properties.email')} />
-        <TextInput label={t.users.name} autoComplete="off" value={value.name} onChange={(event) => set({ name: event.currentTarget.value })} error={problemOf(error, 'properties.name')} />
-        <JsonInput label={t.addPerson.properties} description={t.addPerson.propertiesHint} rows={2} value={value.properties} nothing={{}} error={problemOf(error, 'properties')} onChange={(properties) => set({ properties })} />
+        <TextInput
+          label={t.addPerson.userId}
+          description={t.addPerson.userIdHint}
+          required
+          autoComplete="off"
+          value={value.userId}
+          onChange={(event) => set({ userId: event.currentTarget.value })}
+          error={taken ?? problemOf(error, 'user_id')}
+          data-autofocus
+        />
+        <TextInput
+          type="email"
+          label={t.users.email}
+          autoComplete="off"
+          value={value.email}
+          onChange={(event) => set({ email: event.currentTarget.value })}
+          error={problemOf(error, 'properties.email')}
+        />
+        <TextInput
+          label={t.users.name}
+          autoComplete="off"
+          value={value.name}
+          onChange={(event) => set({ name: event.currentTarget.value })}
+          error={problemOf(error, 'properties.name')}
+        />
+        <JsonInput
+          label={t.addPerson.properties}
+          description={t.addPerson.propertiesHint}
+          rows={2}
+          value={value.properties}
+          nothing={{}}
+          error={problemOf(error, 'properties')}
+          onChange={(properties) => set({ properties })}
+        />
         <Failure error={error} />
         <Group justify="flex-end">
           <Button type="submit" loading={adding.isPending} disabled={!isReadable(value)}>
@@ -95,4 +127,5 @@ function Form({ onAdded }: Pick<Props, 'onAdded'>) {
 }
 
 /** Whether there is somebody: an `identify` would change them, and not say so. */
-const isKnown = (projectId: string, id: string) => isFound(apiOf(projectId).GET('/users/{id}', { params: { path: { id } } }));
+const isKnown = (projectId: string, id: string) =>
+  isFound(apiOf(projectId).GET('/users/{id}', { params: { path: { id } } }));

@@ -22,7 +22,13 @@ export function EditPerson({ person, queryKey, onDone }: Props) {
   const client = useQueryClient();
   const draft = useDraft<Fields>({ name: person.name ?? '', email: person.email ?? '', properties: {} });
   const saving = useMutation({
-    mutationFn: () => read(api.PUT('/users/{id}', { params: { path: { id: person.id }, query: INTERNAL }, body: profileOf(draft.changes) })),
+    mutationFn: () =>
+      read(
+        api.PUT('/users/{id}', {
+          params: { path: { id: person.id }, query: INTERNAL },
+          body: profileOf(draft.changes),
+        }),
+      ),
     onSuccess(stored) {
       client.setQueryData(queryKey, stored);
       notify(t.saved);
@@ -32,15 +38,35 @@ export function EditPerson({ person, queryKey, onDone }: Props) {
   return (
     <Stack>
       <KeepChanges when={draft.isDirty && !saving.isSuccess} />
-      <TextInput label={t.users.name} value={draft.value.name} onChange={(event) => draft.set({ name: event.currentTarget.value })} error={problemOf(saving.error, 'name')} />
-      <TextInput label={t.users.email} value={draft.value.email} onChange={(event) => draft.set({ email: event.currentTarget.value })} error={problemOf(saving.error, 'email')} />
-      <JsonInput label={t.json.properties} description={t.person.merge} value={draft.value.properties} nothing={{}} onChange={(properties) => draft.set({ properties })} />
+      <TextInput
+        label={t.users.name}
+        value={draft.value.name}
+        onChange={(event) => draft.set({ name: event.currentTarget.value })}
+        error={problemOf(saving.error, 'name')}
+      />
+      <TextInput
+        label={t.users.email}
+        value={draft.value.email}
+        onChange={(event) => draft.set({ email: event.currentTarget.value })}
+        error={problemOf(saving.error, 'email')}
+      />
+      <JsonInput
+        label={t.json.properties}
+        description={t.person.merge}
+        value={draft.value.properties}
+        nothing={{}}
+        onChange={(properties) => draft.set({ properties })}
+      />
       <Text size="xs" c="dimmed" component="pre" style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }} m={0}>
         {JSON.stringify(person.properties, null, 2)}
       </Text>
       <Failure error={saving.error} />
       <Group>
-        <Button onClick={() => saving.mutate()} loading={saving.isPending} disabled={!draft.isDirty || !isReadable(draft.value)}>
+        <Button
+          onClick={() => saving.mutate()}
+          loading={saving.isPending}
+          disabled={!draft.isDirty || !isReadable(draft.value)}
+        >
           {t.save}
         </Button>
         <Button variant="default" onClick={onDone}>

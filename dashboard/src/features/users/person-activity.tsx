@@ -23,7 +23,8 @@ export function PersonEvents({ id }: { id: string }) {
   const { projectId } = useProject();
   const events = useQuery({
     queryKey: [projectId, 'events', 'of', id],
-    queryFn: ({ signal }) => read(api.GET('/events', { params: { query: { ...INTERNAL, user: id, limit: NEWEST } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/events', { params: { query: { ...INTERNAL, user: id, limit: NEWEST } }, signal })),
     refetchInterval: AGAIN_MS,
   });
   return (
@@ -46,12 +47,15 @@ export function PersonMessages({ id }: { id: string }) {
   const { projectId } = useProject();
   const messages = useQuery({
     queryKey: [projectId, 'messages', 'of', id],
-    queryFn: ({ signal }) => read(api.GET('/messages', { params: { query: { ...INTERNAL, userId: id, limit: NEWEST } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/messages', { params: { query: { ...INTERNAL, userId: id, limit: NEWEST } }, signal })),
     refetchInterval: AGAIN_MS,
   });
   return (
     <Loaded query={messages}>
-      {(found) => <MessageList messages={found.messages} projectId={projectId} empty={<Text>{t.person.noMessages}</Text>} />}
+      {(found) => (
+        <MessageList messages={found.messages} projectId={projectId} empty={<Text>{t.person.noMessages}</Text>} />
+      )}
     </Loaded>
   );
 }
@@ -81,11 +85,18 @@ export function PersonAutomations({ id }: { id: string }) {
       const { automations, nextCursor } = await automationsAt(client, projectId, cursor);
       const runOf = async (automation: Schemas['Automation']) => {
         const query = { ...INTERNAL, userId: id, limit: 1 };
-        const { runs } = await read(apiOf(projectId).GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }));
+        const { runs } = await read(
+          apiOf(projectId).GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }),
+        );
         return { automation, run: runs[0] };
       };
       const asked = await Promise.all(automations.slice(from, from + FEW).map(runOf));
-      const rest: Place | undefined = from + FEW < automations.length ? { cursor, from: from + FEW } : nextCursor ? { cursor: nextCursor, from: 0 } : undefined;
+      const rest: Place | undefined =
+        from + FEW < automations.length
+          ? { cursor, from: from + FEW }
+          : nextCursor
+            ? { cursor: nextCursor, from: 0 }
+            : undefined;
       return { rows: asked.filter(({ run }) => run !== undefined), rest };
     },
     initialPageParam: { from: 0 } as Place,
@@ -100,12 +111,30 @@ export function PersonAutomations({ id }: { id: string }) {
           id={({ automation }) => automation.id}
           empty={<Text>{runs.hasNextPage ? t.person.noRunsSoFar : t.person.noRuns}</Text>}
           columns={[
-            { title: t.person.automation, cell: ({ automation }) => <ScreenLink to="/p/$projectId/automations/$automationId" params={{ projectId, automationId: automation.id }}>{automation.name}</ScreenLink> },
+            {
+              title: t.person.automation,
+              cell: ({ automation }) => (
+                <ScreenLink
+                  to="/p/$projectId/automations/$automationId"
+                  params={{ projectId, automationId: automation.id }}
+                >
+                  {automation.name}
+                </ScreenLink>
+              ),
+            },
             { title: t.person.status, cell: ({ run }) => run && <Status of={run.status} /> },
             { title: t.events.at, cell: ({ run }) => <Moment at={run?.startedAt} /> },
             {
               title: t.person.run,
-              cell: ({ automation, run }) => run && <ScreenLink to="/p/$projectId/automations/$automationId/runs/$runId" params={{ projectId, automationId: automation.id, runId: run.id }}>{t.runs.path}</ScreenLink>,
+              cell: ({ automation, run }) =>
+                run && (
+                  <ScreenLink
+                    to="/p/$projectId/automations/$automationId/runs/$runId"
+                    params={{ projectId, automationId: automation.id, runId: run.id }}
+                  >
+                    {t.runs.path}
+                  </ScreenLink>
+                ),
             },
           ]}
         />

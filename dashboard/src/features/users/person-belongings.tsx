@@ -28,8 +28,18 @@ export function PersonSegments({ id }: { id: string }) {
           id={(segment) => segment.id}
           empty={<Text>{t.person.noSegments}</Text>}
           columns={[
-            { title: t.person.segment, cell: (segment) => <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: segment.id }}>{segment.name}</ScreenLink> },
-            { title: t.person.member, cell: (segment) => <Why segment={segment} person={id} asked={rows.length <= FEW} /> },
+            {
+              title: t.person.segment,
+              cell: (segment) => (
+                <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: segment.id }}>
+                  {segment.name}
+                </ScreenLink>
+              ),
+            },
+            {
+              title: t.person.member,
+              cell: (segment) => <Why segment={segment} person={id} asked={rows.length <= FEW} />,
+            },
           ]}
         />
       )}
@@ -57,9 +67,16 @@ export function PersonSubscriptions({ id }: { id: string }) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const key = [projectId, 'subscriptions', id];
-  const subscriptions = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/users/{id}/subscriptions', { params: { path: { id }, query: INTERNAL }, signal })) });
+  const subscriptions = useQuery({
+    queryKey: key,
+    queryFn: ({ signal }) =>
+      read(api.GET('/users/{id}/subscriptions', { params: { path: { id }, query: INTERNAL }, signal })),
+  });
   const changing = useMutation({
-    mutationFn: (group: { id: string; subscribed: boolean }) => read(api.PUT('/users/{id}/subscriptions', { params: { path: { id }, query: INTERNAL }, body: { groups: [group] } })),
+    mutationFn: (group: { id: string; subscribed: boolean }) =>
+      read(
+        api.PUT('/users/{id}/subscriptions', { params: { path: { id }, query: INTERNAL }, body: { groups: [group] } }),
+      ),
     onSuccess: (stored) => client.setQueryData(key, stored),
   });
   return (
@@ -79,7 +96,12 @@ export function PersonSubscriptions({ id }: { id: string }) {
               {
                 title: t.edit,
                 cell: (group) => (
-                  <Button size="compact-xs" variant="default" loading={changing.isPending} onClick={() => changing.mutate({ id: group.id, subscribed: !group.subscribed })}>
+                  <Button
+                    size="compact-xs"
+                    variant="default"
+                    loading={changing.isPending}
+                    onClick={() => changing.mutate({ id: group.id, subscribed: !group.subscribed })}
+                  >
                     {group.subscribed ? t.person.unsubscribe : t.person.subscribe}
                   </Button>
                 ),

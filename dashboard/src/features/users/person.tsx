@@ -29,9 +29,15 @@ export function PersonScreen() {
   const queryKey = [projectId, 'user', userId, idType];
   const person = useQuery({
     queryKey,
-    queryFn: ({ signal }) => read(api.GET('/users/{id}', { params: { path: { id: userId }, query: { idType } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/users/{id}', { params: { path: { id: userId }, query: { idType } }, signal })),
   });
-  if (!person.data) return <Page title={userId}><Loaded query={person}>{() => null}</Loaded></Page>;
+  if (!person.data)
+    return (
+      <Page title={userId}>
+        <Loaded query={person}>{() => null}</Loaded>
+      </Page>
+    );
   return <Person key={`${idType} ${userId}`} person={person.data} queryKey={queryKey} />;
 }
 
@@ -48,8 +54,17 @@ function Person({ person, queryKey }: { person: Schemas['Person']; queryKey: Que
     void client.invalidateQueries({ queryKey: [projectId] });
     if (isHere) void navigate({ to: '/p/$projectId/users', params: { projectId } });
   };
-  const known: Known | null = person.externalId !== null ? { userId: person.externalId } : person.anonymousId !== null ? { anonymousId: person.anonymousId } : null;
-  const show = (chosen: string | null) => void navigate({ search: (before) => ({ ...before, tab: PERSON_TABS.find((each) => each === chosen) }), replace: true });
+  const known: Known | null =
+    person.externalId !== null
+      ? { userId: person.externalId }
+      : person.anonymousId !== null
+        ? { anonymousId: person.anonymousId }
+        : null;
+  const show = (chosen: string | null) =>
+    void navigate({
+      search: (before) => ({ ...before, tab: PERSON_TABS.find((each) => each === chosen) }),
+      replace: true,
+    });
   const panels = {
     events: <PersonEvents id={person.id} />,
     messages: <PersonMessages id={person.id} />,
@@ -63,7 +78,14 @@ function Person({ person, queryKey }: { person: Schemas['Person']; queryKey: Que
       actions={
         <>
           {known && <SendEvent of={known} />}
-          <Ask label={t.person.erase} title={t.person.eraseTitle} typed={person.externalId ?? person.anonymousId ?? person.id} size="sm" act={erase} onDone={leave}>
+          <Ask
+            label={t.person.erase}
+            title={t.person.eraseTitle}
+            typed={person.externalId ?? person.anonymousId ?? person.id}
+            size="sm"
+            act={erase}
+            onDone={leave}
+          >
             {t.person.eraseText}
           </Ask>
         </>
@@ -74,7 +96,11 @@ function Person({ person, queryKey }: { person: Schemas['Person']; queryKey: Que
           <Stack>
             <Profile person={person} />
             <Section title={t.person.properties}>
-              {editing ? <EditPerson person={person} queryKey={queryKey} onDone={() => setEditing(false)} /> : <Json value={person.properties} />}
+              {editing ? (
+                <EditPerson person={person} queryKey={queryKey} onDone={() => setEditing(false)} />
+              ) : (
+                <Json value={person.properties} />
+              )}
               {!editing && (
                 <Group mt="xs">
                   <EditPerson.Open onClick={() => setEditing(true)} />

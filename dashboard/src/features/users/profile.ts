@@ -25,5 +25,12 @@ export interface NewPerson {
 
 /** What the API is told of them: an address and a name of their own win over those among the properties. */
 export function identityInput({ userId, email, name, properties }: NewPerson) {
-  return { userId, properties: { ...(properties as Record<string, unknown>), ...(email !== '' && { email }), ...(name !== '' && { name }) } };
+  return {
+    userId,
+    properties: {
+      ...(properties as Record<string, unknown>),
+      ...(email !== '' && { email }),
+      ...(name !== '' && { name }),
+    },
+  };
 }

@@ -4,6 +4,9 @@ import type { Schemas } from '../../api/client';
 export const INTERNAL = { idType: 'internal' } as const;
 
 /** Where a user's page is: at the external id, which people know, or else at the internal id. */
-export function userPage(user: Pick<Schemas['User'], 'id' | 'externalId'>): { userId: string; search: { idType?: 'internal' } } {
+export function userPage(user: Pick<Schemas['User'], 'id' | 'externalId'>): {
+  userId: string;
+  search: { idType?: 'internal' };
+} {
   return user.externalId === null ? { userId: user.id, search: INTERNAL } : { userId: user.externalId, search: {} };
 }

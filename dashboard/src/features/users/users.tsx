@@ -24,22 +24,66 @@ export function Users() {
   const { page = 1, search, filter } = filters;
   const users = useQuery({
     queryKey: [projectId, 'users', filters],
-    queryFn: ({ signal }) => read(api.GET('/users', { params: { query: { search, filter, page, limit: LIMIT } }, signal })),
+    queryFn: ({ signal }) =>
+      read(api.GET('/users', { params: { query: { search, filter, page, limit: LIMIT } }, signal })),
     placeholderData: keepPreviousData,
   });
-  const change = (part: Partial<typeof filters>) => void navigate({ search: { ...filters, page: undefined, ...part }, replace: true });
+  const change = (part: Partial<typeof filters>) =>
+    void navigate({ search: { ...filters, page: undefined, ...part }, replace: true });
   const names = { active: t.users.active, inactive: t.users.inactive };
   return (
-    <Page title={t.users.title} actions={<AddPerson onAdded={(userId, isThere) => isThere && void navigate({ to: '/p/$projectId/users/$userId', params: { projectId, userId }, search: {}, ignoreBlocker: true })} />}>
+    <Page
+      title={t.users.title}
+      actions={
+        <AddPerson
+          onAdded={(userId, isThere) =>
+            isThere &&
+            void navigate({
+              to: '/p/$projectId/users/$userId',
+              params: { projectId, userId },
+              search: {},
+              ignoreBlocker: true,
+            })
+          }
+        />
+      }
+    >
       <Group align="flex-end">
         <SearchField label={t.users.search} value={search} onChange={(value) => change({ search: value })} />
-        <Choice label={t.users.filter} value={filter} options={['active', 'inactive']} name={(each) => names[each]} onChange={(value) => change({ filter: value })} />
+        <Choice
+          label={t.users.filter}
+          value={filter}
+          options={['active', 'inactive']}
+          name={(each) => names[each]}
+          onChange={(value) => change({ filter: value })}
+        />
       </Group>
       <Loaded query={users} rows={10}>
         {(found) => (
           <Stack>
-            <PeopleList people={found.users} projectId={projectId} empty={search || filter ? <Empty title={t.users.emptyTitle}>{t.users.emptyFiltered}</Empty> : <NextStep title={t.users.emptyTitle} text={t.users.emptyText} label={t.nextStep.terminal} request={REQUESTS.user} />} />
-            <Pager page={page} limit={LIMIT} total={found.total} totalIsCapped={found.totalIsCapped} onPage={(next) => change({ page: next })} />
+            <PeopleList
+              people={found.users}
+              projectId={projectId}
+              empty={
+                search || filter ? (
+                  <Empty title={t.users.emptyTitle}>{t.users.emptyFiltered}</Empty>
+                ) : (
+                  <NextStep
+                    title={t.users.emptyTitle}
+                    text={t.users.emptyText}
+                    label={t.nextStep.terminal}
+                    request={REQUESTS.user}
+                  />
+                )
+              }
+            />
+            <Pager
+              page={page}
+              limit={LIMIT}
+              total={found.total}
+              totalIsCapped={found.totalIsCapped}
+              onPage={(next) => change({ page: next })}
+            />
           </Stack>
         )}
       </Loaded>

@@ -76,7 +76,12 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
         <Ask label={t.webhooks.rotate} title={t.webhooks.rotateTitle} act={rotate}>
           {t.webhooks.rotateText}
         </Ask>
-        <Ask label={t.remove} title={t.webhooks.removeTitle} act={() => read(api.DELETE('/webhook-endpoints/{id}', { params }))} onDone={leave}>
+        <Ask
+          label={t.remove}
+          title={t.webhooks.removeTitle}
+          act={() => read(api.DELETE('/webhook-endpoints/{id}', { params }))}
+          onDone={leave}
+        >
           {t.webhooks.remove(endpoint.url)}
         </Ask>
       </Group>
@@ -104,13 +109,29 @@ function Log({ endpointId }: { endpointId: string }) {
   const [shown, setShown] = useState<Delivery | null>(null);
   const deliveries = useInfiniteQuery({
     queryKey: [projectId, 'webhook-deliveries', endpointId, status],
-    queryFn: ({ signal, pageParam }) => read(api.GET('/webhook-endpoints/{id}/deliveries', { params: { path: { id: endpointId }, query: { status, cursor: pageParam } }, signal })),
+    queryFn: ({ signal, pageParam }) =>
+      read(
+        api.GET('/webhook-endpoints/{id}/deliveries', {
+          params: { path: { id: endpointId }, query: { status, cursor: pageParam } },
+          signal,
+        }),
+      ),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
     refetchInterval: AGAIN_MS,
   });
   return (
-    <Section title={t.webhooks.log} actions={<Choice label={t.webhooks.status} value={status} options={DELIVERY_STATUSES} onChange={(value) => void navigate({ search: { status: value }, replace: true })} />}>
+    <Section
+      title={t.webhooks.log}
+      actions={
+        <Choice
+          label={t.webhooks.status}
+          value={status}
+          options={DELIVERY_STATUSES}
+          onChange={(value) => void navigate({ search: { status: value }, replace: true })}
+        />
+      }
+    >
       <More query={deliveries} rows={(each) => each.deliveries}>
         {(rows) => (
           <Listing
@@ -136,7 +157,13 @@ function Log({ endpointId }: { endpointId: string }) {
           />
         )}
       </More>
-      <Modal opened={shown !== null} onClose={() => setShown(null)} title={t.webhooks.call} size="lg" closeButtonProps={{ 'aria-label': t.close }}>
+      <Modal
+        opened={shown !== null}
+        onClose={() => setShown(null)}
+        title={t.webhooks.call}
+        size="lg"
+        closeButtonProps={{ 'aria-label': t.close }}
+      >
         {shown && <Call endpointId={endpointId} delivery={shown} onResent={() => setShown(null)} />}
       </Modal>
     </Section>
@@ -147,7 +174,12 @@ function Call({ endpointId, delivery, onResent }: { endpointId: string; delivery
   const { projectId } = useProject();
   const client = useQueryClient();
   const resending = useMutation({
-    mutationFn: () => read(api.POST('/webhook-endpoints/{id}/deliveries/{delivery}/resend', { params: { path: { id: endpointId, delivery: delivery.id } } })),
+    mutationFn: () =>
+      read(
+        api.POST('/webhook-endpoints/{id}/deliveries/{delivery}/resend', {
+          params: { path: { id: endpointId, delivery: delivery.id } },
+        }),
+      ),
     onSuccess() {
       notify(t.webhooks.resent);
       void client.invalidateQueries({ queryKey: [projectId, 'webhook-deliveries', endpointId] });

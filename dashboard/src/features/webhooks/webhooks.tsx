@@ -27,7 +27,10 @@ export function Webhooks() {
   const [making, setMaking] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
   const key = [projectId, 'webhook-endpoints'];
-  const endpoints = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/webhook-endpoints', { signal })) });
+  const endpoints = useQuery({
+    queryKey: key,
+    queryFn: ({ signal }) => read(api.GET('/webhook-endpoints', { signal })),
+  });
   return (
     <Page title={t.webhooks.title} actions={<Button onClick={() => setMaking(true)}>{t.webhooks.create}</Button>}>
       <Text>{t.webhooks.text}</Text>
@@ -37,7 +40,14 @@ export function Webhooks() {
             label={t.webhooks.title}
             rows={found.endpoints}
             id={(endpoint) => endpoint.id}
-            empty={<NextStep title={t.webhooks.emptyTitle} text={t.webhooks.emptyText} label={t.webhooks.happen} request={REQUESTS.event} />}
+            empty={
+              <NextStep
+                title={t.webhooks.emptyTitle}
+                text={t.webhooks.emptyText}
+                label={t.webhooks.happen}
+                request={REQUESTS.event}
+              />
+            }
             columns={[
               {
                 title: t.webhooks.url,
@@ -48,7 +58,11 @@ export function Webhooks() {
                 ),
               },
               { title: t.webhooks.description, cell: (endpoint) => endpoint.description || '–' },
-              { title: t.webhooks.events, cell: (endpoint) => (endpoint.events.includes('*') ? t.webhooks.everything : endpoint.events.join(', ')) },
+              {
+                title: t.webhooks.events,
+                cell: (endpoint) =>
+                  endpoint.events.includes('*') ? t.webhooks.everything : endpoint.events.join(', '),
+              },
               { title: t.webhooks.state, cell: (endpoint) => <EndpointState endpoint={endpoint} /> },
             ]}
           />
@@ -73,7 +87,10 @@ export function Webhooks() {
 export function EndpointState({ endpoint }: { endpoint: Endpoint }) {
   return (
     <>
-      <Status of={endpoint.enabled ? 'on' : 'off'} label={endpoint.enabled ? t.webhooks.enabled : (t.webhooks.disabled[endpoint.disabledReason ?? ''] ?? t.no)} />
+      <Status
+        of={endpoint.enabled ? 'on' : 'off'}
+        label={endpoint.enabled ? t.webhooks.enabled : (t.webhooks.disabled[endpoint.disabledReason ?? ''] ?? t.no)}
+      />
       {endpoint.failingSince && (
         <Text size="xs">
           {t.webhooks.failing} <Moment at={endpoint.failingSince} />
@@ -96,26 +113,54 @@ interface FormProps {
 }
 
 export function EndpointForm({ endpoint, onSaved }: FormProps) {
-  const draft = useDraft<Draft>({ url: endpoint?.url ?? '', description: endpoint?.description ?? '', events: endpoint?.events ?? ['*'], enabled: endpoint?.enabled ?? true });
+  const draft = useDraft<Draft>({
+    url: endpoint?.url ?? '',
+    description: endpoint?.description ?? '',
+    events: endpoint?.events ?? ['*'],
+    enabled: endpoint?.enabled ?? true,
+  });
   const { url, description, events, enabled } = draft.value;
   const saving = useMutation({
     async mutationFn(): Promise<Endpoint | Schemas['WebhookEndpointWithSecret']> {
       const body = { url, description, enabled, events: WEBHOOK_EVENTS.filter((each) => events.includes(each)) };
-      return endpoint ? read(api.PUT('/webhook-endpoints/{id}', { params: { path: { id: endpoint.id } }, body })) : read(api.POST('/webhook-endpoints', { body }));
+      return endpoint
+        ? read(api.PUT('/webhook-endpoints/{id}', { params: { path: { id: endpoint.id } }, body }))
+        : read(api.POST('/webhook-endpoints', { body }));
     },
     onSuccess: onSaved,
   });
   return (
     <Stack>
       <Unsaved when={draft.isDirty && !saving.isSuccess} />
-      <TextInput label={t.webhooks.url} required value={url} onChange={(event) => draft.set({ url: event.currentTarget.value })} error={problemOf(saving.error, 'url')} data-autofocus />
-      <TextInput label={t.webhooks.description} value={description} onChange={(event) => draft.set({ description: event.currentTarget.value })} error={problemOf(saving.error, 'description')} />
-      <Checkbox.Group label={t.webhooks.events} value={events} onChange={(chosen) => draft.set({ events: chosen })} error={problemOf(saving.error, 'events')}>
+      <TextInput
+        label={t.webhooks.url}
+        required
+        value={url}
+        onChange={(event) => draft.set({ url: event.currentTarget.value })}
+        error={problemOf(saving.error, 'url')}
+        data-autofocus
+      />
+      <TextInput
+        label={t.webhooks.description}
+        value={description}
+        onChange={(event) => draft.set({ description: event.currentTarget.value })}
+        error={problemOf(saving.error, 'description')}
+      />
+      <Checkbox.Group
+        label={t.webhooks.events}
+        value={events}
+        onChange={(chosen) => draft.set({ events: chosen })}
+        error={problemOf(saving.error, 'events')}
+      >
         {WEBHOOK_EVENTS.map((each) => (
           <Checkbox key={each} mt={4} size="xs" value={each} label={each === '*' ? t.webhooks.everything : each} />
         ))}
       </Checkbox.Group>
-      <Switch label={t.webhooks.enabled} checked={enabled} onChange={(event) => draft.set({ enabled: event.currentTarget.checked })} />
+      <Switch
+        label={t.webhooks.enabled}
+        checked={enabled}
+        onChange={(event) => draft.set({ enabled: event.currentTarget.checked })}
+      />
       <Failure error={saving.error} />
       <Group>
         <Button loading={saving.isPending} onClick={() => saving.mutate()}>

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{AGAIN, ANSWER, Load, Verdict, With, gateways, id_of, verdict};
-use crate::chaos::checks::TRIGGER;
 use crate::chaos::oracle::Line;
 use crate::chaos::provider::MARK;
+use crate::chaos::shops::TRIGGER;
 
 /// People of one client that counts.
 const COUNTED: u64 = 6;

@@ -13,7 +13,7 @@ use super::clients::{accepted, alone, event, one, tried};
 use super::{AGAIN, ANSWER, Load, Verdict, verdict};
 use crate::Api;
 use crate::chaos::oracle::Line;
-use crate::chaos::product::LIMITED;
+use crate::chaos::shops::LIMITED;
 
 /// Clients that together want far more than the limit.
 pub const FLOODING: usize = 6;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{GOAL, Seen};
 use crate::chaos::plan::{NODES, What};
 use crate::chaos::pulse::recovery;
-use crate::chaos::strike::Struck;
+use crate::chaos::struck::Struck;
 
 /// Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 use store_profiles::segments::evaluate::limit;
 use store_sending::campaigns::clicks::{self, LinkCount};
 use store_sending::campaigns::conversions::conversions;
-use store_sending::campaigns::sending::Rows;
+use store_sending::campaigns::occurrence::Rows;
 use store_sending::campaigns::{self, counts, winner};
 use uuid::Uuid;
 

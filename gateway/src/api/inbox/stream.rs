@@ -67,9 +67,9 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
         Some(behind) => behind,
         None => newest(&cx.database().await?, cx.project, owner.user()).await?,
     };
-    let standing = Standing::of(cx);
+    let standing = cx.standing();
     let standing = match owner.proven {
-        Some(proven) => standing.map(|standing| standing.with_proof(cx, proven.secret)),
+        Some(proven) => standing.map(|standing| standing.with_proof(proven.secret)),
         None => standing,
     };
     let until = owner.proven.and_then(|proven| proven.until);

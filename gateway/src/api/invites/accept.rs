@@ -16,10 +16,11 @@ use store_projects::members::{self, Role};
 use store_projects::sessions as stored_sessions;
 
 use crate::api::sessions::{self, BODY, CHOSEN};
+use crate::app::App;
 use crate::auth::{logins, session};
-use crate::context::Request;
 use crate::error::ApiError;
 use crate::fields::{Fields, Text};
+use crate::request::Request;
 use crate::respond::Reply;
 
 const NAME: Text = Text::line(200);
@@ -36,7 +37,7 @@ enum Joining {
 }
 
 /// `POST /auth/invites/accept`
-pub async fn accept(request: &Request<'_>) -> Result<Reply, ApiError> {
+pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     session::refuse_other_sites(request)?;
     let body = request.read_json(BODY).await?;
     let mut fields = Fields::of(&body);
@@ -45,14 +46,13 @@ pub async fn accept(request: &Request<'_>) -> Result<Reply, ApiError> {
     let password = fields.required_text("password", &CHOSEN);
     fields.finish()?;
 
-    let app = request.app;
-    let found = invites::find(&request.database().await?, &invites::token_hash(token)).await?;
+    let found = invites::find(&app.store.connection().await?, &invites::token_hash(token)).await?;
     let (invite, holder) = found.ok_or_else(no_such_invite)?;
     pending(&invite, app.clock.now())?;
-    let joining = joining(request, &invite, holder, (name, password)).await?;
+    let joining = joining(app, request, &invite, holder, (name, password)).await?;
 
     let now = app.clock.now();
-    let mut db = request.database().await?;
+    let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     // The link may have been used, or the invitation revoked, since.
     let invite = invites::get_for_update(&tx, invite.project, invite.id).await?.ok_or_else(no_such_invite)?;
@@ -80,29 +80,30 @@ pub async fn accept(request: &Request<'_>) -> Result<Reply, ApiError> {
     let actor = Actor::Account { id: account.id, email: account.email.clone() };
     audit::insert(&tx, invite.project, ids::fresh(now.as_millisecond()), &actor, &change, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    sessions::begin(request, credentials).await
+    sessions::begin(app, request, credentials).await
 }
 
 /// Finds out as whom the holder of a link joins; checks or hashes the password.
 async fn joining(
+    app: &App,
     request: &Request<'_>,
     invite: &Invite,
     holder: LinkHolder,
     (name, password): (&str, &str),
 ) -> Result<Joining, ApiError> {
-    let known = accounts::find(&request.database().await?, &invite.email).await?;
+    let known = accounts::find(&app.store.connection().await?, &invite.email).await?;
     if let Some(known) = &known
         && (known.account.is_verified || holder == LinkHolder::Unproven)
     {
-        return Ok(Joining::AsHolder(logins::check(request, &invite.email, password).await?));
+        return Ok(Joining::AsHolder(logins::check(&app.auth, request, &invite.email, password).await?));
     }
     sessions::refuse_weak("password", password, &invite.email)?;
-    let password_hash = logins::hash(request, &invite.email, password).await?;
+    let password_hash = logins::hash(&app.auth, request, &invite.email, password).await?;
     let account = |id, email| Account { id, email, name: name.to_owned(), is_verified: holder == LinkHolder::Mailbox };
     Ok(match known.map(|known| known.account) {
         Some(known) => Joining::TakingOver(Credentials { account: account(known.id, known.email), password_hash }),
         None => {
-            let account = account(ids::fresh(request.app.clock.now_ms()), invite.email.clone());
+            let account = account(ids::fresh(app.clock.now_ms()), invite.email.clone());
             Joining::AsNew(Credentials { account, password_hash })
         }
     })

@@ -84,8 +84,8 @@ pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(
         trace: trace_bytes(cx.trace),
         ..IngestItem::default()
     };
-    let positions = publish::one(&cx.app.ingest, cx.project, &item).await?;
-    if cx.app.applied.wait(&cx.app.store, &positions, Instant::now() + WAIT).await {
+    let positions = publish::one(&cx.app.ingest.group_commit, cx.project, &item).await?;
+    if cx.app.ingest.applied.wait(&cx.app.store, &positions, Instant::now() + WAIT).await {
         return Ok(());
     }
     Err(ApiError::Unavailable("the change was accepted and is still waiting to take effect"))

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::Sha256;
 
-use super::{Refusal, SecretHash, secret_hash};
+use super::Refusal;
+use super::secret_cache::{SecretHash, secret_hash};
 
 /// Bytes of a token at most.
 pub const MAX_BYTES: usize = 4_096;

@@ -33,7 +33,8 @@ class Scripted extends Rekindle {
 
 // Loaded where there is no page, it does nothing.
 const page = (typeof window === 'undefined' ? {} : window) as { rekindle?: Stub | Rekindle };
-const source = (typeof document === 'undefined' ? null : (document.currentScript as HTMLScriptElement | null))?.src ?? '';
+const source =
+  (typeof document === 'undefined' ? null : (document.currentScript as HTMLScriptElement | null))?.src ?? '';
 const server = source.includes('/sdk/') ? source.slice(0, source.indexOf('/sdk/')) : undefined;
 
 const before = page.rekindle as Stub | undefined;

@@ -36,5 +36,6 @@ const stub: Stub & Record<string, unknown> = {
 const CALLS =
   'init identify track screen setUserProperties productViewed addedToCart removedFromCart checkoutStarted orderCompleted flush reset markRead feed optOutTracking optInTracking dispose inbox';
 for (const name of CALLS.split(' ')) stub[name] = queued(name);
-for (const name of 'requestPermission registerToken subscribe optOut optIn'.split(' ')) push[name] = queued(`push.${name}`);
+for (const name of 'requestPermission registerToken subscribe optOut optIn'.split(' '))
+  push[name] = queued(`push.${name}`);
 if (page.document) page.rekindle ??= stub;

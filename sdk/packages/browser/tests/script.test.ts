@@ -3,7 +3,13 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Rekindle } from '@rekindle/web';
 
 const page = window as unknown as { rekindle?: Rekindle };
-const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false, autoTrackScreens: false };
+const options = {
+  projectId: 'p',
+  apiKey: 'pk_live_x',
+  apiUrl: 'https://rk.example',
+  autoTrackLifecycle: false,
+  autoTrackScreens: false,
+};
 let items: Array<{ type: string; event?: string; anonymous_id: string; timestamp: string }>;
 
 beforeEach(() => {
@@ -38,7 +44,12 @@ const load = { stub: () => import('../src/stub'), script: () => import('../src/i
 test('with the stub every call may be made before the script is there, and answers when it is', async () => {
   await load.stub();
   const early = page.rekindle!;
-  expect([early.getUserId(), early.push.isEnabled(), early.hasOptedOutTracking(), early.droppedItems()]).toEqual([null, false, false, 0]);
+  expect([early.getUserId(), early.push.isEnabled(), early.hasOptedOutTracking(), early.droppedItems()]).toEqual([
+    null,
+    false,
+    false,
+    0,
+  ]);
   const anonymous = early.getAnonymousId();
   expect(early.getAnonymousId()).toBe(anonymous);
   early.track('before init');
@@ -83,7 +94,14 @@ test('what is called before the script is there has the time of the call, before
 
 test('what was called on a page with an older stub is recorded as of now', async () => {
   const done = () => {};
-  Object.assign(page, { rekindle: { calls: [['track', ['early'], done], ['init', [options], done]] } });
+  Object.assign(page, {
+    rekindle: {
+      calls: [
+        ['track', ['early'], done],
+        ['init', [options], done],
+      ],
+    },
+  });
   await load.script();
   await page.rekindle!.flush();
   expect(items.map((item) => item.event)).toEqual(['early']);
@@ -117,7 +135,11 @@ test('the stub has every call of the SDK', async () => {
   await load.script();
   const sdk = page.rekindle as unknown as Rekindle;
   const calls = new Set<string>();
-  for (let level: object | null = sdk; level && level !== Object.prototype; level = Object.getPrototypeOf(level) as object | null) {
+  for (
+    let level: object | null = sdk;
+    level && level !== Object.prototype;
+    level = Object.getPrototypeOf(level) as object | null
+  ) {
     Object.getOwnPropertyNames(level).forEach((name) => calls.add(name));
   }
   const inner = ['constructor', 'lost', 'start', 'fresh', 'origin', 'with', 'ask', 'anonymousId', 'calledAt', 'replay'];

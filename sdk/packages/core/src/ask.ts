@@ -2,7 +2,12 @@ import type { Client } from './client';
 import type { Answer, RequestOptions } from './platform';
 
 /** Asks the server in the name of the current user; once more where it refuses the user and the app has a fresh token. */
-export async function ask({ settings, platform, proofs, identity }: Client, path: string, method: string, body?: unknown): Promise<Answer> {
+export async function ask(
+  { settings, platform, proofs, identity }: Client,
+  path: string,
+  method: string,
+  body?: unknown,
+): Promise<Answer> {
   const send = () => {
     const headers = proofs.headers();
     const init: RequestOptions = { method, headers };

@@ -51,10 +51,15 @@ export class Client {
     this.#uuid = uuids(platform.now, platform.random);
     this.identity = new Identity(platform, `${prefix}identity`, this.#uuid, settings.optOutByDefault, anonymousId);
     this.drops = new Drops(settings.debug, settings.onDrop);
-    this.#queue = new Queue(platform, `${prefix}queue.`, (count) => this.drops.add('queue_full', 'too many items wait; the oldest were dropped', undefined, count));
+    this.#queue = new Queue(platform, `${prefix}queue.`, (count) =>
+      this.drops.add('queue_full', 'too many items wait; the oldest were dropped', undefined, count),
+    );
     this.proofs = new Proofs(this.identity, settings.apiKey, settings.userToken, () => this.#changed());
     this.#sender = new Sender(this.#queue, settings, platform, this.drops, this.proofs);
-    this.on('dispose', platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }));
+    this.on(
+      'dispose',
+      platform.watch({ hide: () => this.#hidden(), show: () => this.#shown(), online: () => this.#online() }),
+    );
     const reload = () => {
       this.identity.reload();
       this.#changed();
@@ -65,7 +70,10 @@ export class Client {
       this.#forget();
       if (this.#queue.length) this.#sender.schedule();
     };
-    this.on('dispose', platform.takeOver?.(() => this.#queue.others(), take));
+    this.on(
+      'dispose',
+      platform.takeOver?.(() => this.#queue.others(), take),
+    );
     if (settings.autoTrackLifecycle) this.track('app_opened');
   }
 
@@ -101,7 +109,8 @@ export class Client {
 
   /** Sets properties of the person, known or not; null removes one. */
   setUserProperties(properties: Properties): void {
-    if (typeof properties !== 'object' || properties === null) return this.drops.add('invalid_properties', OBJECT, properties);
+    if (typeof properties !== 'object' || properties === null)
+      return this.drops.add('invalid_properties', OBJECT, properties);
     this.#add({ type: 'identify' }, properties);
   }
 
@@ -208,7 +217,10 @@ export class Client {
   #add(what: Pick<Item, 'type' | 'event' | 'name'>, properties?: Properties): void {
     const { anonymousId, userId, userHash, optedOut } = this.identity.get();
     if (optedOut || this.#ended) return;
-    if (properties !== undefined && (typeof properties !== 'object' || properties === null || Array.isArray(properties))) {
+    if (
+      properties !== undefined &&
+      (typeof properties !== 'object' || properties === null || Array.isArray(properties))
+    ) {
       return this.drops.add('invalid_properties', OBJECT, properties);
     }
     const text = toJson(properties ?? {});
@@ -220,7 +232,14 @@ export class Client {
     // Written in slices after the task: a page may record thousands in one.
     const json = () => {
       const timestamp = new Date(time).toISOString();
-      const item: Item = { ...what, id: this.#uuid(), timestamp, user_id: userId, anonymous_id: anonymousId, user_hash: userHash };
+      const item: Item = {
+        ...what,
+        id: this.#uuid(),
+        timestamp,
+        user_id: userId,
+        anonymous_id: anonymousId,
+        user_hash: userHash,
+      };
       // The properties are text already.
       return `${JSON.stringify(item).slice(0, -1)},"properties":${text}}`;
     };

@@ -47,7 +47,8 @@ export class Content {
   private async get(path: string, method = 'GET'): Promise<{ items?: unknown; message?: string }> {
     const answer = await ask(this.client, path, method);
     const body = parsed<{ items: unknown; message: string }>(await answer.text());
-    if (answer.status >= 300 || !body) throw new Error(body?.message ?? `the server answered ${answer.status}, and not as Rekindle does`);
+    if (answer.status >= 300 || !body)
+      throw new Error(body?.message ?? `the server answered ${answer.status}, and not as Rekindle does`);
     return body;
   }
 }

@@ -7,7 +7,8 @@
  * - `rejected`: the server refused the item.
  * - `not_initialized`: called more than 1,000 times before `init`, or after `dispose`.
  */
-export type DropReason = 'invalid_name' | 'invalid_properties' | 'too_large' | 'queue_full' | 'rejected' | 'not_initialized';
+export type DropReason =
+  'invalid_name' | 'invalid_properties' | 'too_large' | 'queue_full' | 'rejected' | 'not_initialized';
 
 /** Something that was not recorded and will not be. */
 export interface Drop {

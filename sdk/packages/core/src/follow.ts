@@ -19,7 +19,8 @@ export function follow(url: string, headers: Record<string, string>, reader: Rea
     read += part.length;
     if (part) reader.text(part);
   };
-  request.onloadend = () => reader.end(request.status, request.status ? request.getResponseHeader('retry-after') : null);
+  request.onloadend = () =>
+    reader.end(request.status, request.status ? request.getResponseHeader('retry-after') : null);
   request.send();
   return () => {
     request.onprogress = request.onloadend = null;

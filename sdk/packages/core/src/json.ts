@@ -16,8 +16,10 @@ let left = 0;
 function isPlain(part: unknown, depth: number): boolean {
   left -= typeof part === 'string' ? part.length : 1;
   // A function may have a `toJSON`, and be one.
-  if (typeof part !== 'object' || part === null) return left > 0 && typeof part !== 'bigint' && typeof part !== 'function';
-  if (!depth || !(Array.isArray(part) ? part.length < left : Object.getPrototypeOf(part) === Object.prototype)) return false;
+  if (typeof part !== 'object' || part === null)
+    return left > 0 && typeof part !== 'bigint' && typeof part !== 'function';
+  if (!depth || !(Array.isArray(part) ? part.length < left : Object.getPrototypeOf(part) === Object.prototype))
+    return false;
   for (const key in part) {
     left -= key.length;
     if (!isPlain((part as Record<string, unknown>)[key], depth - 1)) return false;
@@ -56,7 +58,9 @@ export function toJson(value: unknown): string | typeof TOO_LARGE | undefined {
 }
 
 /** The object that a text is the JSON of, if it is that. */
-export function parsed<T extends object = Record<string, unknown>>(text: string | null | undefined): Partial<T> | undefined {
+export function parsed<T extends object = Record<string, unknown>>(
+  text: string | null | undefined,
+): Partial<T> | undefined {
   try {
     const value: unknown = JSON.parse(text ?? '');
     return typeof value === 'object' && value !== null ? value : undefined;

@@ -14,7 +14,11 @@ const pause = () => 2_000 * (1 + Math.random());
  * Tells what happens in the inbox of whoever is identified. Only while the page or app is to be seen: browsers have few
  * connections to one server. What came meanwhile is told when it is seen again. Returns how to stop.
  */
-export function followInbox(client: Client, listener: (change: InboxChange) => void, open: typeof follow = follow): () => void {
+export function followInbox(
+  client: Client,
+  listener: (change: InboxChange) => void,
+  open: typeof follow = follow,
+): () => void {
   const { platform, settings, proofs } = client;
   let close: (() => void) | undefined;
   let timer: unknown;
@@ -116,7 +120,10 @@ export function followInbox(client: Client, listener: (change: InboxChange) => v
 }
 
 /** As `followInbox`, for a client that may be there later. */
-export function followInboxSoon(within: (run: (client: Client) => void) => void, listener: (change: InboxChange) => void): () => void {
+export function followInboxSoon(
+  within: (run: (client: Client) => void) => void,
+  listener: (change: InboxChange) => void,
+): () => void {
   let over = false;
   let stop: (() => void) | undefined;
   within((client) => {

@@ -20,7 +20,11 @@ export class Proofs {
   /** Headers of a request for the current user, or for the one before. */
   headers(userId: string | undefined = this.identity.get().userId): Record<string, string> {
     const { userHash, userToken } = this.identity.of(userId);
-    return { 'x-api-key': this.apiKey, ...(userToken && { 'x-user-token': userToken }), ...(userHash && { 'x-user-hash': userHash }) };
+    return {
+      'x-api-key': this.apiKey,
+      ...(userToken && { 'x-user-token': userToken }),
+      ...(userHash && { 'x-user-hash': userHash }),
+    };
   }
 
   /** Notes that the server refused the user with this token. Returns whether another one may come: only for the current user. */

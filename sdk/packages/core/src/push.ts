@@ -81,7 +81,8 @@ export class PushLink {
     if (push.owner === owner) return true;
     const who = userId === undefined ? { anonymous_id: anonymousId } : { user_id: userId };
     const { token, platform } = push;
-    const done = owner === undefined ? await this.ask('DELETE', { token }) : await this.ask('POST', { ...who, token, platform });
+    const done =
+      owner === undefined ? await this.ask('DELETE', { token }) : await this.ask('POST', { ...who, token, platform });
     const now = this.client.identity.get().push;
     if (done && now?.token === token) this.client.identity.set({ push: { ...now, owner } });
     return done;

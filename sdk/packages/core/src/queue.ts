@@ -62,7 +62,11 @@ export class Queue {
   readonly #unwritten = new Set<Part>();
 
   /** Keys are `<prefix><instance>.<number>`. */
-  constructor(platform: Pick<Platform, 'store' | 'instance' | 'setTimer'>, prefix: string, onFull: (dropped: number) => void = () => undefined) {
+  constructor(
+    platform: Pick<Platform, 'store' | 'instance' | 'setTimer'>,
+    prefix: string,
+    onFull: (dropped: number) => void = () => undefined,
+  ) {
     this.#platform = platform;
     this.#store = platform.store;
     this.#prefix = prefix;

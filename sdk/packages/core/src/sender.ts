@@ -174,8 +174,10 @@ export class Sender {
     const { apiUrl } = this.#settings;
     let why: string | undefined;
     if (status === 404 || status === 405) why = `apiUrl is wrong: ${apiUrl}/events/batch answers ${status}`;
-    else if (status === undefined) why = this.#failures >= NO_ANSWER ? `${apiUrl} does not answer: check apiUrl and the network` : why;
-    else if (status < 500 && status !== 408 && status !== 429) why = `${apiUrl} answers ${status}, but not as Rekindle does: check apiUrl`;
+    else if (status === undefined)
+      why = this.#failures >= NO_ANSWER ? `${apiUrl} does not answer: check apiUrl and the network` : why;
+    else if (status < 500 && status !== 408 && status !== 429)
+      why = `${apiUrl} answers ${status}, but not as Rekindle does: check apiUrl`;
     if (why) this.#warn(why);
   }
 

@@ -25,7 +25,9 @@ export interface Verdict {
  */
 export async function judge(answer: Answer, now: number): Promise<Verdict> {
   const { status } = answer;
-  const body = parsed<{ status: unknown; processed: unknown; errors: unknown; details: unknown; message: unknown }>(await answer.text());
+  const body = parsed<{ status: unknown; processed: unknown; errors: unknown; details: unknown; message: unknown }>(
+    await answer.text(),
+  );
   const own = body?.status === status;
   let kind: Verdict['kind'] = 'later';
   if (status >= 200 && status < 300) {

@@ -43,7 +43,8 @@ test('an opt-out in one tab outlasts whatever others write, also before they hav
   for (let seed = 1; seed <= 2_000; seed++) {
     const random = numbers(seed);
     const shared = new Shared();
-    const open = () => new Identity({ store: shared.tab() } as unknown as Platform, 'identity', () => `a${made++}`, false);
+    const open = () =>
+      new Identity({ store: shared.tab() } as unknown as Platform, 'identity', () => `a${made++}`, false);
     const tabs = [open(), open()];
     const steps = [
       () => tabs[0]!.setOptedOut(true),
@@ -75,7 +76,19 @@ test('what an earlier version stored is read, and a later choice holds against i
 test('an opt-out elsewhere holds also in a tab whose storage is full', () => {
   const shared = new Shared();
   const store = shared.tab();
-  const full = new Identity({ store: { ...store, set: () => { throw new Error('QuotaExceededError'); } } } as unknown as Platform, 'identity', () => 'a', false);
+  const full = new Identity(
+    {
+      store: {
+        ...store,
+        set: () => {
+          throw new Error('QuotaExceededError');
+        },
+      },
+    } as unknown as Platform,
+    'identity',
+    () => 'a',
+    false,
+  );
   full.set({ userId: 'ann' });
   new Identity({ store: shared.tab() } as unknown as Platform, 'identity', () => 'b', false).setOptedOut(true);
   shared.deliver(() => 0.999);

@@ -13,7 +13,15 @@ function watched() {
 test('each item that the server refuses is reported with its words, and its neighbours are recorded', async () => {
   const { device, drops, warn, start } = watched();
   const client = start();
-  const answer = { success: false, processed: 1, errors: 2, details: [{ index: 0, message: 'event is reserved' }, { index: 2, message: 'user_hash is wrong' }] };
+  const answer = {
+    success: false,
+    processed: 1,
+    errors: 2,
+    details: [
+      { index: 0, message: 'event is reserved' },
+      { index: 2, message: 'user_hash is wrong' },
+    ],
+  };
   device.server.script = [{ status: 202, body: answer }];
   for (const name of ['a', 'b', 'c']) client.track(name);
   await client.flush();
@@ -22,13 +30,18 @@ test('each item that the server refuses is reported with its words, and its neig
     { reason: 'rejected', count: 1, message: 'user_hash is wrong', item: { event: 'c' } },
   ]);
   expect(warn).toHaveBeenCalledOnce();
-  expect([client.droppedItems(), client.droppedItems('rejected'), client.droppedItems('queue_full')]).toEqual([2, 2, 0]);
+  expect([client.droppedItems(), client.droppedItems('rejected'), client.droppedItems('queue_full')]).toEqual([
+    2, 2, 0,
+  ]);
 });
 
 test('what a closing page and the page itself both send is reported once', async () => {
   const { device, drops, start } = watched();
   const client = start();
-  device.server.answer = () => ({ status: 202, body: { success: false, processed: 0, errors: 1, details: [{ index: 0, message: 'no' }] } });
+  device.server.answer = () => ({
+    status: 202,
+    body: { success: false, processed: 0, errors: 1, details: [{ index: 0, message: 'no' }] },
+  });
   client.track('a');
   void client.flush();
   device.hide();
@@ -43,7 +56,10 @@ test.each([
 ] as const)('an item that makes the server refuse its batch with %i is reported', async (status, reason) => {
   const { device, drops, start } = watched();
   const client = start();
-  device.server.answer = (sent) => (sent.items.some((item) => item.event === 'bad') ? { status, body: { status, message: 'event: not this one' } } : { status: 202 });
+  device.server.answer = (sent) =>
+    sent.items.some((item) => item.event === 'bad')
+      ? { status, body: { status, message: 'event: not this one' } }
+      : { status: 202 };
   for (const name of ['a', 'bad', 'c']) client.track(name);
   await device.pass(60_000);
   expect(drops).toMatchObject([{ reason, message: 'event: not this one', item: { event: 'bad' } }]);

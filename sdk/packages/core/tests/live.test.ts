@@ -119,12 +119,14 @@ test('nothing is opened while nobody sees it, whoever signs in', async () => {
 test('an answer of 200 that is no stream is asked for less and less often', async () => {
   const { device, asked } = following();
   for (let end = 0; end < 600; end++) {
-    asked.filter(({ reader }) => reader).forEach((stream) => {
-      const { reader } = stream;
-      stream.reader = undefined as never;
-      reader.text('<title>Sign in</title>\n\n');
-      reader.end(200, null);
-    });
+    asked
+      .filter(({ reader }) => reader)
+      .forEach((stream) => {
+        const { reader } = stream;
+        stream.reader = undefined as never;
+        reader.text('<title>Sign in</title>\n\n');
+        reader.end(200, null);
+      });
     await device.pass(10_000);
   }
   // Every four seconds these would be 1,500.
@@ -143,7 +145,14 @@ test('a listener that fails harms nobody', () => {
   client.identify('ada');
   const { asked, open } = streams();
   let calls = 0;
-  followInbox(client, () => { calls++; throw new Error('the host’s'); }, open);
+  followInbox(
+    client,
+    () => {
+      calls++;
+      throw new Error('the host’s');
+    },
+    open,
+  );
   asked[0]!.reader.text(message('1', 'a') + message('2', 'b'));
   expect(calls).toBe(2);
   client.dispose();

@@ -23,7 +23,10 @@ test('ids are version 7, hold the time, and sort as they were made, whatever the
 });
 
 test('ids differ where there is no randomness at all', () => {
-  const uuid = uuids(() => 1, () => {});
+  const uuid = uuids(
+    () => 1,
+    () => {},
+  );
   expect(new Set(Array.from({ length: 10_000 }, uuid)).size).toBe(10_000);
 });
 
@@ -31,11 +34,21 @@ test('JSON of what JSON does not know', () => {
   const cyclic: Record<string, unknown> = { a: 1n, f: () => 1, u: undefined, n: NaN };
   cyclic.self = cyclic;
   cyclic.deep = { up: cyclic, twice: [cyclic] };
-  expect(toJson(cyclic)).toBe('{"a":"1","n":null,"self":"[Circular]","deep":{"up":"[Circular]","twice":["[Circular]"]}}');
+  expect(toJson(cyclic)).toBe(
+    '{"a":"1","n":null,"self":"[Circular]","deep":{"up":"[Circular]","twice":["[Circular]"]}}',
+  );
   const shared = { x: 1 };
   expect(toJson({ a: shared, b: shared, c: [shared] })).toBe('{"a":{"x":1},"b":{"x":1},"c":[{"x":1}]}');
-  expect(toJson({ get boom() { throw new Error('no'); } })).toBeUndefined();
-  expect(toJson({ map: new Map([[1, 2]]), set: new Set([1]), bytes: new Uint8Array([1, 2]) })).toBe('{"map":{},"set":{},"bytes":{"0":1,"1":2}}');
+  expect(
+    toJson({
+      get boom() {
+        throw new Error('no');
+      },
+    }),
+  ).toBeUndefined();
+  expect(toJson({ map: new Map([[1, 2]]), set: new Set([1]), bytes: new Uint8Array([1, 2]) })).toBe(
+    '{"map":{},"set":{},"bytes":{"0":1,"1":2}}',
+  );
   expect(toJson({ toJSON: () => ({ toJSON: 1, big: 2n }) })).toBe('{"toJSON":1,"big":"2"}');
   const element: Record<string, unknown> = { nodeType: 1, nodeName: 'BUTTON' };
   element.parent = { children: [element], element };
@@ -44,18 +57,39 @@ test('JSON of what JSON does not know', () => {
 
 test('a graph that is linked crosswise, or a huge text, takes no time', () => {
   // As elements of a page are: each knows its neighbours, its parent and what renders it.
-  const rows = Array.from({ length: 40 }, () => Array.from({ length: 40 }, (_, i) => ({ i }) as Record<string, unknown>));
+  const rows = Array.from({ length: 40 }, () =>
+    Array.from({ length: 40 }, (_, i) => ({ i }) as Record<string, unknown>),
+  );
   const all = rows.flat();
-  for (const [i, node] of all.entries()) Object.assign(node, { next: all[i + 1], before: all[i - 1], down: all[i + 40], up: all[i - 40], all });
+  for (const [i, node] of all.entries())
+    Object.assign(node, { next: all[i + 1], before: all[i - 1], down: all[i + 40], up: all[i - 40], all });
   const start = performance.now();
   expect(toJson({ target: all[0] })).toBe(TOO_LARGE);
   expect(toJson({ text: 'x'.repeat(20_000_000) })).toBe(TOO_LARGE);
   expect(toJson({ list: Array.from({ length: 1_000_000 }, () => 1) })).toBe(TOO_LARGE);
   expect(toJson({ toJSON: () => ({ text: 'x'.repeat(200_000) }) })).toBe(TOO_LARGE);
   expect(performance.now() - start).toBeLessThan(2_000);
-  const proxy = new Proxy({}, { ownKeys: () => { throw new Error('no'); } });
+  const proxy = new Proxy(
+    {},
+    {
+      ownKeys: () => {
+        throw new Error('no');
+      },
+    },
+  );
   expect(toJson({ proxy })).toBeUndefined();
-  expect(toJson({ endless: new Proxy({}, { ownKeys: () => ['a'], getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }), get: () => ({ text: 'x'.repeat(101_000) }) }) })).toBe(TOO_LARGE);
+  expect(
+    toJson({
+      endless: new Proxy(
+        {},
+        {
+          ownKeys: () => ['a'],
+          getOwnPropertyDescriptor: () => ({ enumerable: true, configurable: true }),
+          get: () => ({ text: 'x'.repeat(101_000) }),
+        },
+      ),
+    }),
+  ).toBe(TOO_LARGE);
   expect(toJson({ map: new Map([[1, 2]]), when: new Date(0) })).toBe('{"map":{},"when":"1970-01-01T00:00:00.000Z"}');
   // What may be sent is.
   const large = { text: 'x'.repeat(32_000) };
@@ -63,7 +97,8 @@ test('a graph that is linked crosswise, or a huge text, takes no time', () => {
 });
 
 test('bytes as UTF-8 counts them', () => {
-  for (const text of ['', 'abc', 'ü', '€', '😀', 'a😀b€']) expect(bytes(text)).toBe(new TextEncoder().encode(text).length);
+  for (const text of ['', 'abc', 'ü', '€', '😀', 'a😀b€'])
+    expect(bytes(text)).toBe(new TextEncoder().encode(text).length);
 });
 
 test('waits grow, vary, and end at five minutes', () => {
@@ -76,19 +111,32 @@ test('waits grow, vary, and end at five minutes', () => {
 test('Retry-After in seconds and as a date', () => {
   const now = Date.parse('2026-01-01T00:00:00Z');
   expect(retryAfter('7', now)).toBe(7_000);
-  expect([retryAfter('99999999', now), retryAfter('Thu, 01 Jan 2099 00:00:00 GMT', now)]).toEqual([3_600_000, 3_600_000]);
+  expect([retryAfter('99999999', now), retryAfter('Thu, 01 Jan 2099 00:00:00 GMT', now)]).toEqual([
+    3_600_000, 3_600_000,
+  ]);
   expect(retryAfter('Thu, 01 Jan 2026 00:00:30 GMT', now)).toBe(30_000);
-  for (const nonsense of [null, '', 'soon', 'Thu, 01 Jan 2025 00:00:30 GMT']) expect(retryAfter(nonsense, now)).toBeUndefined();
+  for (const nonsense of [null, '', 'soon', 'Thu, 01 Jan 2025 00:00:30 GMT'])
+    expect(retryAfter(nonsense, now)).toBeUndefined();
 });
 
 test('options have defaults, and what is wrong is named', () => {
   const given = { projectId: 'p', apiKey: 'pk_live_1' };
-  expect(settings(given)).toMatchObject({ apiUrl: 'http://localhost:8080/api/v1', flushAt: 20, flushIntervalSeconds: 30, debug: false, autoTrackScreens: true, autoTrackLifecycle: true });
+  expect(settings(given)).toMatchObject({
+    apiUrl: 'http://localhost:8080/api/v1',
+    flushAt: 20,
+    flushIntervalSeconds: 30,
+    debug: false,
+    autoTrackScreens: true,
+    autoTrackLifecycle: true,
+  });
   for (const url of ['https://x.example', 'https://x.example/', 'https://x.example/api/v1/']) {
     expect(settings({ ...given, apiUrl: url }).apiUrl).toBe('https://x.example/api/v1');
   }
   expect(settings({ ...given, flushAt: 5_000 }).flushAt).toBe(100);
-  expect(settings({ ...given, flushAt: -1, flushIntervalSeconds: NaN })).toMatchObject({ flushAt: 20, flushIntervalSeconds: 30 });
+  expect(settings({ ...given, flushAt: -1, flushIntervalSeconds: NaN })).toMatchObject({
+    flushAt: 20,
+    flushIntervalSeconds: 30,
+  });
   expect(() => settings({ ...given, apiKey: 'sk_live_1' })).toThrow(/secret key/);
   expect(() => settings({ ...given, apiKey: '' })).toThrow(/apiKey/);
   expect(() => settings({ ...given, projectId: undefined as never })).toThrow(/projectId/);

@@ -17,7 +17,16 @@ test('whoever is identified keeps what they did before, over restarts', async ()
   client.screen('Home', { tab: 1 });
   client.setUserProperties({ plan: null });
   await client.flush();
-  expect(all(device).map(({ type, user_id, anonymous_id, user_hash, event, name, properties }) => [type, user_id, anonymous_id, user_hash, event ?? name, properties])).toEqual([
+  expect(
+    all(device).map(({ type, user_id, anonymous_id, user_hash, event, name, properties }) => [
+      type,
+      user_id,
+      anonymous_id,
+      user_hash,
+      event ?? name,
+      properties,
+    ]),
+  ).toEqual([
     ['track', undefined, anonymous, undefined, 'before', {}],
     ['identify', 'ada', anonymous, 'hash', undefined, { plan: 'pro' }],
     ['screen', 'ada', anonymous, 'hash', 'Home', { tab: 1 }],
@@ -35,7 +44,11 @@ test('another person on the same device begins anew', async () => {
   client.identify('bob');
   expect(client.getAnonymousId()).not.toBe(first);
   await client.flush();
-  expect(all(device).map((item) => [item.user_id, item.user_hash])).toEqual([['ada', 'h'], ['ada', 'h'], ['bob', undefined]]);
+  expect(all(device).map((item) => [item.user_id, item.user_hash])).toEqual([
+    ['ada', 'h'],
+    ['ada', 'h'],
+    ['bob', undefined],
+  ]);
 });
 
 test('reset sends what waits, forgets the person and begins a new one', async () => {
@@ -126,7 +139,12 @@ test('what cannot be recorded says so and costs nobody else', async () => {
     () => client.track('large', { text: 'x'.repeat(1_000_000) }),
     () => client.track('text', 'properties' as never),
     () => client.track('list', [1] as never),
-    () => client.track('boom', { get no() { throw new Error('no'); } }),
+    () =>
+      client.track('boom', {
+        get no() {
+          throw new Error('no');
+        },
+      }),
     () => client.screen(undefined as never),
     () => client.identify(null as never),
     () => client.setUserProperties(null as never),
@@ -169,7 +187,9 @@ test('after dispose nothing is recorded and no timer runs; what waited is sent a
 test('a device is whose who uses it: registered, moved, unlinked, over lost connections and restarts', async () => {
   const device = new FakeDevice();
   const calls = () =>
-    device.server.sent.filter((sent) => sent.url.endsWith('/push-tokens')).map((sent) => [sent.init.method, JSON.parse(sent.init.body!) as unknown]);
+    device.server.sent
+      .filter((sent) => sent.url.endsWith('/push-tokens'))
+      .map((sent) => [sent.init.method, JSON.parse(sent.init.body!) as unknown]);
   let client = device.start();
   let push = new PushLink(client);
   expect(await push.register('t1', 'IOS')).toBe(true);
@@ -207,7 +227,8 @@ test('a device is whose who uses it: registered, moved, unlinked, over lost conn
 
 test('no push: also where there is no token yet, and whatever token comes, until somebody asks for it', async () => {
   const device = new FakeDevice();
-  const calls = () => device.server.sent.filter((sent) => sent.url.endsWith('/push-tokens')).map((sent) => sent.init.method);
+  const calls = () =>
+    device.server.sent.filter((sent) => sent.url.endsWith('/push-tokens')).map((sent) => sent.init.method);
   const push = new PushLink(device.start());
   expect([await push.optOut(), push.isEnabled()]).toEqual([true, false]);
   device.kill();

@@ -68,7 +68,9 @@ export class FakeDevice {
         : {
             get: (key) => this.stored.get(key) ?? null,
             set: (key, value) => {
-              const others = [...this.stored].filter(([other]) => other !== key).reduce((sum, [, text]) => sum + text.length, 0);
+              const others = [...this.stored]
+                .filter(([other]) => other !== key)
+                .reduce((sum, [, text]) => sum + text.length, 0);
               if (this.full || others + value.length > this.room) throw new Error('QuotaExceededError');
               if (this.alive.has(instance)) this.stored.set(key, value);
             },
@@ -94,7 +96,9 @@ export class FakeDevice {
         return () => void this.readers.delete(reader);
       },
       takeOver: (names, take) => {
-        names().filter((name) => !this.alive.has(name)).forEach(take);
+        names()
+          .filter((name) => !this.alive.has(name))
+          .forEach(take);
         return () => void this.alive.delete(instance);
       },
       log: (level, ...words) => void this.logged.push(`${level} ${words.join(' ')}`),

@@ -10,13 +10,19 @@ function verifying() {
   device.server.answer = ({ url, init, items }) => {
     const proven = valid.get(init.headers['x-user-token'] ?? '');
     if (!url.endsWith('/events/batch')) {
-      const user = new URL(url).searchParams.get('user_id') ?? (JSON.parse(init.body ?? '{}') as { user_id?: string }).user_id;
-      return user === proven ? { status: 202, body: { items: [] } } : { status: 403, body: { status: 403, message: 'user_token has expired' } };
+      const user =
+        new URL(url).searchParams.get('user_id') ?? (JSON.parse(init.body ?? '{}') as { user_id?: string }).user_id;
+      return user === proven
+        ? { status: 202, body: { items: [] } }
+        : { status: 403, body: { status: 403, message: 'user_token has expired' } };
     }
     const refused = items.flatMap(({ user_id }, index) => (user_id === undefined || user_id === proven ? [] : [index]));
     items.forEach((item, index) => refused.includes(index) || device.server.recorded.set(String(item.id), item));
     const details = refused.map((index) => ({ index, message: 'user_token has expired', code: 'identity_unproven' }));
-    return { status: 202, body: { success: !refused.length, processed: items.length - refused.length, errors: refused.length, details } };
+    return {
+      status: 202,
+      body: { success: !refused.length, processed: items.length - refused.length, errors: refused.length, details },
+    };
   };
   const events = () => [...device.server.recorded.values()].map((item) => item.event ?? item.type);
   return { device, valid, events };
@@ -93,7 +99,13 @@ test('what was recorded elsewhere is sent with the proof of its user, and not af
   valid.set('of-ann', 'ann');
   const client = device.start();
   client.identify('ann', {}, { userToken: 'of-ann' });
-  const item = { type: 'track', event: 'push_received', timestamp: '2026-01-01T00:00:00.000Z', user_id: 'ann', anonymous_id: 'a' } as const;
+  const item = {
+    type: 'track',
+    event: 'push_received',
+    timestamp: '2026-01-01T00:00:00.000Z',
+    user_id: 'ann',
+    anonymous_id: 'a',
+  } as const;
   client.resend([{ ...item, id: 'r1' }]);
   await device.pass(1_000);
   expect(events()).toEqual(['identify', 'push_received']);
@@ -110,7 +122,10 @@ test('without a token, refused items are dropped and reported', async () => {
   const client = device.start({ onDrop: (drop) => drops.push(drop) });
   client.identify('ann');
   await client.flush();
-  expect([events(), drops.map(({ reason, message }) => [reason, message])]).toEqual([[], [['rejected', 'user_token has expired']]]);
+  expect([events(), drops.map(({ reason, message }) => [reason, message])]).toEqual([
+    [],
+    [['rejected', 'user_token has expired']],
+  ]);
 });
 
 test('what one user did is sent with their own token after another has come', async () => {
@@ -131,7 +146,7 @@ test('what one user did is sent with their own token after another has come', as
   expect(events().at(-1)).toBe('later');
 });
 
-test('an app that never answers holds up nothing for long, and another user\'s token is not taken', async () => {
+test("an app that never answers holds up nothing for long, and another user's token is not taken", async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
   const { device, valid, events } = verifying();
   let answer: (token: string) => void = () => {};
@@ -164,11 +179,15 @@ test('the inbox, its stream and the device are asked for again with a fresh toke
   client.identify('ann', {}, { userToken: 'old' });
   const told: InboxChange[] = [];
   const streams: Array<{ token?: string; end: (status: number, after: null) => void }> = [];
-  followInbox(client, (change) => void told.push(change), (url, headers, { end }) => {
-    expect(url).not.toMatch(/token|hash|old|new/);
-    streams.push({ token: headers['x-user-token'], end });
-    return () => {};
-  });
+  followInbox(
+    client,
+    (change) => void told.push(change),
+    (url, headers, { end }) => {
+      expect(url).not.toMatch(/token|hash|old|new/);
+      streams.push({ token: headers['x-user-token'], end });
+      return () => {};
+    },
+  );
   streams[0]!.end(403, null);
   await settle();
   expect([streams.map(({ token }) => token), told]).toEqual([['old', 'new'], []]);

@@ -26,7 +26,8 @@ function queueIn(store: ReturnType<typeof mapStore>, instance = 'one') {
 
 const push = (queue: Queue, json: string) => queue.push(() => json, json.length);
 const texts = (queue: Queue) => [...queue].map((item) => item.json);
-const stored = ({ map }: ReturnType<typeof mapStore>) => [...map.values()].flatMap((part) => JSON.parse(part) as unknown[]);
+const stored = ({ map }: ReturnType<typeof mapStore>) =>
+  [...map.values()].flatMap((part) => JSON.parse(part) as unknown[]);
 
 test('a queue is stored as it grows and shrinks, and another takes it over in order', () => {
   const store = mapStore();
@@ -46,7 +47,14 @@ test('a queue is stored as it grows and shrinks, and another takes it over in or
 });
 
 test('what another left damaged is let go', () => {
-  const store = mapStore(new Map([['q.one.0', '{"no'], ['q.one.1', '["a"]'], ['q.one.2', '7'], ['other', 'x']]));
+  const store = mapStore(
+    new Map([
+      ['q.one.0', '{"no'],
+      ['q.one.1', '["a"]'],
+      ['q.one.2', '7'],
+      ['other', 'x'],
+    ]),
+  );
   const { queue } = queueIn(store, 'two');
   queue.takeOver('one');
   expect(texts(queue)).toEqual(['"a"']);

@@ -30,7 +30,9 @@ test('a batch is at most 100 items and 60 KiB', async () => {
   for (let i = 0; i < 10; i++) client.track('large', { text: 'ü'.repeat(10_000) });
   await client.flush();
   await client.flush();
-  const sizes = device.server.batches.slice(1).map((sent) => [sent.items.length, new TextEncoder().encode(sent.init.body).length]);
+  const sizes = device.server.batches
+    .slice(1)
+    .map((sent) => [sent.items.length, new TextEncoder().encode(sent.init.body).length]);
   expect(sizes.reduce((sum, [items]) => sum + items!, 0)).toBe(260);
   for (const [items, bytes] of sizes) {
     expect(items).toBeLessThanOrEqual(100);
@@ -82,7 +84,8 @@ test.each([
 test('a proxy’s 413: the one that is too large is found, its neighbours get through', async () => {
   const device = new FakeDevice();
   const client = device.start();
-  device.server.answer = (sent) => (sent.items.some((item) => item.event === 'large') ? { status: 413, body: '<title>nginx</title>' } : { status: 202 });
+  device.server.answer = (sent) =>
+    sent.items.some((item) => item.event === 'large') ? { status: 413, body: '<title>nginx</title>' } : { status: 202 };
   for (const name of ['a', 'large', 'b']) client.track(name);
   await device.pass(60_000);
   expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
@@ -132,7 +135,8 @@ test('413 and 422: halved until the one is found; its neighbours get through', a
     const device = new FakeDevice();
     const dropped: unknown[] = [];
     const client = device.start({ onDrop: ({ item }) => void dropped.push(item) });
-    device.server.answer = (sent) => (sent.items.some((item) => item.event === 'bad') ? { status, body: { status } } : { status: 202 });
+    device.server.answer = (sent) =>
+      sent.items.some((item) => item.event === 'bad') ? { status, body: { status } } : { status: 202 };
     for (let i = 0; i < 41; i++) client.track(i === 17 ? 'bad' : `e${i}`);
     await device.pass(60_000);
     const taken = names([...device.server.recorded.values()]);

@@ -17,7 +17,19 @@ import { phone, random } from './platform';
 import { type NavigatorObserver, type NavigatorObserverOptions, navigatorObserver } from './screens';
 import { type AsyncStorage, load } from './storage';
 
-export type { CartItem, Checkout, Drop, DropReason, IdentifyOptions, InboxChange, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
+export type {
+  CartItem,
+  Checkout,
+  Drop,
+  DropReason,
+  IdentifyOptions,
+  InboxChange,
+  InboxItem,
+  NewsItem,
+  Order,
+  Product,
+  Properties,
+} from '@rekindle/core';
 export type { NavigationRef, NavigatorObserver, NavigatorObserverOptions, Route } from './screens';
 export type { AsyncStorage } from './storage';
 
@@ -93,7 +105,9 @@ export class Rekindle extends Facade<ReactNativeOptions> {
   }
 
   async #started(options: ReactNativeOptions, checked: Settings): Promise<Client> {
-    const store = options.storage ? await load(options.storage, `rekindle.${checked.projectId}.`).catch(() => null) : null;
+    const store = options.storage
+      ? await load(options.storage, `rekindle.${checked.projectId}.`).catch(() => null)
+      : null;
     const client = new Client(checked, phone(checked, store), this.anonymousId);
     this.#bridge = options.push ?? {};
     this.#push = new PushLink(client);

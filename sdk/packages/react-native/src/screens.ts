@@ -26,7 +26,10 @@ export interface NavigatorObserver {
 }
 
 /** Sees which screen is shown; `screen` is called once for each that is new. No hooks, so it works outside of the container, too. */
-export function navigatorObserver(screen: (name: string) => void, { extractScreenName }: NavigatorObserverOptions = {}): NavigatorObserver {
+export function navigatorObserver(
+  screen: (name: string) => void,
+  { extractScreenName }: NavigatorObserverOptions = {},
+): NavigatorObserver {
   let last: string | undefined;
   const named = (route: Route) => {
     try {

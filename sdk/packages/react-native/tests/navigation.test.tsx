@@ -44,7 +44,17 @@ afterEach(async () => {
 type Screens = { Home: undefined; Product: { id: number } };
 
 /** A stack of two screens, and an app's way to have them observed. */
-function app({ NavigationContainer, StackRouter, createNavigationContainerRef, createNavigatorFactory, useNavigationBuilder }: Navigation, observer: NavigatorObserver, watched: boolean) {
+function app(
+  {
+    NavigationContainer,
+    StackRouter,
+    createNavigationContainerRef,
+    createNavigatorFactory,
+    useNavigationBuilder,
+  }: Navigation,
+  observer: NavigatorObserver,
+  watched: boolean,
+) {
   const ref = createNavigationContainerRef<Screens>();
   function Shown(props: { children: ReactNode }) {
     const { state, descriptors, NavigationContent } = useNavigationBuilder(StackRouter, props as never);
@@ -76,7 +86,9 @@ function Empty(): ReactNode {
 for (const [version, navigation] of versions) {
   for (const watched of [true, false]) {
     test(`${version}, ${watched ? 'watched from outside of the container' : 'telling by itself'}: each screen once`, async () => {
-      const observer = rekindle.createNavigatorObserver({ extractScreenName: ({ name, params }) => (params ? `${name} ${(params as { id: number }).id}` : name) });
+      const observer = rekindle.createNavigatorObserver({
+        extractScreenName: ({ name, params }) => (params ? `${name} ${(params as { id: number }).id}` : name),
+      });
       const { App, ref } = app(navigation, observer, watched);
       await act(async () => root.render(<App />));
       await act(async () => ref.navigate('Product', { id: 1 }));
@@ -91,7 +103,11 @@ for (const [version, navigation] of versions) {
 
 test('an extractor that fails costs the name only', async () => {
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
-  const observer = rekindle.createNavigatorObserver({ extractScreenName: () => { throw new Error('the host’s'); } });
+  const observer = rekindle.createNavigatorObserver({
+    extractScreenName: () => {
+      throw new Error('the host’s');
+    },
+  });
   const { App } = app(seven, observer, false);
   await act(async () => root.render(<App />));
   await rekindle.flush();

@@ -17,7 +17,11 @@ vi.mock('react-native', () => ({
 import { type AsyncStorage, type Route, Rekindle } from '../src/index';
 
 const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false };
-let sent: Array<{ url: string; method: string; body: { batch?: Array<Record<string, unknown>> } & Record<string, unknown> }> = [];
+let sent: Array<{
+  url: string;
+  method: string;
+  body: { batch?: Array<Record<string, unknown>> } & Record<string, unknown>;
+}> = [];
 const items = () => sent.flatMap((each) => each.body.batch ?? []);
 
 /** As slow as the real one, and writing in its own time. */
@@ -152,13 +156,17 @@ test('the bridge tells of tokens and messages by itself, until dispose', async (
   const push = {
     onToken: (run: (token: string) => void) => ((told.token = run), stopped),
     onReceived: (run: (message: unknown) => void) => ((told.received = run), stopped),
-    onOpened: () => { throw new Error('not this library'); },
+    onOpened: () => {
+      throw new Error('not this library');
+    },
   };
   vi.spyOn(console, 'error').mockReturnValue();
   const rekindle = await begun(slowStorage(), { push });
   told.token!('new');
   told.received!({ request: { content: { data: { messageId: 'm1' } } } });
-  await vi.waitFor(() => expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'new', platform: 'IOS' } }));
+  await vi.waitFor(() =>
+    expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'new', platform: 'IOS' } }),
+  );
   await rekindle.flush();
   expect(items().map((item) => [item.event, item.properties])).toEqual([['push_received', { messageId: 'm1' }]]);
   rekindle.dispose();
@@ -167,7 +175,9 @@ test('the bridge tells of tokens and messages by itself, until dispose', async (
 
 test('a token that the library renews does not undo an opt-out', async () => {
   let tell: (token: string) => void = () => {};
-  const rekindle = await begun(slowStorage(), { push: { onToken: (run: (token: string) => void) => void (tell = run), getToken: async () => 'first' } });
+  const rekindle = await begun(slowStorage(), {
+    push: { onToken: (run: (token: string) => void) => void (tell = run), getToken: async () => 'first' },
+  });
   await rekindle.push.subscribe();
   expect(await rekindle.push.optOut()).toBe(true);
   tell('second');
@@ -178,7 +188,11 @@ test('a token that the library renews does not undo an opt-out', async () => {
 });
 
 test('a storage that fails, and none at all', async () => {
-  const broken = { ...slowStorage(), getAllKeys: () => Promise.reject(new Error('disk')), setItem: () => Promise.reject(new Error('disk')) };
+  const broken = {
+    ...slowStorage(),
+    getAllKeys: () => Promise.reject(new Error('disk')),
+    setItem: () => Promise.reject(new Error('disk')),
+  };
   for (const storage of [broken, undefined]) {
     const rekindle = await begun(storage);
     rekindle.track('a');
@@ -188,7 +202,12 @@ test('a storage that fails, and none at all', async () => {
 });
 
 test('one stored part that cannot be read costs the others nothing', async () => {
-  const storage = slowStorage(new Map([['rekindle.p.queue.old.0', '[]'], ['rekindle.p.identity', '{"anonymousId":"a","userId":"ada"}']]));
+  const storage = slowStorage(
+    new Map([
+      ['rekindle.p.queue.old.0', '[]'],
+      ['rekindle.p.identity', '{"anonymousId":"a","userId":"ada"}'],
+    ]),
+  );
   const { getItem } = storage;
   storage.getItem = (key) => (key.includes('queue') ? Promise.reject(new Error('too large a row')) : getItem(key));
   const rekindle = await begun(storage);
@@ -221,10 +240,18 @@ test('screens of React Navigation, once each, under the name that the app gives'
       return () => (changed = () => {});
     },
   };
-  const observer = rekindle.createNavigatorObserver({ extractScreenName: ({ name, params }) => (name === 'Secret' ? null : `${name}${params ? ' of one' : ''}`) });
+  const observer = rekindle.createNavigatorObserver({
+    extractScreenName: ({ name, params }) => (name === 'Secret' ? null : `${name}${params ? ' of one' : ''}`),
+  });
   const stop = observer.observe(ref);
   ready = true;
-  const steps: Route[] = [route, route, { name: 'Product', key: 'Product-1', params: { id: 1 } }, { name: 'Product', key: 'Product-2', params: { id: 2 } }, { name: 'Secret', key: 's' }];
+  const steps: Route[] = [
+    route,
+    route,
+    { name: 'Product', key: 'Product-1', params: { id: 1 } },
+    { name: 'Product', key: 'Product-2', params: { id: 2 } },
+    { name: 'Secret', key: 's' },
+  ];
   for (route of steps) changed();
   stop();
   route = { name: 'After' };
@@ -256,7 +283,14 @@ test('push through the app’s own library', async () => {
   rekindle.push.opened(null);
   await rekindle.reset();
   await vi.waitFor(() => expect(sent.some(({ method }) => method === 'DELETE')).toBe(true));
-  expect(items().slice(1).map((item) => [item.event, item.properties])).toEqual([['push_received', { messageId: 'm1' }], ['push_opened', { messageId: 'm2' }]]);
+  expect(
+    items()
+      .slice(1)
+      .map((item) => [item.event, item.properties]),
+  ).toEqual([
+    ['push_received', { messageId: 'm1' }],
+    ['push_opened', { messageId: 'm2' }],
+  ]);
 
   bridge.requestPermission.mockResolvedValue(false);
   expect(await (await begun(undefined, { push: bridge })).push.requestPermission()).toBe(false);
@@ -268,15 +302,41 @@ test.each([
   // React Native Firebase: FCM's own id is beside the data.
   ['m1', { messageId: '0:17%fcm', from: '1', notification: { title: 'Hi' }, data: { messageId: 'm1' } }],
   // expo-notifications on iOS: `data` is the payload's `body` alone.
-  ['m2', { notification: { date: 1, request: { identifier: 'i', content: { title: 'Hi', data: {} }, trigger: { type: 'push', payload: { aps: {}, messageId: 'm2' } } } } }],
+  [
+    'm2',
+    {
+      notification: {
+        date: 1,
+        request: {
+          identifier: 'i',
+          content: { title: 'Hi', data: {} },
+          trigger: { type: 'push', payload: { aps: {}, messageId: 'm2' } },
+        },
+      },
+    },
+  ],
   // expo-notifications on Android.
-  ['m3', { request: { content: { data: null }, trigger: { type: 'push', remoteMessage: { messageId: '0:17%fcm', data: { messageId: 'm3' } } } } }],
+  [
+    'm3',
+    {
+      request: {
+        content: { data: null },
+        trigger: { type: 'push', remoteMessage: { messageId: '0:17%fcm', data: { messageId: 'm3' } } },
+      },
+    },
+  ],
   [undefined, { messageId: '0:17%fcm', data: {} }],
 ])('the id %s of a message, in the shape of its library', async (id, message) => {
   const rekindle = await begun();
   rekindle.push.received(message);
   rekindle.push.opened(message);
   await rekindle.flush();
-  const told = id === undefined ? [] : [['push_received', id], ['push_opened', id]];
+  const told =
+    id === undefined
+      ? []
+      : [
+          ['push_received', id],
+          ['push_opened', id],
+        ];
   expect(items().map((item) => [item.event, (item.properties as { messageId: string }).messageId])).toEqual(told);
 });

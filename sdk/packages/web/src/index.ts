@@ -2,7 +2,19 @@ import { type Client, Content, type InboxChange, type InboxItem, type NewsItem, 
 import { Events, type WebOptions as EventsOptions } from './events';
 import { WebPush, type WebPushOptions } from './push';
 
-export type { CartItem, Checkout, Drop, DropReason, IdentifyOptions, InboxChange, InboxItem, NewsItem, Order, Product, Properties } from '@rekindle/core';
+export type {
+  CartItem,
+  Checkout,
+  Drop,
+  DropReason,
+  IdentifyOptions,
+  InboxChange,
+  InboxItem,
+  NewsItem,
+  Order,
+  Product,
+  Properties,
+} from '@rekindle/core';
 export type { WebPushOptions } from './push';
 
 export interface WebOptions extends EventsOptions {

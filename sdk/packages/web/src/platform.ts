@@ -75,7 +75,12 @@ function watch(signals: Signals): () => void {
  * A page holds a lock for as long as it lives, and waits for those of the pages that left something: whoever is gone is taken over
  * at once. The locks are let go when the page is put away, for a page that holds one cannot be kept for the back button.
  */
-function takeOver(prefix: string, instance: string, names: () => string[], take: (instance: string) => void): () => void {
+function takeOver(
+  prefix: string,
+  instance: string,
+  names: () => string[],
+  take: (instance: string) => void,
+): () => void {
   const { locks } = navigator;
   if (!locks) {
     names().forEach(take);
@@ -86,13 +91,17 @@ function takeOver(prefix: string, instance: string, names: () => string[], take:
     const controller = new AbortController();
     const { signal } = controller;
     // Taken away by `release`, which is no failure.
-    const ask = (name: string, run: () => unknown) => void locks.request(prefix + name, { signal }, run).catch(() => undefined);
+    const ask = (name: string, run: () => unknown) =>
+      void locks.request(prefix + name, { signal }, run).catch(() => undefined);
     ask(instance, () => new Promise<void>((done) => signal.addEventListener('abort', () => done())));
     for (const name of names()) ask(name, () => take(name));
     release = () => controller.abort();
   };
   begin();
-  const stops = [listen(window, 'pagehide', () => release()), listen(window, 'pageshow', (event) => event.persisted && begin())];
+  const stops = [
+    listen(window, 'pagehide', () => release()),
+    listen(window, 'pageshow', (event) => event.persisted && begin()),
+  ];
   return () => {
     stops.forEach((stop) => stop());
     release();

@@ -30,7 +30,8 @@ export class WebPush {
       client.on('show', catchUp);
       catchUp();
     }
-    if (options.enabled && options.autoRegister !== false && permission() === 'granted' && !this.isOff()) void this.subscribe(false);
+    if (options.enabled && options.autoRegister !== false && permission() === 'granted' && !this.isOff())
+      void this.subscribe(false);
   }
 
   isEnabled(): boolean {
@@ -58,7 +59,10 @@ export class WebPush {
         await subscription.unsubscribe();
         subscription = null;
       }
-      subscription ??= await registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: fromBase64Url(key) });
+      subscription ??= await registration.pushManager.subscribe({
+        userVisibleOnly: true,
+        applicationServerKey: fromBase64Url(key),
+      });
       return await this.registerToken(JSON.stringify(subscription), asked);
     } catch (error) {
       this.client.platform.log('warn', 'push: cannot subscribe', error);
@@ -116,7 +120,16 @@ export class WebPush {
     // Subscribed by a call, it reports as well.
     if (!(this.options.enabled || push || more) || typeof caches === 'undefined') return;
     const { apiUrl, apiKey } = settings;
-    const who = { apiUrl, apiKey, userId, anonymousId, userHash, userToken, optedOut: !!optedOut, unlinked: !push?.token || !!push.off || !!push.idle };
+    const who = {
+      apiUrl,
+      apiKey,
+      userId,
+      anonymousId,
+      userHash,
+      userToken,
+      optedOut: !!optedOut,
+      unlinked: !push?.token || !!push.off || !!push.idle,
+    };
     await remember({ ...who, ...more }).catch(() => undefined);
   }
 }

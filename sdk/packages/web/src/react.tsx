@@ -1,12 +1,29 @@
 'use client';
 
-import { type ReactNode, createContext, createElement, useCallback, useContext, useEffect, useRef, useState } from 'react';
+import {
+  type ReactNode,
+  createContext,
+  createElement,
+  useCallback,
+  useContext,
+  useEffect,
+  useRef,
+  useState,
+} from 'react';
 import { type InboxItem, type NewsItem, type Rekindle, type WebOptions, rekindle as shared } from '@rekindle/web';
 
 const Context = createContext<Rekindle>(shared);
 
 /** Begins with the options it is first drawn with; drawn twice, as in strict mode, it begins once. */
-export function RekindleProvider({ options, client = shared, children }: { options: WebOptions; client?: Rekindle; children?: ReactNode }): ReactNode {
+export function RekindleProvider({
+  options,
+  client = shared,
+  children,
+}: {
+  options: WebOptions;
+  client?: Rekindle;
+  children?: ReactNode;
+}): ReactNode {
   useEffect(() => {
     if (!begun.has(client)) {
       begun.add(client);
@@ -40,7 +57,10 @@ export interface Inbox extends Loaded<InboxItem> {
 export function useInbox(): Inbox {
   const client = useRekindle();
   const [unread, setUnread] = useState(0);
-  const list = useLoaded(client, useCallback(() => client.inbox(), [client]));
+  const list = useLoaded(
+    client,
+    useCallback(() => client.inbox(), [client]),
+  );
   const { refresh } = list;
   useEffect(
     () =>
@@ -64,7 +84,10 @@ export function useInbox(): Inbox {
 /** The published news. */
 export function useFeed(): Loaded<NewsItem> {
   const client = useRekindle();
-  return useLoaded(client, useCallback(() => client.feed(), [client]));
+  return useLoaded(
+    client,
+    useCallback(() => client.feed(), [client]),
+  );
 }
 
 function useLoaded<T>(client: Rekindle, load: () => Promise<T[]>): Loaded<T> {

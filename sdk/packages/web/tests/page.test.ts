@@ -2,7 +2,13 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type Drop, Rekindle, type WebOptions } from '../src/index';
 
-const options = { projectId: 'p', apiKey: 'pk_live_x', apiUrl: 'https://rk.example', autoTrackLifecycle: false, autoTrackScreens: false };
+const options = {
+  projectId: 'p',
+  apiKey: 'pk_live_x',
+  apiUrl: 'https://rk.example',
+  autoTrackLifecycle: false,
+  autoTrackScreens: false,
+};
 let sent: Array<{ url: string; items: Array<Record<string, unknown>> }> = [];
 let page: Rekindle;
 
@@ -37,7 +43,11 @@ test('calls before init wait, in their order', async () => {
   page.orderCompleted({ orderId: '7', total: 3 });
   page.init(options);
   await page.flush();
-  expect(items().map((item) => [item.type, item.event])).toEqual([['identify', undefined], ['track', 'early'], ['track', 'order_completed']]);
+  expect(items().map((item) => [item.type, item.event])).toEqual([
+    ['identify', undefined],
+    ['track', 'early'],
+    ['track', 'order_completed'],
+  ]);
   expect(sent[0]!.url).toBe('https://rk.example/api/v1/events/batch');
 });
 
@@ -53,14 +63,27 @@ test('calls before init are recorded as of then: with their time, and with the p
   page.identify('ada', cart);
   vi.spyOn(console, 'debug').mockReturnValue();
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
-  for (const nonsense of ['text', [1], null, () => 1, { get boom() { throw new Error('no'); } }]) page.track('nonsense', nonsense as never);
+  for (const nonsense of [
+    'text',
+    [1],
+    null,
+    () => 1,
+    {
+      get boom() {
+        throw new Error('no');
+      },
+    },
+  ])
+    page.track('nonsense', nonsense as never);
   vi.setSystemTime(began + 60_000);
   page.init({ ...options, autoTrackLifecycle: true, debug: true });
   page.track('now', { items: 3 });
   expect(warn.mock.calls.filter((words) => String(words).includes('not recorded'))).toHaveLength(5);
   await page.flush();
   const seconds = (item: Record<string, unknown>) => (Date.parse(String(item.timestamp)) - began) / 1_000;
-  expect(items().map((item) => [item.event ?? item.type, seconds(item), (item.properties as { items?: number }).items])).toEqual([
+  expect(
+    items().map((item) => [item.event ?? item.type, seconds(item), (item.properties as { items?: number }).items]),
+  ).toEqual([
     ['app_opened', 60, undefined],
     ['first', 0, 1],
     ['identify', 7, 2],
@@ -138,7 +161,12 @@ test('calls without end before init: the first thousand, and the others are repo
 });
 
 test('a screenName that fails costs the name only', async () => {
-  begin({ autoTrackScreens: true, screenName: () => { throw new Error('the host’s'); } });
+  begin({
+    autoTrackScreens: true,
+    screenName: () => {
+      throw new Error('the host’s');
+    },
+  });
   await page.flush();
   expect(items()).toMatchObject([{ type: 'screen', name: location.pathname }]);
 });
@@ -151,7 +179,13 @@ test('shop events have their standard names', async () => {
   page.checkoutStarted({ total: 4, items: [{ productId: '1' }] });
   page.orderCompleted({ orderId: '9', total: 4, currency: 'EUR' });
   await page.flush();
-  expect(items().map((item) => item.event)).toEqual(['product_viewed', 'added_to_cart', 'removed_from_cart', 'checkout_started', 'order_completed']);
+  expect(items().map((item) => item.event)).toEqual([
+    'product_viewed',
+    'added_to_cart',
+    'removed_from_cart',
+    'checkout_started',
+    'order_completed',
+  ]);
   expect(items()[4]!.properties).toEqual({ orderId: '9', total: 4, currency: 'EUR' });
 });
 
@@ -165,8 +199,15 @@ test('screens: each address once, whoever changes it, until dispose', async () =
   history.replaceState({}, '', '/c');
   await new Promise((done) => setTimeout(done));
   await page.flush();
-  expect(items().map((item) => item.name).slice(-3)).toEqual(['screen /a', 'screen /b', 'screen /c']);
-  expect(items().at(-1)!.properties).toMatchObject({ path: '/c', referrer: expect.stringContaining('/b?x=1') as string });
+  expect(
+    items()
+      .map((item) => item.name)
+      .slice(-3),
+  ).toEqual(['screen /a', 'screen /b', 'screen /c']);
+  expect(items().at(-1)!.properties).toMatchObject({
+    path: '/c',
+    referrer: expect.stringContaining('/b?x=1') as string,
+  });
   page.dispose();
   expect(history.pushState).toBe(original);
 });

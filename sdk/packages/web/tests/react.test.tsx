@@ -40,7 +40,15 @@ test('strict mode begins once, and what children do before the provider has begu
   const client = new Rekindle();
   const place = document.createElement('div');
   root = createRoot(place);
-  await act(async () => root!.render(<StrictMode><RekindleProvider options={options} client={client}><Shop /></RekindleProvider></StrictMode>));
+  await act(async () =>
+    root!.render(
+      <StrictMode>
+        <RekindleProvider options={options} client={client}>
+          <Shop />
+        </RekindleProvider>
+      </StrictMode>,
+    ),
+  );
   await client.flush();
   expect(warn).not.toHaveBeenCalled();
   // Strict mode runs effects twice; the page's own are the page's.
@@ -59,12 +67,22 @@ test('inbox and feed: loaded, read, refreshed when shown again, and errors are v
     const { items, loading, markRead } = useInbox();
     const feed = useFeed();
     if (loading || feed.loading) return <p>…</p>;
-    return <button onClick={() => void markRead('m1')}>{items.map((item) => `${item.title} ${item.readAt ? 'read' : 'new'}`).join()} {feed.error?.message}</button>;
+    return (
+      <button onClick={() => void markRead('m1')}>
+        {items.map((item) => `${item.title} ${item.readAt ? 'read' : 'new'}`).join()} {feed.error?.message}
+      </button>
+    );
   }
   const place = document.createElement('div');
   root = createRoot(place);
   client.identify('ada', {}, { userHash: 'h' });
-  await act(async () => root!.render(<RekindleProvider options={options} client={client}><Inbox /></RekindleProvider>));
+  await act(async () =>
+    root!.render(
+      <RekindleProvider options={options} client={client}>
+        <Inbox />
+      </RekindleProvider>,
+    ),
+  );
   await vi.waitFor(() => expect(place.textContent).toBe('Hello new no feed today'));
   await act(async () => place.querySelector('button')!.click());
   await vi.waitFor(() => expect(place.textContent).toBe('Hello read no feed today'));
@@ -72,17 +90,31 @@ test('inbox and feed: loaded, read, refreshed when shown again, and errors are v
 
 test('nobody sees another’s messages: not until theirs are there, not where they are refused, and not late', async () => {
   const answers = new Map<string, (response: Response) => void>();
-  vi.stubGlobal('fetch', (url: string) => new Promise<Response>((done) => answers.set(new URL(url, 'http://x').searchParams.get('user_id') ?? '', done)));
+  vi.stubGlobal(
+    'fetch',
+    (url: string) =>
+      new Promise<Response>((done) => answers.set(new URL(url, 'http://x').searchParams.get('user_id') ?? '', done)),
+  );
   const inbox = (title: string) => new Response(JSON.stringify({ items: [{ id: title, title, readAt: null }] }));
   const client = new Rekindle();
   function Inbox() {
     const { items, error } = useInbox();
-    return <p>{items.map((item) => item.title).join()} {error?.message}</p>;
+    return (
+      <p>
+        {items.map((item) => item.title).join()} {error?.message}
+      </p>
+    );
   }
   const place = document.createElement('div');
   root = createRoot(place);
   client.identify('ada', {}, { userHash: 'h' });
-  await act(async () => root!.render(<RekindleProvider options={options} client={client}><Inbox /></RekindleProvider>));
+  await act(async () =>
+    root!.render(
+      <RekindleProvider options={options} client={client}>
+        <Inbox />
+      </RekindleProvider>,
+    ),
+  );
   await act(async () => answers.get('ada')!(inbox('Dear Ada')));
   await vi.waitFor(() => expect(place.textContent).toBe('Dear Ada '));
   await act(async () => client.identify('bob'));

@@ -6,11 +6,19 @@ import { RekindleProvider, useInbox, useRekindle } from '../src/react';
 function Shop() {
   const rekindle = useRekindle();
   const { items } = useInbox();
-  return <p>{rekindle.getUserId() ?? 'nobody'} {items.length}</p>;
+  return (
+    <p>
+      {rekindle.getUserId() ?? 'nobody'} {items.length}
+    </p>
+  );
 }
 
 test('drawn on a server, where there is no page: nothing is touched', () => {
   expect(typeof document).toBe('undefined');
-  const html = renderToString(<RekindleProvider options={{ projectId: 'p', apiKey: 'pk_live_x' }} client={new Rekindle()}><Shop /></RekindleProvider>);
+  const html = renderToString(
+    <RekindleProvider options={{ projectId: 'p', apiKey: 'pk_live_x' }} client={new Rekindle()}>
+      <Shop />
+    </RekindleProvider>,
+  );
   expect(html.replaceAll('<!-- -->', '')).toBe('<p>nobody 0</p>');
 });

@@ -31,7 +31,13 @@ interface Sent {
 let sent: Sent[];
 let answer: (batch: NonNullable<Sent['batch']>) => Response | Promise<Response>;
 const taken = () => new Response('{"processed":1,"errors":0}', { status: 202 });
-const who = { apiUrl: 'https://rk.example/api/v1', apiKey: 'pk_live_x', anonymousId: 'anon', userId: 'ada', serverKey: 'key' };
+const who = {
+  apiUrl: 'https://rk.example/api/v1',
+  apiKey: 'pk_live_x',
+  anonymousId: 'anon',
+  userId: 'ada',
+  serverKey: 'key',
+};
 
 beforeEach(async () => {
   const cache = new Cache();
@@ -61,7 +67,10 @@ test.each([
   expect(await waiting()).toEqual(['1']);
   answer = taken;
   await report('2', 'push_opened', 'm1');
-  expect(sent.at(-1)!.batch!.map(({ id, event, user_id }) => [id, event, user_id])).toEqual([['1', 'push_received', 'ada'], ['2', 'push_opened', 'ada']]);
+  expect(sent.at(-1)!.batch!.map(({ id, event, user_id }) => [id, event, user_id])).toEqual([
+    ['1', 'push_received', 'ada'],
+    ['2', 'push_opened', 'ada'],
+  ]);
   expect(await waiting()).toEqual([]);
 });
 
@@ -137,7 +146,11 @@ test('a subscription that the browser replaced is registered, and made anew wher
   const subscribe = vi.fn(async () => ({ endpoint: 'https://push.example/new' }));
   const tell = worker(subscribe);
   await tell('pushsubscriptionchange', { newSubscription: { endpoint: 'https://push.example/given' } });
-  expect(sent[0]).toMatchObject({ url: 'https://rk.example/api/v1/push-tokens', user_id: 'ada', token: '{"endpoint":"https://push.example/given"}' });
+  expect(sent[0]).toMatchObject({
+    url: 'https://rk.example/api/v1/push-tokens',
+    user_id: 'ada',
+    token: '{"endpoint":"https://push.example/given"}',
+  });
   await tell('pushsubscriptionchange', { newSubscription: null });
   expect(subscribe).toHaveBeenCalledWith({ userVisibleOnly: true, applicationServerKey: 'key' });
   expect((await recall())!.token).toBe('{"endpoint":"https://push.example/new"}');

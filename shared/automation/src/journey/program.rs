@@ -6,7 +6,7 @@ use jiff::civil::Time;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::listen::{decided_by, decided_by_time};
+use super::decisive;
 use super::values::Values;
 use crate::{Action, DateTrigger, Definition, Reentry, Step};
 use domain::message::Channel;
@@ -85,8 +85,8 @@ impl Program {
             trigger_filter: event_rules(definition.trigger_filter.as_ref(), "triggerFilter")?,
             trigger_date: definition.date().cloned(),
             entry_rules: rules(definition.entry_rules.as_ref(), "entryRules")?,
-            exits_by: decided_by(&exit_rules),
-            exits_by_time: decided_by_time(&exit_rules),
+            exits_by: decisive::by_events(&exit_rules),
+            exits_by_time: decisive::by_time(&exit_rules),
             exit_rules,
             goal: goal.transpose()?,
             instructions: Box::default(),

@@ -42,11 +42,11 @@ pub struct Blocker {
 /// Sessions of this database but our own that have locks of tables and may have had them for [`LOCK_TIMEOUT`]: the oldest transactions
 /// first, behind them those whose age may not be seen, and last who waits for others.
 pub async fn present(db: &impl GenericClient) -> Result<Vec<Blocker>, StoreError> {
-    let sql = "SELECT l.pid, a.usename::text, a.application_name, a.state, \
-               extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, \
-               array_agg(l.held ORDER BY l.granted DESC, l.held, l.mode), \
-               array_agg(l.mode ORDER BY l.granted DESC, l.held, l.mode), \
-               array_agg(l.granted ORDER BY l.granted DESC, l.held, l.mode) \
+    let sql = "SELECT l.pid, a.usename::text AS user_name, a.application_name, a.state, \
+               extract(epoch FROM clock_timestamp() - a.xact_start)::bigint AS seconds, \
+               array_agg(l.held ORDER BY l.granted DESC, l.held, l.mode) AS tables, \
+               array_agg(l.mode ORDER BY l.granted DESC, l.held, l.mode) AS modes, \
+               array_agg(l.granted ORDER BY l.granted DESC, l.held, l.mode) AS granted \
                FROM (SELECT DISTINCT k.virtualtransaction, k.pid, k.mode, k.granted, \
                    coalesce(pg_partition_root(k.relation), k.relation)::regclass::text AS held \
                    FROM pg_locks k JOIN pg_class c ON c.oid = k.relation \
@@ -63,14 +63,14 @@ pub async fn present(db: &impl GenericClient) -> Result<Vec<Blocker>, StoreError
 
 fn from_row(row: &Row) -> Result<Blocker, StoreError> {
     let (tables, modes, granted): (Vec<String>, Vec<String>, Vec<bool>) =
-        (row.try_get(5)?, row.try_get(6)?, row.try_get(7)?);
+        (row.try_get("tables")?, row.try_get("modes")?, row.try_get("granted")?);
     let locks = tables.into_iter().zip(modes).zip(granted);
     Ok(Blocker {
-        pid: row.try_get(0)?,
-        user: row.try_get(1)?,
-        application: row.try_get(2)?,
-        state: row.try_get(3)?,
-        seconds: row.try_get(4)?,
+        pid: row.try_get("pid")?,
+        user: row.try_get("user_name")?,
+        application: row.try_get("application_name")?,
+        state: row.try_get("state")?,
+        seconds: row.try_get("seconds")?,
         locks: locks.map(|((table, mode), granted)| Lock { table, mode, granted }).collect(),
     })
 }

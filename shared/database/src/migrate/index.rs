@@ -13,9 +13,9 @@ use crate::{Connection, StoreError};
 const LONGEST_NAME: usize = 63;
 
 pub async fn make(client: &mut Connection, index: &Index<'_>) -> anyhow::Result<()> {
-    let kind =
-        client.query_one("SELECT relkind = 'p' FROM pg_class WHERE oid = $1::text::regclass", &[&index.table]).await;
-    if !kind.map_err(StoreError::from)?.try_get::<_, bool>(0)? {
+    let sql = "SELECT relkind = 'p' AS is_partitioned FROM pg_class WHERE oid = $1::text::regclass";
+    let kind = client.query_one(sql, &[&index.table]).await;
+    if !kind.map_err(StoreError::from)?.try_get::<_, bool>("is_partitioned")? {
         return Ok(make_one(client, index, index.name, index.table).await?);
     }
     let Index { name, table, definition, .. } = index;
@@ -52,17 +52,17 @@ async fn make_one(client: &Connection, index: &Index<'_>, name: &str, table: &st
 /// None where there is no such index.
 async fn is_valid(client: &Connection, name: &str) -> Result<Option<bool>, StoreError> {
     let sql = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)";
-    Ok(client.query_opt(sql, &[&name]).await?.map(|row| row.try_get(0)).transpose()?)
+    Ok(client.query_opt(sql, &[&name]).await?.map(|row| row.try_get("indisvalid")).transpose()?)
 }
 
 /// The next partition whose index is not attached.
 async fn without(client: &Connection, index: &Index<'_>) -> Result<Option<String>, StoreError> {
-    let sql = "SELECT c.relname::text FROM pg_inherits p JOIN pg_class c ON c.oid = p.inhrelid \
+    let sql = "SELECT c.relname::text AS name FROM pg_inherits p JOIN pg_class c ON c.oid = p.inhrelid \
                WHERE p.inhparent = $1::text::regclass AND NOT p.inhdetachpending AND NOT EXISTS (\
                    SELECT FROM pg_inherits a JOIN pg_index x ON x.indexrelid = a.inhrelid \
                    WHERE a.inhparent = $2::text::regclass AND x.indrelid = c.oid) \
                ORDER BY 1 LIMIT 1";
-    Ok(client.query_opt(sql, &[&index.table, &index.name]).await?.map(|row| row.try_get(0)).transpose()?)
+    Ok(client.query_opt(sql, &[&index.table, &index.name]).await?.map(|row| row.try_get("name")).transpose()?)
 }
 
 /// What locks a table as a whole, for a moment.

@@ -14,7 +14,7 @@ pub async fn refuse_older(db: &impl GenericClient, migration: &Migration) -> any
     let sql = "SELECT DISTINCT application_name FROM pg_stat_activity \
                WHERE datname = current_database() AND application_name LIKE 'rekindle-%' ORDER BY 1";
     let rows = db.query(sql, &[]).await?;
-    let names = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+    let names = rows.iter().map(|row| row.try_get("application_name")).collect::<Result<Vec<String>, _>>()?;
     let older = names.iter().filter_map(|name| program(name)).filter(|(_, version)| *version < migration.min_reader());
     let older: Vec<String> = older.map(|(program, version)| format!("{program} of schema version {version}")).collect();
     if older.is_empty() {

@@ -12,8 +12,8 @@ pub async fn refuse_loss(db: &impl GenericClient, migration: &Migration) -> anyh
     if migration.version != 6 {
         return Ok(());
     }
-    let sql = "SELECT count(*) FROM outbox WHERE subject LIKE '%send.%.direct'";
-    let count: i64 = db.query_one(sql, &[]).await.map_err(StoreError::from)?.try_get(0)?;
+    let sql = "SELECT count(*) AS count FROM outbox WHERE subject LIKE '%send.%.direct'";
+    let count: i64 = db.query_one(sql, &[]).await.map_err(StoreError::from)?.try_get("count")?;
     if count > 0 {
         bail!(
             "migration {} ({}) would delete {count} replayed direct messages that are not published yet. Start worker-automation of the previous \

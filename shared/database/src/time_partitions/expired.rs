@@ -38,19 +38,20 @@ impl Expired {
 /// The partitions that end until then (Unix milliseconds), and those that were begun to be taken out; the latter first, for
 /// the database takes no other out before them.
 pub async fn expired(db: &impl GenericClient, table: &'static str, until_ms: i64) -> Result<Vec<Expired>, StoreError> {
-    let sql = "SELECT p.name, p.bounds[1], p.bounds[2], p.pending FROM (SELECT c.oid::regclass::text AS name, i.inhdetachpending AS pending, \
+    let sql = "SELECT p.name, p.bounds[1] AS from_id, p.bounds[2] AS to_id, p.pending \
+               FROM (SELECT c.oid::regclass::text AS name, i.inhdetachpending AS pending, \
                obj_description(c.oid, 'pg_class') AS mark, regexp_match(pg_get_expr(c.relpartbound, c.oid), \
                'FROM \\(''([0-9a-f-]{36})''\\) TO \\(''([0-9a-f-]{36})''\\)') AS bounds \
                FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass) p \
                WHERE p.bounds[2]::uuid <= $2 OR (p.pending AND p.mark = $3) ORDER BY p.pending DESC, p.bounds[2]";
     let rows = db.query(sql, &[&table, &ids::lower_bound(until_ms), &MARK]).await?;
-    let time = |row: &Row, at: usize| -> Result<i64, StoreError> {
-        let bound: String = row.try_get(at)?;
+    let time = |row: &Row, column: &str| -> Result<i64, StoreError> {
+        let bound: String = row.try_get(column)?;
         uuid::Uuid::try_parse(&bound).map(ids::time_ms).map_err(|e| StoreError::Corrupt(format!("a bound: {e}")))
     };
     let expired = |row: &Row| {
-        let range = Range { name: row.try_get(0)?, from_ms: time(row, 1)?, to_ms: time(row, 2)? };
-        Ok(Expired { table, range, is_pending: row.try_get(3)? })
+        let range = Range { name: row.try_get("name")?, from_ms: time(row, "from_id")?, to_ms: time(row, "to_id")? };
+        Ok(Expired { table, range, is_pending: row.try_get("pending")? })
     };
     rows.iter().map(expired).collect()
 }
@@ -72,11 +73,11 @@ pub async fn take_out(db: &impl GenericClient, expired: &Expired) -> Result<(), 
 
 /// The tables that were taken out of a table and are still there.
 pub async fn taken_out(db: &impl GenericClient, table: &'static str) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_class of ON of.oid = $1::text::regclass \
+    let sql = "SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_class of ON of.oid = $1::text::regclass \
                WHERE c.relnamespace = of.relnamespace AND c.relkind = 'r' AND NOT c.relispartition \
                AND c.relname LIKE of.relname || '\\_%' AND obj_description(c.oid, 'pg_class') = $2 ORDER BY c.relname";
     let rows = db.query(sql, &[&table, &MARK]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
 /// Removes a table that was taken out.

@@ -31,8 +31,7 @@ impl Compiler<'_> {
         format!("(SELECT id FROM ({owned}) AS d GROUP BY id HAVING {not}({having}))")
     }
 
-    /// The count, the edge and the totals of the people whose ids are a parameter. The totals are texts, for one that no double
-    /// holds would be an error of the whole statement.
+    /// `count`, `edge` and `totals` of the people whose ids are a parameter.
     pub(super) fn stats(&mut self, behaviour: &Behaviour, ids: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let condition = format!("{} AND d.user_id = ANY({ids}::uuid[])", conditions.join(" AND "));
@@ -42,21 +41,20 @@ impl Compiler<'_> {
         format!("SELECT {columns} FROM {table} d WHERE {condition}")
     }
 
-    /// The deeds themselves, newest first.
+    /// The deeds themselves, newest first: `at`, and `numbers` as texts.
     pub(super) fn deeds(&mut self, behaviour: &Behaviour, ids: &str, most: usize) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
-        let mut columns = vec![self.at(behaviour)];
-        for (_, keys, _) in &behaviour.totals {
-            columns.push(format!("({})::text", self.number(keys)));
-        }
+        let at = self.at(behaviour);
+        let numbers: Vec<String> = behaviour.totals.iter().map(|(_, keys, _)| self.number(keys)).collect();
         format!(
-            "SELECT {} FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[]) ORDER BY 1 DESC LIMIT {most}",
-            columns.join(", "),
+            "SELECT {at} AS at, {} AS numbers FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[]) \
+             ORDER BY 1 DESC LIMIT {most}",
+            texts(&numbers),
             conditions.join(" AND ")
         )
     }
 
-    /// The same of many people, a row each; two parameters name their ids and whose they are.
+    /// The same of many people, a row each with its `person`; two parameters name their ids and whose they are.
     pub(super) fn crowd_stats(&mut self, behaviour: &Behaviour, ids: &str, people: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let columns = self.counted(behaviour, |at, nth| format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"));
@@ -67,7 +65,7 @@ impl Compiler<'_> {
         )
     }
 
-    /// The count, the edge and the totals; `newest` says how the so-manyth newest time is found.
+    /// The columns `count`, `edge` and `totals`; `newest` says how the time of the n-th newest is found.
     fn counted(&mut self, behaviour: &Behaviour, newest: impl Fn(&str, u64) -> String) -> String {
         let edge = match behaviour.edge() {
             None => "NULL::timestamptz".to_owned(),
@@ -80,11 +78,9 @@ impl Compiler<'_> {
                 }
             }
         };
-        let mut columns = vec!["count(*)".to_owned(), edge];
-        for (aggregate, keys, _) in &behaviour.totals {
-            columns.push(format!("({})::text", self.total(*aggregate, keys)));
-        }
-        columns.join(", ")
+        let totals = behaviour.totals.iter().map(|(aggregate, keys, _)| self.total(*aggregate, keys));
+        let totals: Vec<String> = totals.collect();
+        format!("count(*) AS count, {edge} AS edge, {} AS totals", texts(&totals))
     }
 
     /// When a deed happened.
@@ -184,6 +180,12 @@ impl Compiler<'_> {
         let value = self.params.property("d.properties", keys);
         format!("CASE WHEN jsonb_typeof({value}) = 'number' THEN {value}::numeric END")
     }
+}
+
+/// An array of numbers as texts: one that no double holds would otherwise be an error of the whole statement.
+fn texts(numbers: &[String]) -> String {
+    let texts: Vec<String> = numbers.iter().map(|number| format!("({number})::text")).collect();
+    format!("ARRAY[{}]::text[]", texts.join(", "))
 }
 
 fn oldest_id(since: Timestamp) -> Uuid {

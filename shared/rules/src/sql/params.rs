@@ -4,8 +4,8 @@ use std::error::Error;
 
 use bytes::BytesMut;
 use jiff::Timestamp;
-use serde_json::Value;
 use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
+use serde_json::Value;
 use uuid::Uuid;
 
 use kernel::ids::ProjectId;

@@ -41,10 +41,10 @@ pub async fn take(
     let mut taken = Vec::with_capacity(rows.len());
     for row in rows {
         taken.push(DateDue {
-            automation: row.try_get(0)?,
-            user_id: row.try_get(1)?,
-            partition: row.try_get(2)?,
-            due_at: row.try_get(3)?,
+            automation: row.try_get("automation_id")?,
+            user_id: row.try_get("user_id")?,
+            partition: row.try_get("partition")?,
+            due_at: row.try_get("due_at")?,
         });
     }
     taken.sort_unstable_by_key(|date| (date.due_at, date.automation, date.user_id));

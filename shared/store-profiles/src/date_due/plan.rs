@@ -33,27 +33,27 @@ pub async fn asked(db: &impl GenericClient, most: i64) -> Result<Vec<(ProjectId,
                FROM automation a JOIN project p ON p.project_id = a.project_id WHERE a.dates_since IS NOT NULL) AS asked \
                WHERE nth <= 2 ORDER BY dates_since, id LIMIT $1";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&most]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("id")?))).collect()
 }
 
 /// Locks one until the end of the transaction; none where another scheduler is at it, or it is done. One that this program
 /// cannot read starts nothing, so nothing is noted for it.
 pub async fn take(tx: &Transaction<'_>, project: ProjectId, automation: Uuid) -> Result<Option<Plan>, StoreError> {
-    let sql = "SELECT a.definition, a.active AND a.deleted_at IS NULL, a.dates_since, a.dates_to, p.timezone FROM automation a \
-               JOIN project p ON p.project_id = a.project_id \
+    let sql = "SELECT a.definition, a.active AND a.deleted_at IS NULL AS is_active, a.dates_since, a.dates_to, \
+               p.timezone FROM automation a JOIN project p ON p.project_id = a.project_id \
                WHERE a.project_id = $1 AND a.id = $2 AND a.dates_since IS NOT NULL FOR UPDATE OF a SKIP LOCKED";
     let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &automation]).await? else {
         return Ok(None);
     };
-    let is_active: bool = row.try_get(1)?;
-    let definition = Definition::decode(row.try_get(0)?).ok().filter(|_| is_active);
+    let is_active: bool = row.try_get("is_active")?;
+    let definition = Definition::decode(row.try_get("definition")?).ok().filter(|_| is_active);
     Ok(Some(Plan {
         project,
         automation,
         trigger: definition.and_then(|definition| definition.date().cloned()),
-        since: row.try_get(2)?,
-        done_to: row.try_get(3)?,
-        timezone: row.try_get(4)?,
+        since: row.try_get("dates_since")?,
+        done_to: row.try_get("dates_to")?,
+        timezone: row.try_get("timezone")?,
     }))
 }
 
@@ -86,13 +86,14 @@ pub async fn bound(
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 ORDER BY id OFFSET $3 LIMIT 1";
     let behind = behind.unwrap_or_default();
     let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &behind, &(people - 1)]).await?;
-    row.map(|row| Ok(row.try_get(0)?)).transpose()
+    row.map(|row| Ok(row.try_get("id")?)).transpose()
 }
 
 /// Returns the users behind `done_to` up to another who have the property (its first key) or a date noted, except those who are
 /// being erased.
 pub async fn people(tx: &Transaction<'_>, plan: &Plan, key: &str, to: Option<Uuid>) -> Result<Vec<Dated>, StoreError> {
-    let sql = "SELECT u.id, u.external_id, u.anonymous_id, u.properties -> $3::text, u.properties -> 'timezone', d.last_at FROM users u \
+    let sql = "SELECT u.id, u.external_id, u.anonymous_id, u.properties -> $3::text AS date, \
+               u.properties -> 'timezone' AS timezone, d.last_at FROM users u \
                LEFT JOIN date_due d ON d.project_id = $1 AND d.automation_id = $2 AND d.user_id = u.id \
                WHERE u.project_id = $1 AND u.id > $4 AND u.id <= $5 AND u.merged_into IS NULL \
                AND (u.properties ? $3::text OR d.user_id IS NOT NULL) \
@@ -101,14 +102,14 @@ pub async fn people(tx: &Transaction<'_>, plan: &Plan, key: &str, to: Option<Uui
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&plan.project, &plan.automation, &key, &behind, &to]).await?;
     let dated = |row: &Row| {
-        let (date, timezone): (Option<Value>, Option<Value>) = (row.try_get(3)?, row.try_get(4)?);
+        let (date, timezone): (Option<Value>, Option<Value>) = (row.try_get("date")?, row.try_get("timezone")?);
         let properties = [("timezone", timezone), (key, date)].into_iter();
         Ok(Dated {
-            id: row.try_get(0)?,
-            external_id: row.try_get(1)?,
-            anonymous_id: row.try_get(2)?,
+            id: row.try_get("id")?,
+            external_id: row.try_get("external_id")?,
+            anonymous_id: row.try_get("anonymous_id")?,
             properties: properties.filter_map(|(key, value)| Some((key.to_owned(), value?))).collect(),
-            last_at: row.try_get(5)?,
+            last_at: row.try_get("last_at")?,
         })
     };
     rows.iter().map(dated).collect()

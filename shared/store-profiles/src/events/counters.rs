@@ -42,8 +42,9 @@ pub async fn add(
 
 /// The exact number of events, of all names or of some.
 pub async fn total(db: &impl GenericClient, project: ProjectId, names: Option<&[String]>) -> Result<i64, StoreError> {
-    let sql = "SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE project_id = $1 AND ($2::text[] IS NULL OR name = ANY($2))";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &names]).await?.try_get(0)?)
+    let sql = "SELECT coalesce(sum(count), 0)::bigint AS total FROM event_count WHERE project_id = $1 \
+               AND ($2::text[] IS NULL OR name = ANY($2))";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &names]).await?.try_get("total")?)
 }
 
 /// The numbers by day, both ends counted in; days without events are missing. Of events from before a change of the
@@ -54,9 +55,10 @@ pub async fn by_day(
     first: Date,
     last: Date,
 ) -> Result<Vec<(Date, i64)>, StoreError> {
-    let sql = "SELECT day, greatest(sum(count), 0)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 GROUP BY day";
+    let sql = "SELECT day, greatest(sum(count), 0)::bigint AS total FROM event_count WHERE project_id = $1 \
+               AND day BETWEEN $2 AND $3 GROUP BY day";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &first, &last]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("day")?, row.try_get("total")?))).collect()
 }
 
 /// The names with the greatest numbers over some days, greatest first.
@@ -67,10 +69,10 @@ pub async fn most_frequent(
     last: Date,
     limit: i64,
 ) -> Result<Vec<(String, i64)>, StoreError> {
-    let sql = "SELECT name, sum(count)::bigint FROM event_count WHERE project_id = $1 AND day BETWEEN $2 AND $3 \
-               GROUP BY name HAVING sum(count) > 0 ORDER BY 2 DESC, name LIMIT $4";
+    let sql = "SELECT name, sum(count)::bigint AS total FROM event_count WHERE project_id = $1 \
+               AND day BETWEEN $2 AND $3 GROUP BY name HAVING sum(count) > 0 ORDER BY 2 DESC, name LIMIT $4";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &first, &last, &limit]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("name")?, row.try_get("total")?))).collect()
 }
 
 /// Adds a project's new rows to its sums; returns how many rows there were. One statement, so that a reader sees each of them once.
@@ -80,10 +82,11 @@ pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, St
                added AS (SELECT g.day, c.key AS name, sum(c.value::bigint)::bigint AS count FROM gone g, jsonb_each_text(g.counts) c GROUP BY 1, 2), \
                put AS (INSERT INTO event_count_sum (project_id, day, name, count) SELECT $1, day, name, count FROM added ORDER BY day, name \
                ON CONFLICT (project_id, day, name) DO UPDATE SET count = event_count_sum.count + excluded.count) \
-               SELECT (SELECT count(*) FROM gone), array_agg(day), array_agg(name) FROM added WHERE count <= 0";
+               SELECT (SELECT count(*) FROM gone) AS folded, array_agg(day) AS days, array_agg(name) AS names \
+               FROM added WHERE count <= 0";
     let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
     let (rows, days, names): (i64, Option<Vec<Date>>, Option<Vec<String>>) =
-        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        (row.try_get("folded")?, row.try_get("days")?, row.try_get("names")?);
     if let (Some(days), Some(names)) = (days, names) {
         let sql = "DELETE FROM event_count_sum s USING unnest($2::date[], $3::text[]) AS v(d, n) \
                    WHERE s.project_id = $1 AND s.day = v.d AND s.name = v.n AND s.count = 0";
@@ -101,7 +104,7 @@ pub async fn forget_empty(db: &impl GenericClient, project: ProjectId, before: D
 /// The projects that have rows to be folded.
 pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
     let rows = db.query("SELECT DISTINCT project_id FROM event_count_new", &[]).await?;
-    rows.iter().map(|r| Ok(r.try_get(0)?)).collect()
+    rows.iter().map(|r| Ok(r.try_get("project_id")?)).collect()
 }
 
 /// Takes events away from the numbers: so many of a name that were received within a quarter of an hour from a time on,

@@ -51,7 +51,7 @@ pub async fn stretch(
                 LOOKED_AT - 1
             );
             let row = tx.query_opt(&month.prepare(&tx, &sql).await?, &[&project, &behind]).await?;
-            row.map(|row| row.try_get(0)).transpose()?
+            row.map(|row| row.try_get("id")).transpose()?
         } else {
             None
         };

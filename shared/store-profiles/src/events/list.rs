@@ -63,7 +63,8 @@ impl EventFilter {
     /// Counts those of a month behind `$4`, at most `$5`.
     fn count_sql(&self, month: Month) -> String {
         format!(
-            "SELECT count(*) FROM (SELECT 1 FROM events WHERE project_id = $1 AND {} AND id < $4 AND {} LIMIT $5) AS found",
+            "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 AND {} AND id < $4 AND {} \
+             LIMIT $5) AS found",
             self.conditions(Way::InOrder),
             month.condition("id")
         )
@@ -165,5 +166,5 @@ async fn count(
     let statement = month.prepare(&tx, &wanted.count_sql(month)).await?;
     let row = tx.query_one(&statement, &[&project, &wanted.names, &wanted.user_ids, &behind, &most]).await?;
     tx.commit().await?;
-    Ok(row.try_get(0)?)
+    Ok(row.try_get("total")?)
 }

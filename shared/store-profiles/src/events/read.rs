@@ -39,14 +39,14 @@ pub(super) const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, 
 
 pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
     Ok(Event {
-        id: row.try_get(0)?,
-        client_id: row.try_get(1)?,
-        name: row.try_get(2)?,
-        user_id: row.try_get(3)?,
-        properties: row.try_get(4)?,
-        timestamp: row.try_get(5)?,
-        received_at: row.try_get(6)?,
-        anonymous_id: row.try_get(7)?,
+        id: row.try_get("id")?,
+        client_id: row.try_get("client_id")?,
+        name: row.try_get("name")?,
+        user_id: row.try_get("user_id")?,
+        properties: row.try_get("properties")?,
+        timestamp: row.try_get("ts")?,
+        received_at: row.try_get("received_at")?,
+        anonymous_id: row.try_get("anonymous_id")?,
     })
 }
 
@@ -85,7 +85,7 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
     let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = ANY($2) AND event_id IS NOT NULL \
                ORDER BY array_position($2::uuid[], id) LIMIT 1";
     match db.query_opt(&db.prepare_cached(sql).await?, &[&project, &derived]).await? {
-        Some(row) => first_of(db, project, &[row.try_get(0)?]).await,
+        Some(row) => first_of(db, project, &[row.try_get("event_id")?]).await,
         None => Ok(None),
     }
 }

@@ -47,7 +47,7 @@ pub async fn insert(tx: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<Has
     let rows = tx
         .query(&statement, &[&projects, &ids, &client_ids, &names, &users, &properties, &ts, &received, &anonymous])
         .await?;
-    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    rows.iter().map(|r| Ok((r.try_get("project_id")?, r.try_get("id")?))).collect()
 }
 
 /// An id by which a repeat is known, and the event's row that it stands for (none for a profile update).
@@ -74,5 +74,5 @@ pub async fn claim_client_ids(
                ORDER BY p, i ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id";
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&projects, &own, &events, &now]).await?;
-    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    rows.iter().map(|r| Ok((r.try_get("project_id")?, r.try_get("id")?))).collect()
 }

@@ -22,6 +22,6 @@ pub async fn remove(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Resul
         within = month.condition("id")
     );
     let Some(row) = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &id]).await? else { return Ok(false) };
-    counters::take(tx, project, &[(row.try_get(0)?, row.try_get(1)?, 1)]).await?;
+    counters::take(tx, project, &[(row.try_get("received_at")?, row.try_get("name")?, 1)]).await?;
     Ok(true)
 }

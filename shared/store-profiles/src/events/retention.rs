@@ -22,7 +22,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Makes this connection the one that removes, until [`end`]; false where another is.
 pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
-    Ok(db.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?.try_get(0)?)
+    Ok(db.query_one("SELECT pg_try_advisory_lock($1) AS is_ours", &[&LOCK]).await?.try_get("is_ours")?)
 }
 
 pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
@@ -42,7 +42,7 @@ pub async fn remove_slice(
         "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {within} ORDER BY id OFFSET {SLICE} LIMIT 1"
     );
     let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before]).await?;
-    let end: Uuid = row.map(|row| row.try_get(0)).transpose()?.unwrap_or(before);
+    let end: Uuid = row.map(|row| row.try_get("id")).transpose()?.unwrap_or(before);
     let sql = format!(
         "DELETE FROM events WHERE project_id = $1 AND id < $2 AND {within} RETURNING received_at, name, client_id"
     );
@@ -50,9 +50,9 @@ pub async fn remove_slice(
     let mut counts: BTreeMap<(i64, &str), i64> = BTreeMap::new();
     let mut client_ids: Vec<Uuid> = Vec::new();
     for row in &gone {
-        let received: Timestamp = row.try_get(0)?;
-        *counts.entry((received.as_millisecond().div_euclid(QUARTER_MS), row.try_get(1)?)).or_default() += 1;
-        client_ids.extend(row.try_get::<_, Option<Uuid>>(2)?.filter(|id| !ids::is_lasting(*id)));
+        let received: Timestamp = row.try_get("received_at")?;
+        *counts.entry((received.as_millisecond().div_euclid(QUARTER_MS), row.try_get("name")?)).or_default() += 1;
+        client_ids.extend(row.try_get::<_, Option<Uuid>>("client_id")?.filter(|id| !ids::is_lasting(*id)));
     }
     // By their own ids and not by a join, for which a plan might read all of them.
     let sql = "DELETE FROM client_id WHERE project_id = $1 AND id = ANY($2)";
@@ -72,13 +72,13 @@ pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<P
         "SELECT project_id, id FROM {table} WHERE (project_id, id) >= ($1, $2) ORDER BY project_id, id LIMIT 1"
     );
     let of_hour = format!(
-        "SELECT date_bin('15 minutes', received_at, 'epoch'), name, count(*) FROM {table} \
+        "SELECT date_bin('15 minutes', received_at, 'epoch') AS quarter, name, count(*) AS total FROM {table} \
          WHERE project_id = $1 AND id >= $2 AND id < $3 GROUP BY 1, 2"
     );
     let (next, of_hour) = (tx.prepare(&next).await?, tx.prepare(&of_hour).await?);
     let mut from = (Uuid::nil(), Uuid::nil());
     while let Some(row) = tx.query_opt(&next, &[&from.0, &from.1]).await? {
-        let (project, id): (ProjectId, Uuid) = (row.try_get(0)?, row.try_get(1)?);
+        let (project, id): (ProjectId, Uuid) = (row.try_get("project_id")?, row.try_get("id")?);
         if !projects.contains(&project) {
             from = (project.0, Uuid::max());
             continue;
@@ -86,7 +86,7 @@ pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<P
         let hour = ids::time_ms(id).div_euclid(HOUR_MS);
         let end = ids::lower_bound((hour + 1) * HOUR_MS);
         let rows = tx.query(&of_hour, &[&project, &id, &end]).await?;
-        let counts = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+        let counts = rows.iter().map(|row| Ok((row.try_get("quarter")?, row.try_get("name")?, row.try_get("total")?)));
         counters::take(tx, project, &counts.collect::<Result<Vec<_>, StoreError>>()?).await?;
         from = (project.0, end);
     }

@@ -76,7 +76,7 @@ pub async fn take(
                DELETE FROM segment_dirty d USING oldest o WHERE d.project_id = $1 AND d.id = o.id AND d.look = o.look \
                AND o.before < $2 RETURNING d.look, d.people";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &people]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("look")?, row.try_get("people")?))).collect()
 }
 
 /// Rows of each table that one poll reads before it probes each project.
@@ -88,7 +88,7 @@ const WINDOW: i64 = 2_000;
 /// Reads the first rows of each table. If one of them has more, it also probes the indexes once for each project, so that
 /// one project's backlog hides no other project.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
-    let sql = "SELECT project_id, max(count) FROM (\
+    let sql = "SELECT project_id, max(count) AS most FROM (\
                SELECT project_id, count(*) FROM (SELECT project_id FROM segment_dirty ORDER BY id LIMIT $2) AS marked \
                GROUP BY project_id UNION ALL \
                SELECT project_id, count(*) FROM (SELECT project_id FROM segment_membership WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS due \
@@ -97,8 +97,8 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
                GROUP BY project_id) AS found GROUP BY project_id";
     let (mut found, mut read) = (BTreeSet::new(), 0);
     for row in db.query(&db.prepare_cached(sql).await?, &[&now, &WINDOW]).await? {
-        found.insert(row.try_get(0)?);
-        read += row.try_get::<_, i64>(1)?;
+        found.insert(row.try_get("project_id")?);
+        read += row.try_get::<_, i64>("most")?;
     }
     // No window can be full where the sum of the greatest counts is lower.
     if read >= WINDOW {
@@ -109,7 +109,7 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
                    LEFT JOIN LATERAL (SELECT true AS found FROM segment_start s WHERE s.project_id = p.project_id LIMIT 1) AS started ON true \
                    WHERE coalesce(marked.found, due.found, started.found, false)";
         for row in db.query(&db.prepare_cached(sql).await?, &[&now]).await? {
-            found.insert(row.try_get(0)?);
+            found.insert(row.try_get("project_id")?);
         }
     }
     Ok(found.into_iter().take(usize::try_from(most).unwrap_or(usize::MAX)).collect())

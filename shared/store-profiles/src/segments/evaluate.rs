@@ -70,10 +70,10 @@ pub async fn definitions(
 }
 
 fn definition(row: &Row) -> Result<(Uuid, Membership), StoreError> {
-    let id: Uuid = row.try_get(0)?;
-    let membership = match segment_type(row.try_get(1)?)? {
+    let id: Uuid = row.try_get("id")?;
+    let membership = match segment_type(row.try_get("type")?)? {
         SegmentType::Manual => Membership::List,
-        SegmentType::Rules => Membership::Rules(parsed(id, &row.try_get(2)?)?),
+        SegmentType::Rules => Membership::Rules(parsed(id, &row.try_get("rules")?)?),
     };
     Ok((id, membership))
 }
@@ -114,16 +114,17 @@ pub async fn members(
 /// How many they are.
 pub async fn count(db: &impl GenericClient, people: &People) -> Result<i64, StoreError> {
     let People { with, from, condition, .. } = people;
-    let sql = format!("{with} SELECT count(*) FROM {from} WHERE {condition}");
-    Ok(db.query_one(&sql, &params(&people.params)).await?.try_get(0)?)
+    let sql = format!("{with} SELECT count(*) AS total FROM {from} WHERE {condition}");
+    Ok(db.query_one(&sql, &params(&people.params)).await?.try_get("total")?)
 }
 
 /// How many they are, counted up to [`MOST_COUNTED`].
 pub async fn count_capped(db: &impl GenericClient, people: &People) -> Result<Total, StoreError> {
     let People { with, from, condition, .. } = people;
     let most = MOST_COUNTED + 1;
-    let sql = format!("{with} SELECT count(*) FROM (SELECT 1 FROM {from} WHERE {condition} LIMIT {most}) AS found");
-    let found: i64 = db.query_one(&sql, &params(&people.params)).await?.try_get(0)?;
+    let sql =
+        format!("{with} SELECT count(*) AS total FROM (SELECT 1 FROM {from} WHERE {condition} LIMIT {most}) AS found");
+    let found: i64 = db.query_one(&sql, &params(&people.params)).await?.try_get("total")?;
     Ok(Total::counted(found))
 }
 
@@ -167,18 +168,18 @@ pub async fn differing(
     params.push(&most);
     let (segment, most) = (params.len() - 1, params.len());
     let sql = format!(
-        "{with} SELECT coalesce(f.id, m.user_id) FROM (SELECT u.id FROM {from} WHERE {condition}) AS f FULL JOIN \
+        "{with} SELECT coalesce(f.id, m.user_id) AS id FROM (SELECT u.id FROM {from} WHERE {condition}) AS f FULL JOIN \
          (SELECT user_id FROM segment_membership WHERE project_id = $1 AND segment_id = ${segment} AND since IS NOT NULL) \
          AS m ON m.user_id = f.id WHERE f.id IS NULL OR m.user_id IS NULL LIMIT ${most}"
     );
-    db.query(&sql, &params).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    db.query(&sql, &params).await?.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 /// All their ids, in order.
 pub async fn ids(db: &impl GenericClient, people: &People) -> Result<Vec<Uuid>, StoreError> {
     let People { with, from, condition, .. } = people;
     let sql = format!("{with} SELECT u.id FROM {from} WHERE {condition} ORDER BY u.id");
-    db.query(&sql, &params(&people.params)).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    db.query(&sql, &params(&people.params)).await?.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 fn params(values: &[Param]) -> Vec<&(dyn ToSql + Sync)> {

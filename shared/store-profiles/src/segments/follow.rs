@@ -48,12 +48,12 @@ const COLUMNS: &str = "segment_id, wanted, since, filled, filled_to, error";
 
 fn from_row(row: &Row) -> Result<Follow, StoreError> {
     Ok(Follow {
-        segment: row.try_get(0)?,
-        wanted: row.try_get(1)?,
-        since: row.try_get(2)?,
-        filled: row.try_get(3)?,
-        filled_to: row.try_get(4)?,
-        error: row.try_get(5)?,
+        segment: row.try_get("segment_id")?,
+        wanted: row.try_get("wanted")?,
+        since: row.try_get("since")?,
+        filled: row.try_get("filled")?,
+        filled_to: row.try_get("filled_to")?,
+        error: row.try_get("error")?,
     })
 }
 
@@ -101,7 +101,7 @@ pub async fn refresh(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -
                AND s.id = (a.definition ->> 'triggerSegmentId')::uuid WHERE a.project_id = $1 AND a.active \
                AND a.deleted_at IS NULL AND a.trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT')";
     let rows = tx.query(sql, &[&project]).await?;
-    let segments: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let segments: Vec<Uuid> = rows.iter().map(|row| row.try_get("id")).collect::<Result<_, _>>()?;
     lock_all(tx, project).await?;
     let sql = "UPDATE segment_follow SET wanted = false, look_at = $3 \
                WHERE project_id = $1 AND wanted AND segment_id <> ALL($2)";
@@ -158,7 +158,8 @@ async fn watch(tx: &Transaction<'_>, project: ProjectId, segments: &BTreeSet<Uui
     }
     let looks: Vec<String> = looks.iter().map(Look::text).collect();
     let before = "SELECT looks_at FROM segment_watch WHERE project_id = $1";
-    let before: Option<Vec<String>> = tx.query_opt(before, &[&project]).await?.map(|row| row.try_get(0)).transpose()?;
+    let before: Option<Vec<String>> =
+        tx.query_opt(before, &[&project]).await?.map(|row| row.try_get("looks_at")).transpose()?;
     if before.unwrap_or_default() == looks {
         return Ok(());
     }
@@ -174,8 +175,8 @@ pub async fn watched_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(Pro
     let sql = "SELECT project_id, looks_at FROM segment_watch WHERE changed_seq > $1";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&seq]).await?;
     let watched = |row: &Row| {
-        let looks: Vec<String> = row.try_get(1)?;
-        Ok((row.try_get(0)?, looks.iter().filter_map(|look| Look::parse(look)).collect()))
+        let looks: Vec<String> = row.try_get("looks_at")?;
+        Ok((row.try_get("project_id")?, looks.iter().filter_map(|look| Look::parse(look)).collect()))
     };
     rows.iter().map(watched).collect()
 }
@@ -184,7 +185,7 @@ pub async fn watched_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(Pro
 pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, segment_id FROM segment_follow WHERE look_at <= $1 ORDER BY look_at LIMIT $2";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("segment_id")?))).collect()
 }
 
 /// A segment as it has been followed since then: with rules that were not changed meanwhile.
@@ -263,10 +264,10 @@ pub enum Turn {
 pub async fn take_turn(tx: &Transaction<'_>, project: ProjectId) -> Result<Turn, StoreError> {
     let sql = "SELECT starts FROM segment_turn WHERE project_id = $1 FOR UPDATE SKIP LOCKED";
     if let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project]).await? {
-        return Ok(Turn::Ours(row.try_get(0)?));
+        return Ok(Turn::Ours(row.try_get("starts")?));
     }
-    let sql = "SELECT EXISTS (SELECT FROM segment_turn WHERE project_id = $1)";
-    let exists: bool = tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?;
+    let sql = "SELECT EXISTS (SELECT FROM segment_turn WHERE project_id = $1) AS is_there";
+    let exists: bool = tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get("is_there")?;
     Ok(if exists { Turn::Others } else { Turn::Nobodys })
 }
 

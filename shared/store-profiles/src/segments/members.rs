@@ -25,7 +25,7 @@ pub async fn find(
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id = ANY($2)";
     let rows = tx.query(sql, &[&project, &all]).await?;
     let there: std::collections::HashSet<Uuid> =
-        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, tokio_postgres::Error>>()?;
+        rows.iter().map(|row| row.try_get("id")).collect::<Result<_, tokio_postgres::Error>>()?;
     let found = |text: &&str| {
         let id = candidates(text).into_iter().find(|id| there.contains(id))?;
         Some(((*text).to_owned(), id))
@@ -71,5 +71,5 @@ pub async fn lists_of(
 ) -> Result<Vec<(Uuid, Uuid)>, StoreError> {
     let sql = "SELECT segment_id, user_id FROM segment_member WHERE project_id = $1 AND user_id = ANY($2)";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("segment_id")?, row.try_get("user_id")?))).collect()
 }

@@ -35,7 +35,10 @@ pub async fn states(
                JOIN segment_membership m ON m.project_id = $1 AND m.segment_id = v.s AND m.user_id = v.u";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &segments, &people]).await?;
     let state = |row: &tokio_postgres::Row| {
-        Ok(((row.try_get(0)?, row.try_get(1)?), State { since: row.try_get(2)?, due_at: row.try_get(3)? }))
+        Ok((
+            (row.try_get("segment_id")?, row.try_get("user_id")?),
+            State { since: row.try_get("since")?, due_at: row.try_get("due_at")? },
+        ))
     };
     rows.iter().map(state).collect()
 }
@@ -71,7 +74,7 @@ pub async fn due(tx: &Transaction<'_>, project: ProjectId, now: Timestamp, most:
     let sql = "SELECT segment_id, user_id FROM segment_membership WHERE project_id = $1 AND due_at <= $2 \
                ORDER BY due_at LIMIT $3";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &now, &most]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("segment_id")?, row.try_get("user_id")?))).collect()
 }
 
 /// Of these pairs, verdicts are not due any more: somebody looks at the segment as a whole.
@@ -125,7 +128,7 @@ pub async fn people_between(
                AND user_id > $3 AND user_id <= $4 ORDER BY user_id";
     let (after, to) = (after.unwrap_or(Uuid::nil()), to.unwrap_or(Uuid::max()));
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &segment, &after, &to]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("user_id")?)).collect()
 }
 
 /// Removes up to so many rows of a segment; returns how many.
@@ -137,6 +140,7 @@ pub async fn clear(tx: &Transaction<'_>, project: ProjectId, segment: Uuid, most
 
 /// Members of a segment, as the rows say.
 pub async fn count(db: &impl GenericClient, project: ProjectId, segment: Uuid) -> Result<i64, StoreError> {
-    let sql = "SELECT count(*) FROM segment_membership WHERE project_id = $1 AND segment_id = $2 AND since IS NOT NULL";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &segment]).await?.try_get(0)?)
+    let sql = "SELECT count(*) AS total FROM segment_membership WHERE project_id = $1 AND segment_id = $2 \
+               AND since IS NOT NULL";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &segment]).await?.try_get("total")?)
 }

@@ -155,7 +155,7 @@ fn ready(missing: &HashMap<Uuid, BTreeSet<Uuid>>) -> Option<Uuid> {
 async fn lists(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
     let sql = "SELECT DISTINCT segment_id FROM segment_member WHERE project_id = $1 AND user_id = ANY($2)";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("segment_id")?)).collect()
 }
 
 async fn platforms(
@@ -165,7 +165,7 @@ async fn platforms(
 ) -> Result<BTreeSet<Platform>, StoreError> {
     let sql = "SELECT DISTINCT platform FROM push_token WHERE project_id = $1 AND user_id = ANY($2)";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
-    let texts: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let texts: Vec<String> = rows.iter().map(|row| row.try_get("platform")).collect::<Result<_, _>>()?;
     Ok(texts.iter().filter_map(|text| Platform::parse(text)).collect())
 }
 
@@ -179,17 +179,14 @@ async fn stats_of(
     let query = sql::person_stats(project, ids, behaviour, now);
     let params: Vec<&(dyn ToSql + Sync)> = query.params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
     let row = db.query_one(&query.sql, &params).await?;
-    let stats = Stats { count: row.try_get(0)?, totals: totals(&row, 2, behaviour)? };
-    Ok(Counted { behaviour: behaviour.clone(), stats, edge: row.try_get(1)? })
+    let stats = Stats { count: row.try_get("count")?, totals: numbers(&row, "totals")? };
+    Ok(Counted { behaviour: behaviour.clone(), stats, edge: row.try_get("edge")? })
 }
 
-/// A behaviour's totals, from a column on.
-fn totals(row: &Row, from: usize, behaviour: &Behaviour) -> Result<Vec<Option<f64>>, StoreError> {
-    let total = |at: usize| {
-        let text: Option<&str> = row.try_get(at)?;
-        text.map(total_of).transpose()
-    };
-    (from..from + behaviour.totals.len()).map(total).collect()
+/// A column of numbers that are written as texts.
+fn numbers(row: &Row, column: &str) -> Result<Vec<Option<f64>>, StoreError> {
+    let texts: Vec<Option<&str>> = row.try_get(column)?;
+    texts.into_iter().map(|text| text.map(total_of).transpose()).collect()
 }
 
 /// A total as the database writes it. One that is beyond every double counts as the last of them, so that it is compared

@@ -59,14 +59,14 @@ pub async fn pending(db: &impl GenericClient, project: ProjectId, most: i64) -> 
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &most]).await?;
     let start = |row: &Row| {
         let new = NewStart {
-            automation: row.try_get(1)?,
-            segment: row.try_get(2)?,
-            user_id: row.try_get(3)?,
-            partition: row.try_get(4)?,
-            entered: row.try_get(5)?,
-            at: row.try_get(6)?,
+            automation: row.try_get("automation_id")?,
+            segment: row.try_get("segment_id")?,
+            user_id: row.try_get("user_id")?,
+            partition: row.try_get("partition")?,
+            entered: row.try_get("entered")?,
+            at: row.try_get("at")?,
         };
-        Ok(Start { seq: row.try_get(0)?, new })
+        Ok(Start { seq: row.try_get("seq")?, new })
     };
     rows.iter().map(start).collect()
 }
@@ -117,6 +117,8 @@ pub async fn days(
     let sql = "SELECT day, entered, exited FROM segment_count WHERE project_id = $1 AND segment_id = $2 AND day >= $3 \
                ORDER BY day";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &segment, &from]).await?;
-    let counts = |row: &Row| Ok((row.try_get(0)?, Count { entered: row.try_get(1)?, exited: row.try_get(2)? }));
+    let counts = |row: &Row| {
+        Ok((row.try_get("day")?, Count { entered: row.try_get("entered")?, exited: row.try_get("exited")? }))
+    };
     rows.iter().map(counts).collect()
 }

@@ -65,7 +65,7 @@ async fn end(
         LOOKED_AT - 1
     );
     let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &at, &id]).await?;
-    row.map_or(Ok(None), |row| Ok(Some((row.try_get(0)?, row.try_get(1)?))))
+    row.map_or(Ok(None), |row| Ok(Some((row.try_get("created_at")?, row.try_get("id")?))))
 }
 
 /// Those between two places, the second one included.
@@ -104,5 +104,5 @@ async fn people(
 pub async fn place_of(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Place>, StoreError> {
     let sql = "SELECT created_at, id FROM users WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
-    row.map_or(Ok(None), |row| Ok(Some((row.try_get(0)?, row.try_get(1)?))))
+    row.map_or(Ok(None), |row| Ok(Some((row.try_get("created_at")?, row.try_get("id")?))))
 }

@@ -49,9 +49,9 @@ pub async fn list(
 }
 
 async fn total(db: &impl GenericClient, project: ProjectId) -> Result<Total, StoreError> {
-    let sql = "SELECT coalesce(sum(count), 0)::bigint FROM user_count WHERE project_id = $1";
+    let sql = "SELECT coalesce(sum(count), 0)::bigint AS total FROM user_count WHERE project_id = $1";
     let row = db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?;
-    Ok(Total::exact(row.try_get(0)?))
+    Ok(Total::exact(row.try_get("total")?))
 }
 
 /// The people of a page's places.
@@ -96,7 +96,7 @@ async fn newest(
         tx.commit().await?;
         rows
     };
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("created_at")?, row.try_get("id")?))).collect()
 }
 
 /// Those who were seen since a time, or were not. Where they are few they are all looked at; where they are many,

@@ -32,10 +32,10 @@ pub(super) fn counted(find: &str) -> String {
 
 /// What a statement of [`counted`] found.
 pub(super) fn counted_page(rows: &[Row]) -> Result<Found, StoreError> {
-    let count = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+    let count = rows.first().map_or(Ok(0), |row| row.try_get("count"))?;
     let mut page = Vec::with_capacity(rows.len());
     for row in rows {
-        if let (Some(at), Some(id)) = (row.try_get(1)?, row.try_get(2)?) {
+        if let (Some(at), Some(id)) = (row.try_get("created_at")?, row.try_get("id")?) {
             page.push((at, id));
         }
     }

@@ -35,18 +35,18 @@ pub(crate) fn columns_of(table: &str) -> String {
     COLUMNS.split(", ").map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads a person whose columns stand as in [`COLUMNS`].
+/// Reads a person whose columns are named as in [`COLUMNS`].
 pub(crate) fn from_row(row: &Row) -> Result<User, StoreError> {
     Ok(User {
-        id: row.try_get(0)?,
-        external_id: row.try_get(1)?,
-        anonymous_id: row.try_get(2)?,
-        email: row.try_get(3)?,
-        name: row.try_get(4)?,
-        properties: row.try_get(5)?,
-        created_at: row.try_get(6)?,
-        last_seen_at: row.try_get(7)?,
-        updated_at: row.try_get(8)?,
+        id: row.try_get("id")?,
+        external_id: row.try_get("external_id")?,
+        anonymous_id: row.try_get("anonymous_id")?,
+        email: row.try_get("email")?,
+        name: row.try_get("name")?,
+        properties: row.try_get("properties")?,
+        created_at: row.try_get("created_at")?,
+        last_seen_at: row.try_get("last_seen_at")?,
+        updated_at: row.try_get("updated_at")?,
     })
 }
 
@@ -113,7 +113,7 @@ async fn first_of(
         "{PERSON} SELECT id FROM way WHERE merged_into IS NULL ORDER BY array_position($2::uuid[], start) LIMIT 1"
     );
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &candidates]).await?;
-    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+    row.map_or(Ok(None), |row| Ok(row.try_get("id")?))
 }
 
 /// Keeps a person from being merged or erased until the end of the transaction; says whether they are there, under no other
@@ -132,7 +132,7 @@ pub async fn follow(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Re
 pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Uuid>, StoreError> {
     let sql = format!("{PERSON} SELECT id FROM way WHERE merged_into IS NULL");
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &vec![id]]).await?;
-    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+    row.map_or(Ok(None), |row| Ok(row.try_get("id")?))
 }
 
 /// Every internal id of a person: their own and those that were merged into it.
@@ -142,7 +142,7 @@ pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) 
         "WITH RECURSIVE own AS (SELECT $2::uuid AS id UNION SELECT u.id FROM own o CROSS JOIN {MERGED}) SELECT id FROM own"
     );
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &person]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 /// The people to whom internal ids lead, by id; who is not there is left out.
@@ -153,7 +153,7 @@ pub async fn resolve_all(
 ) -> Result<HashMap<Uuid, Uuid>, StoreError> {
     let sql = format!("{PERSON} SELECT start, id FROM way WHERE merged_into IS NULL");
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("start")?, row.try_get("id")?))).collect()
 }
 
 /// As [`get`], many at once.
@@ -172,7 +172,7 @@ pub async fn ids_after(
     let after = after.unwrap_or(Uuid::nil());
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 AND merged_into IS NULL ORDER BY id LIMIT $3";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &after, &most]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 /// The id of the `width`-th user behind an id, in the order of ids; none where there are fewer.
@@ -184,7 +184,7 @@ pub async fn range_end(
 ) -> Result<Option<Uuid>, StoreError> {
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 ORDER BY id OFFSET $3 LIMIT 1";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &after, &(width - 1).max(0)]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+    Ok(row.map(|row| row.try_get("id")).transpose()?)
 }
 
 /// As [`all_ids`], of many: pairs of an id and whose it is.
@@ -200,8 +200,8 @@ pub async fn all_ids_of(
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &people]).await?;
     let mut pairs = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     for row in rows {
-        pairs.0.push(row.try_get(0)?);
-        pairs.1.push(row.try_get(1)?);
+        pairs.0.push(row.try_get("id")?);
+        pairs.1.push(row.try_get("person")?);
     }
     Ok(pairs)
 }
@@ -231,7 +231,11 @@ pub async fn shown(
          WHERE w.merged_into IS NULL"
     );
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
-    let person =
-        |row: &Row| Ok((row.try_get(0)?, ShownPerson { external_id: row.try_get(1)?, anonymous_id: row.try_get(2)? }));
+    let person = |row: &Row| {
+        Ok((
+            row.try_get("start")?,
+            ShownPerson { external_id: row.try_get("external_id")?, anonymous_id: row.try_get("anonymous_id")? },
+        ))
+    };
     rows.iter().map(person).collect()
 }

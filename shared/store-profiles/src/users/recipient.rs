@@ -36,19 +36,19 @@ pub async fn load(
         let wanted: Vec<Uuid> = asked.keys().copied().collect();
         let mut further: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
         for row in db.query(&statement, &[&project, &wanted]).await? {
-            let id: Uuid = row.try_get(0)?;
+            let id: Uuid = row.try_get("id")?;
             let by = asked.remove(&id).unwrap_or_default();
-            match row.try_get::<_, Option<Uuid>>(1)? {
+            match row.try_get::<_, Option<Uuid>>("merged_into")? {
                 Some(into) => further.entry(into).or_default().extend(by),
                 None => {
                     let person = Recipient {
                         id,
-                        external_id: row.try_get(2)?,
-                        anonymous_id: row.try_get(3)?,
-                        email: row.try_get(4)?,
-                        name: row.try_get(5)?,
-                        properties: row.try_get(6)?,
-                        created_at: row.try_get(7)?,
+                        external_id: row.try_get("external_id")?,
+                        anonymous_id: row.try_get("anonymous_id")?,
+                        email: row.try_get("email")?,
+                        name: row.try_get("name")?,
+                        properties: row.try_get("properties")?,
+                        created_at: row.try_get("created_at")?,
                     };
                     found.extend(by.into_iter().map(|asked| (asked, person.clone())));
                 }

@@ -60,7 +60,7 @@ pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Resul
                ON CONFLICT (project_id, id) DO NOTHING RETURNING project_id, id";
     let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&projects, &ids, &external, &anonymous, &seen]).await?;
-    rows.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    rows.iter().map(|r| Ok((r.try_get("project_id")?, r.try_get("id")?))).collect()
 }
 
 /// A person who is there.
@@ -82,8 +82,13 @@ pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>
         )
     };
     let found = |r: &Row| {
-        let key = (r.try_get(0)?, r.try_get(1)?);
-        Ok(Found { key, merged_into: r.try_get(2)?, merged_at: r.try_get(3)?, last_seen_at: r.try_get(4)? })
+        let key = (r.try_get("project_id")?, r.try_get("id")?);
+        Ok(Found {
+            key,
+            merged_into: r.try_get("merged_into")?,
+            merged_at: r.try_get("merged_at")?,
+            last_seen_at: r.try_get("last_seen_at")?,
+        })
     };
     let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids) = split(part);
@@ -110,17 +115,17 @@ pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profil
 }
 
 fn from_row(row: &Row) -> Result<Profile, StoreError> {
-    let properties: Value = row.try_get(6)?;
+    let properties: Value = row.try_get("properties")?;
     Ok(Profile {
-        key: (row.try_get(0)?, row.try_get(1)?),
-        external_id: row.try_get(2)?,
-        anonymous_id: row.try_get(3)?,
-        email: row.try_get(4)?,
-        name: row.try_get(5)?,
+        key: (row.try_get("project_id")?, row.try_get("id")?),
+        external_id: row.try_get("external_id")?,
+        anonymous_id: row.try_get("anonymous_id")?,
+        email: row.try_get("email")?,
+        name: row.try_get("name")?,
         properties: properties.as_object().cloned().unwrap_or_default(),
-        merged_into: row.try_get(7)?,
-        merged_at: row.try_get(8)?,
-        last_seen_at: row.try_get(9)?,
+        merged_into: row.try_get("merged_into")?,
+        merged_at: row.try_get("merged_at")?,
+        last_seen_at: row.try_get("last_seen_at")?,
     })
 }
 
@@ -166,7 +171,8 @@ pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Res
              noted AS (UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale \
              WHERE u.project_id = {found} AND u.id = stale.id \
              RETURNING u.project_id, stale.seen_day AS before, u.seen_day AS after, u.merged_into) \
-             SELECT project_id, before, after, count(*) FROM noted WHERE merged_into IS NULL AND before <> after GROUP BY 1, 2, 3",
+             SELECT project_id, before, after, count(*) AS people FROM noted \
+             WHERE merged_into IS NULL AND before <> after GROUP BY 1, 2, 3",
             given = of("v.p"),
             found = of("stale.project_id")
         )
@@ -178,9 +184,9 @@ pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Res
         Ok(tx.query(&statement, &[&projects, &ids, &times]).await?)
     };
     for row in by_project::each(tx, seen, |s| s.0.0, sql, note).await?.into_iter().flatten() {
-        let (project, people): (ProjectId, i64) = (row.try_get(0)?, row.try_get(3)?);
-        moves.add(project, row.try_get(1)?, -people);
-        moves.add(project, row.try_get(2)?, people);
+        let (project, people): (ProjectId, i64) = (row.try_get("project_id")?, row.try_get("people")?);
+        moves.add(project, row.try_get("before")?, -people);
+        moves.add(project, row.try_get("after")?, people);
     }
     Ok(moves)
 }

@@ -46,13 +46,13 @@ pub struct Edition {
 pub async fn edition(tx: &Transaction<'_>) -> Result<Edition, StoreError> {
     let (lock, sql) = (
         "SELECT pg_advisory_xact_lock_shared($1)",
-        "SELECT seq, pg_postmaster_start_time() FROM change WHERE topic = 'person'",
+        "SELECT seq, pg_postmaster_start_time() AS server_started FROM change WHERE topic = 'person'",
     );
     let (lock, statement) = (tx.prepare_cached(lock).await?, tx.prepare_cached(sql).await?);
     // Two statements: an erasure is either announced after the lock was taken, and waits, or is seen by the second.
     tx.execute(&lock, &[&RECORDING]).await?;
     let row = tx.query_one(&statement, &[]).await?;
-    Ok(Edition { seq: row.try_get(0)?, server_started: row.try_get(1)? })
+    Ok(Edition { seq: row.try_get("seq")?, server_started: row.try_get("server_started")? })
 }
 
 /// Waits until the transactions that have called [`edition`] so far have ended. It keeps no new one from starting.
@@ -61,12 +61,12 @@ pub async fn outlast(db: &impl GenericClient) -> Result<(), StoreError> {
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
                 AND (classid::bigint << 32) | objid::bigint = $1 AND pid <> pg_backend_pid()";
     let rows = db.query(&db.prepare_cached(held).await?, &[&RECORDING]).await?;
-    let mut left: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let mut left: Vec<String> = rows.iter().map(|row| row.try_get("virtualtransaction")).collect::<Result<_, _>>()?;
     let ended = format!("{held} AND virtualtransaction = ANY($2)");
     while !left.is_empty() {
         tokio::time::sleep(POLL).await;
         let rows = db.query(&db.prepare_cached(&ended).await?, &[&RECORDING, &left]).await?;
-        left = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        left = rows.iter().map(|row| row.try_get("virtualtransaction")).collect::<Result<_, _>>()?;
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ pub async fn pending(db: &impl GenericClient, users: &[PersonKey]) -> Result<Vec
         Ok(db.query(&statement, &[&projects, &ids]).await?)
     };
     let rows = by_project::each(db, users, |user| user.0, sql, read).await?;
-    rows.iter().flatten().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().flatten().map(|row| Ok((row.try_get("project_id")?, row.try_get("user_id")?))).collect()
 }
 
 /// Whether a user is being erased or was, as of an edition.
@@ -138,8 +138,8 @@ pub async fn changed_since(db: &impl GenericClient, seq: Option<i64>) -> Result<
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&seq.unwrap_or(0), &seq.is_some()]).await?;
     let removal = |row: &Row| {
-        let user = (row.try_get(0)?, row.try_get(1)?);
-        Ok(Removal { user, seq: row.try_get(2)?, is_pending: row.try_get(3)? })
+        let user = (row.try_get("project_id")?, row.try_get("user_id")?);
+        Ok(Removal { user, seq: row.try_get("seq")?, is_pending: row.try_get("is_pending")? })
     };
     rows.iter().map(removal).collect()
 }
@@ -166,5 +166,5 @@ async fn next_edition(tx: &Transaction<'_>) -> Result<i64, StoreError> {
     // At least the time, so that a restored database never comes to a number that a worker has seen.
     let sql = "UPDATE change SET seq = greatest(seq + 1, (extract(epoch FROM statement_timestamp()) * 1000)::bigint) \
                WHERE topic = 'person' RETURNING seq";
-    Ok(tx.query_one(sql, &[]).await?.try_get(0)?)
+    Ok(tx.query_one(sql, &[]).await?.try_get("seq")?)
 }

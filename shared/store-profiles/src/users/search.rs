@@ -175,7 +175,8 @@ impl Search<'_> {
     async fn walk(&self, db: &impl GenericClient) -> Result<Walked, StoreError> {
         let (join, seen) = self.joined();
         let sql = format!(
-            "SELECT array_agg(w.created_at) FILTER (WHERE w.hit), array_agg(w.id) FILTER (WHERE w.hit), count(*) FROM \
+            "SELECT array_agg(w.created_at) FILTER (WHERE w.hit) AS times, \
+             array_agg(w.id) FILTER (WHERE w.hit) AS ids, count(*) AS looked_at FROM \
              (SELECT s.created_at, s.id, strpos(s.text, $2) > 0 {seen} FROM \
                (SELECT project_id, created_at, id, text FROM user_search WHERE project_id = $1 AND (created_at, id) < ($4, $5) \
                 ORDER BY created_at DESC, id DESC LIMIT {WALK}) s {join} ORDER BY s.created_at DESC, s.id DESC) AS w(created_at, id, hit)"
@@ -183,10 +184,10 @@ impl Search<'_> {
         let (at, id) = behind(self.start);
         let statement = db.prepare_cached(&sql).await?;
         let row = db.query_one(&statement, &[&self.project, &self.needle(), &self.time(), &at, &id]).await?;
-        let times: Option<Vec<Timestamp>> = row.try_get(0)?;
-        let ids: Option<Vec<Uuid>> = row.try_get(1)?;
+        let times: Option<Vec<Timestamp>> = row.try_get("times")?;
+        let ids: Option<Vec<Uuid>> = row.try_get("ids")?;
         let found = times.into_iter().flatten().zip(ids.into_iter().flatten()).collect();
-        Ok(Walked { found, looked_at: row.try_get(2)? })
+        Ok(Walked { found, looked_at: row.try_get("looked_at")? })
     }
 
     /// Whether one of the three texts alone begins so for more people than are counted: by indexes that hold little else. Only
@@ -201,10 +202,10 @@ impl Search<'_> {
                 "(SELECT count(*) FROM (SELECT 1 FROM user_search s WHERE project_id = $1 AND {begins} LIMIT {most}) f)"
             )
         };
-        let sql = format!("SELECT greatest({})", begins().map(begin).join(", "));
+        let sql = format!("SELECT greatest({}) AS most", begins().map(begin).join(", "));
         let tx = Pin::Indexed.begin(db).await?;
         let most: i64 =
-            tx.query_one(&tx.prepare_cached(&sql).await?, &[&self.project, &self.text]).await?.try_get(0)?;
+            tx.query_one(&tx.prepare_cached(&sql).await?, &[&self.project, &self.text]).await?.try_get("most")?;
         tx.commit().await?;
         Ok(most > MOST_COUNTED)
     }
@@ -213,14 +214,14 @@ impl Search<'_> {
     async fn count_many(&self, db: &mut impl GenericClient) -> Result<Total, StoreError> {
         let (join, seen) = self.joined();
         let sql = format!(
-            "SELECT count(*) FROM (SELECT 1 FROM user_search s {join} WHERE s.project_id = $1 AND strpos(s.text, $2) > 0 {seen} \
-             ORDER BY s.created_at DESC, s.id DESC LIMIT {}) AS found",
+            "SELECT count(*) AS total FROM (SELECT 1 FROM user_search s {join} WHERE s.project_id = $1 \
+             AND strpos(s.text, $2) > 0 {seen} ORDER BY s.created_at DESC, s.id DESC LIMIT {}) AS found",
             MOST_COUNTED + 1
         );
         let tx = Pin::Ordered.begin(db).await?;
         let row = tx.query_one(&tx.prepare_cached(&sql).await?, &[&self.project, &self.needle(), &self.time()]).await?;
         tx.commit().await?;
-        Ok(Total::counted(row.try_get(0)?))
+        Ok(Total::counted(row.try_get("total")?))
     }
 
     /// The page, where reading on from the newest must come upon it.
@@ -233,7 +234,7 @@ impl Search<'_> {
         let tx = Pin::Ordered.begin(db).await?;
         let rows = self.part(&tx, &sql, &self.needle()).await?;
         tx.commit().await?;
-        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+        rows.iter().map(|row| Ok((row.try_get("created_at")?, row.try_get("id")?))).collect()
     }
 
     /// All that are found, up to one more than are counted, and of these the page: by trigrams, or by the beginnings.

@@ -58,9 +58,10 @@ pub async fn since(db: &impl GenericClient, project: ProjectId, since: Timestamp
     let is_whole = since.time() == Time::midnight();
     let (whole, part) = if is_whole { (first, None) } else { (first.saturating_add(1.day()), Some(first)) };
     let sql = "SELECT (SELECT coalesce(sum(count), 0)::bigint FROM user_seen_count WHERE project_id = $1 AND day >= $2) \
-               + (SELECT count(*) FROM users WHERE project_id = $1 AND seen_day = $3 AND last_seen_at >= $4 AND merged_into IS NULL)";
+               + (SELECT count(*) FROM users WHERE project_id = $1 AND seen_day = $3 AND last_seen_at >= $4 \
+               AND merged_into IS NULL) AS total";
     let statement = db.prepare_cached(sql).await?;
-    Ok(db.query_one(&statement, &[&project, &whole, &part, &since.timestamp()]).await?.try_get(0)?)
+    Ok(db.query_one(&statement, &[&project, &whole, &part, &since.timestamp()]).await?.try_get("total")?)
 }
 
 /// Forgets days that nobody asks for any more. Whoever was last seen then and comes back leaves a number below zero

@@ -74,7 +74,7 @@ pub async fn due(
                WHERE place <= $3 ORDER BY place, mail_due_at LIMIT $2";
     let mut found: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
     for row in db.query(&db.prepare_cached(sql).await?, &[&now, &most, &of_project]).await? {
-        found.entry(row.try_get(0)?).or_default().push(row.try_get(1)?);
+        found.entry(row.try_get("project_id")?).or_default().push(row.try_get("id")?);
     }
     Ok(found)
 }
@@ -110,25 +110,26 @@ pub async fn claim(
                AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > $4 AND i.sealed_link IS NOT NULL \
                RETURNING i.mail_attempt, i.email, i.role, p.name, i.sealed_link, i.created_at, i.expires_at, i.invited_by) \
                SELECT c.mail_attempt, c.email, c.role, c.name, c.sealed_link, c.created_at, c.expires_at, \
-               coalesce(nullif(a.name, ''), a.email, '') FROM claimed c LEFT JOIN account a ON a.id = c.invited_by";
+               coalesce(nullif(a.name, ''), a.email, '') AS inviter FROM claimed c \
+               LEFT JOIN account a ON a.id = c.invited_by";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id, &lease, &now]).await?;
     row.map(|row| from_row(&row, keys, (project, id))).transpose()
 }
 
 fn from_row(row: &Row, keys: &MasterKeys, (project, id): (ProjectId, Uuid)) -> Result<InviteMail, StoreError> {
     let corrupt = |why: String| StoreError::Corrupt(format!("the link of invite {id}: {why}"));
-    let link = keys.open(project, PLACE, row.try_get(4)?).map_err(|e| corrupt(e.to_string()))?;
+    let link = keys.open(project, PLACE, row.try_get("sealed_link")?).map_err(|e| corrupt(e.to_string()))?;
     Ok(InviteMail {
         project,
         id,
-        attempt: row.try_get(0)?,
-        to: row.try_get(1)?,
-        role: members::role(row.try_get(2)?)?,
-        project_name: row.try_get(3)?,
-        inviter: row.try_get(7)?,
+        attempt: row.try_get("mail_attempt")?,
+        to: row.try_get("email")?,
+        role: members::role(row.try_get("role")?)?,
+        project_name: row.try_get("name")?,
+        inviter: row.try_get("inviter")?,
         link: String::from_utf8(link).map_err(|e| corrupt(e.to_string()))?,
-        created_at: row.try_get(5)?,
-        expires_at: row.try_get(6)?,
+        created_at: row.try_get("created_at")?,
+        expires_at: row.try_get("expires_at")?,
     })
 }
 

@@ -16,8 +16,8 @@ pub async fn set(tx: &Transaction<'_>, id: ProjectId, account: Uuid) -> Result<(
 
 /// Counts the projects that an account created and that still exist.
 pub async fn count_projects(db: &impl GenericClient, account: Uuid) -> Result<u32, StoreError> {
-    let statement = db.prepare_cached("SELECT count(*) FROM project WHERE created_by = $1").await?;
-    let count: i64 = db.query_one(&statement, &[&account]).await?.try_get(0)?;
+    let statement = db.prepare_cached("SELECT count(*) AS count FROM project WHERE created_by = $1").await?;
+    let count: i64 = db.query_one(&statement, &[&account]).await?.try_get("count")?;
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
@@ -29,7 +29,7 @@ pub async fn owners(
     let mut owners: HashMap<ProjectId, OwnerId> = projects.iter().map(|id| (*id, OwnerId::from(*id))).collect();
     let sql = "SELECT project_id, created_by FROM project WHERE project_id = ANY($1) AND created_by IS NOT NULL";
     for row in db.query(&db.prepare_cached(sql).await?, &[&projects]).await? {
-        owners.insert(row.try_get(0)?, OwnerId(row.try_get(1)?));
+        owners.insert(row.try_get("project_id")?, OwnerId(row.try_get("created_by")?));
     }
     Ok(owners)
 }

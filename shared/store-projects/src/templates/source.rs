@@ -31,17 +31,17 @@ pub async fn newest(
     wanted: &[(Uuid, i32)],
 ) -> Result<Vec<TemplateSource>, StoreError> {
     let (ids, known): (Vec<Uuid>, Vec<i32>) = wanted.iter().copied().unzip();
-    let sql = "SELECT t.id, t.version, CASE WHEN t.version <> k.version THEN t.subject END, \
-               CASE WHEN t.version <> k.version THEN coalesce(t.compiled, t.body) END, \
-               CASE WHEN t.version <> k.version THEN t.url END \
+    let sql = "SELECT t.id, t.version, CASE WHEN t.version <> k.version THEN t.subject END AS subject, \
+               CASE WHEN t.version <> k.version THEN coalesce(t.compiled, t.body) END AS body, \
+               CASE WHEN t.version <> k.version THEN t.url END AS url \
                FROM unnest($2::uuid[], $3::int[]) AS k (id, version) JOIN template t ON t.id = k.id WHERE t.project_id = $1";
     let statement = db.prepare_cached(sql).await?;
     let mut sources = Vec::with_capacity(wanted.len());
     for row in db.query(&statement, &[&project, &ids, &known]).await? {
-        let (subject, body): (Option<String>, Option<String>) = (row.try_get(2)?, row.try_get(3)?);
-        let url: Option<String> = row.try_get(4)?;
+        let (subject, body): (Option<String>, Option<String>) = (row.try_get("subject")?, row.try_get("body")?);
+        let url: Option<String> = row.try_get("url")?;
         let text = subject.zip(body).map(|(subject, body)| SourceText { subject, body, url });
-        sources.push(TemplateSource { id: row.try_get(0)?, version: row.try_get(1)?, text });
+        sources.push(TemplateSource { id: row.try_get("id")?, version: row.try_get("version")?, text });
     }
     Ok(sources)
 }

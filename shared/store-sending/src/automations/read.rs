@@ -71,8 +71,9 @@ async fn used_by_steps(
          WHERE active OR under_way ORDER BY active DESC, id LIMIT 1"
     );
     let row = db.query_opt(&sql, &[&project, &id.to_string()]).await?;
-    let found =
-        |row: Row| Ok(SendingUse { automation: row.try_get(0)?, name: row.try_get(1)?, active: row.try_get(2)? });
+    let found = |row: Row| {
+        Ok(SendingUse { automation: row.try_get("id")?, name: row.try_get("name")?, active: row.try_get("active")? })
+    };
     row.map(found).transpose()
 }
 
@@ -86,7 +87,7 @@ pub async fn uses_segment(
         "SELECT id, name FROM automation WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' = $2 ORDER BY id LIMIT 1"
     );
     let row = db.query_opt(&sql, &[&project, &segment.to_string()]).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+    row.map(|row| Ok((row.try_get("id")?, row.try_get("name")?))).transpose()
 }
 
 /// What an entry or an exit starts.
@@ -101,20 +102,25 @@ pub struct BySegment {
 /// The project's active automations that start by segments, oldest first.
 pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<Vec<BySegment>, StoreError> {
     let sql = format!(
-        "SELECT id, (definition ->> 'triggerSegmentId')::uuid, trigger_type = 'SEGMENT_ENTER' FROM automation \
-         WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' IS NOT NULL ORDER BY id"
+        "SELECT id, (definition ->> 'triggerSegmentId')::uuid AS segment_id, trigger_type = 'SEGMENT_ENTER' AS entered \
+         FROM automation WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' IS NOT NULL ORDER BY id"
     );
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
-    let found =
-        |row: &Row| Ok(BySegment { automation: row.try_get(0)?, segment: row.try_get(1)?, entered: row.try_get(2)? });
+    let found = |row: &Row| {
+        Ok(BySegment {
+            automation: row.try_get("id")?,
+            segment: row.try_get("segment_id")?,
+            entered: row.try_get("entered")?,
+        })
+    };
     rows.iter().map(found).collect()
 }
 
 const BY_SEGMENT: &str = "project_id = $1 AND active AND deleted_at IS NULL \
                           AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT')";
 
-const FOLLOWED: &str = "project_id, id, version, definition, active AND deleted_at IS NULL, \
-                        CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END";
+const FOLLOWED: &str = "project_id, id, version, definition, active AND deleted_at IS NULL AS may_start, \
+                        CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END AS hears";
 
 /// Automations read at once.
 const PART: usize = 500;
@@ -141,17 +147,19 @@ pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<Foll
 }
 
 fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {
-    let (project, id): (ProjectId, Uuid) = (row.try_get(0)?, row.try_get(1)?);
+    let (project, id): (ProjectId, Uuid) = (row.try_get("project_id")?, row.try_get("id")?);
     let mut active = None;
-    if row.try_get(4)? {
-        match decoded(id, row.try_get(3)?) {
-            Ok(definition) => active = Some(ActiveAutomation { project, id, version: row.try_get(2)?, definition }),
+    if row.try_get("may_start")? {
+        match decoded(id, row.try_get("definition")?) {
+            Ok(definition) => {
+                active = Some(ActiveAutomation { project, id, version: row.try_get("version")?, definition })
+            }
             Err(error) => {
                 tracing::error!(%project, automation = %id, %error, "an automation cannot be read, and starts no runs");
             }
         }
     }
-    Ok(FollowedAutomation { project, id, active, hears: row.try_get(5)? })
+    Ok(FollowedAutomation { project, id, active, hears: row.try_get("hears")? })
 }
 
 /// The definition that a run started with.
@@ -163,12 +171,12 @@ pub async fn get_version(
 ) -> Result<Option<Definition>, StoreError> {
     let sql = "SELECT definition FROM automation_version WHERE project_id = $1 AND automation_id = $2 AND version = $3";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation, &version]).await?;
-    row.map(|row| decoded(automation, row.try_get(0)?)).transpose()
+    row.map(|row| decoded(automation, row.try_get("definition")?)).transpose()
 }
 
 /// Whether its runs may go on now; a deleted one's may not.
 pub async fn is_active(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<bool, StoreError> {
-    let sql = "SELECT active AND deleted_at IS NULL FROM automation WHERE project_id = $1 AND id = $2";
+    let sql = "SELECT active AND deleted_at IS NULL AS is_active FROM automation WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
-    row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
+    row.map_or(Ok(false), |row| Ok(row.try_get("is_active")?))
 }

@@ -34,10 +34,10 @@ async fn begin(tx: &Transaction<'_>, by_segments: bool) -> Result<i64, StoreErro
 /// Locks automations until the transaction's end, one or, without an id, all of the project's. Whether a segment starts
 /// any of them; none where there is no such automation.
 async fn lock(tx: &Transaction<'_>, project: ProjectId, id: Option<Uuid>) -> Result<Option<bool>, StoreError> {
-    let sql = "SELECT trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT') FROM automation WHERE project_id = $1 \
-               AND ($2::uuid IS NULL OR id = $2) AND deleted_at IS NULL ORDER BY id FOR UPDATE";
+    let sql = "SELECT trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT') AS by_segment FROM automation \
+               WHERE project_id = $1 AND ($2::uuid IS NULL OR id = $2) AND deleted_at IS NULL ORDER BY id FOR UPDATE";
     let rows = tx.query(sql, &[&project, &id]).await?;
-    let by_segment: Vec<bool> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let by_segment: Vec<bool> = rows.iter().map(|row| row.try_get("by_segment")).collect::<Result<_, _>>()?;
     Ok((!by_segment.is_empty()).then(|| by_segment.contains(&true)))
 }
 

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Campaign;
 use super::counts::{self, Counts};
-use super::sending::Progress;
+use super::occurrence::Progress;
 use crate::send_chunks::{self, CAPACITY, NewChunk, SendAt, Share};
 use database::StoreError;
 use domain::campaign::{LocalTimes, Variant};
@@ -109,9 +109,10 @@ async fn find(
     params.push(&most);
     let limit = params.len();
     let zone = if by_zone { "lower(u.properties ->> 'timezone')" } else { "NULL::text" };
-    let statement =
-        format!("{with} SELECT u.id, {zone} FROM {from} WHERE {condition} ORDER BY u.id LIMIT ${limit}::bigint");
-    tx.query(&statement, &params).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let statement = format!(
+        "{with} SELECT u.id, {zone} AS zone FROM {from} WHERE {condition} ORDER BY u.id LIMIT ${limit}::bigint"
+    );
+    tx.query(&statement, &params).await?.iter().map(|row| Ok((row.try_get("id")?, row.try_get("zone")?))).collect()
 }
 
 /// Queues these users in parked chunks, by variant and time, and moves the campaign on. The caller holds the campaign's row, and the slice

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::sending::{self, Rows};
+use super::occurrence::Rows;
+use super::sending;
 use database::StoreError;
 use kernel::ids::{self, ProjectId};
 
@@ -78,10 +79,10 @@ pub async fn by_link(db: &impl GenericClient, of: &Rows) -> Result<Vec<LinkCount
     let rows = db.query(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
     let count = |row: &Row| -> Result<LinkCount, StoreError> {
         Ok(LinkCount {
-            url: row.try_get(0)?,
-            variant: row.try_get(1)?,
-            clicks: row.try_get(2)?,
-            messages: row.try_get(3)?,
+            url: row.try_get("url")?,
+            variant: row.try_get("variant")?,
+            clicks: row.try_get("clicks")?,
+            messages: row.try_get("messages")?,
         })
     };
     rows.iter().map(count).collect()
@@ -107,7 +108,7 @@ pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Time
                ORDER BY c.message_id LIMIT $3) old WHERE g.project_id = $1 LIMIT $3)) RETURNING campaign_id";
     let (under_way, first) = sending::under_way(tx, project).await?;
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE, &under_way, &first]).await?;
-    let campaigns: BTreeSet<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let campaigns: BTreeSet<Uuid> = rows.iter().map(|row| row.try_get("campaign_id")).collect::<Result<_, _>>()?;
     let sql = "DELETE FROM campaign_link l WHERE project_id = $1 AND campaign_id = ANY($2) AND NOT EXISTS (SELECT FROM campaign_click c \
                WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaigns.into_iter().collect::<Vec<_>>()]).await?;

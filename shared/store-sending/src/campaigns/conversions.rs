@@ -3,7 +3,7 @@
 use deadpool_postgres::GenericClient;
 use jiff::{SignedDuration, Timestamp};
 
-use super::sending::Rows;
+use super::occurrence::Rows;
 use database::StoreError;
 use domain::campaign::Goal;
 use kernel::ids;
@@ -29,10 +29,11 @@ pub async fn conversions(
                WHERE e.project_id = $1 AND e.name = $5 AND e.id >= $6), \
                ids AS MATERIALIZED (SELECT person AS id, ts FROM did UNION ALL SELECT u.id, did.ts FROM did \
                JOIN users u ON u.project_id = $1 AND u.merged_into = did.person) \
-               SELECT m.variant, count(DISTINCT m.id) FROM ids JOIN message m ON m.project_id = $1 AND m.user_id = ids.id \
-               AND m.id BETWEEN $3 AND $4 AND m.campaign_id = $2 \
+               SELECT m.variant, count(DISTINCT m.id) AS converted FROM ids \
+               JOIN message m ON m.project_id = $1 AND m.user_id = ids.id AND m.id BETWEEN $3 AND $4 \
+               AND m.campaign_id = $2 \
                WHERE ids.ts BETWEEN m.sent_at AND m.sent_at + make_interval(secs => $7) GROUP BY m.variant";
     let within = within.seconds() as f64;
     let rows = db.query(sql, &[&of.project, &of.campaign, &of.first, &of.last, &goal.event, &since, &within]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("variant")?, row.try_get("converted")?))).collect()
 }

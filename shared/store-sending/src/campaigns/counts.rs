@@ -65,12 +65,12 @@ pub async fn report(
     project: ProjectId,
     campaign: Uuid,
 ) -> Result<Vec<(Option<String>, String, i64)>, StoreError> {
-    let sql = "SELECT nullif(variant, ''), status, sum(count)::bigint FROM campaign_count \
+    let sql = "SELECT nullif(variant, '') AS variant, status, sum(count)::bigint AS total FROM campaign_count \
                WHERE project_id = $1 AND campaign_id = $2 \
                AND occurrence = (SELECT occurrence FROM campaign WHERE project_id = $1 AND id = $2) \
                GROUP BY variant, status HAVING sum(count) <> 0 ORDER BY nullif(variant, ''), status";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &campaign]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("variant")?, row.try_get("status")?, row.try_get("total")?))).collect()
 }
 
 /// Removes the counts of a campaign; of the occurrences before one, or of all.

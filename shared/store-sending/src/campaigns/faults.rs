@@ -46,5 +46,5 @@ pub async fn back_off(
                updated_at = CASE WHEN held.pauses THEN $3::timestamptz ELSE c.updated_at END \
                FROM held WHERE c.project_id = $1 AND c.id = held.id RETURNING held.pauses";
     let row = db.query_opt(sql, &[&project, &id, &now, &more, &MAX_FAULTS, &reason]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(false))
+    Ok(row.map(|row| row.try_get("pauses")).transpose()?.unwrap_or(false))
 }

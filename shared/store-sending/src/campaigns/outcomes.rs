@@ -65,10 +65,10 @@ pub async fn get(tx: &impl GenericClient, project: ProjectId, campaign: Uuid) ->
         return Ok(Outcomes::default());
     };
     Ok(Outcomes {
-        sent: row.try_get(0)?,
-        failed: row.try_get(1)?,
-        failed_in_row: row.try_get(2)?,
-        reason: row.try_get(3)?,
+        sent: row.try_get("sent")?,
+        failed: row.try_get("failed")?,
+        failed_in_row: row.try_get("failed_in_row")?,
+        reason: row.try_get("reason")?,
     })
 }
 

@@ -7,58 +7,13 @@ use jiff::Timestamp;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
+use super::occurrence::Progress;
 use super::{Campaign, counts, outcomes, winner};
 use database::StoreError;
 use database::by_project::{self, Of};
 use database::due::{self, Due};
-use database::months::Month;
-use domain::campaign::{CampaignStatus, Verdict};
+use domain::campaign::CampaignStatus;
 use kernel::ids::{self, ProjectId};
-
-/// Progress of a campaign's current occurrence.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
-    /// Number of the occurrence, from 1. A recurring campaign has many.
-    pub occurrence: i32,
-    pub started_at: Timestamp,
-    /// The time for which it was scheduled.
-    pub meant_for: Timestamp,
-    /// The last user ID up to which the audience is queued.
-    pub taken_to: Option<Uuid>,
-    /// Whether the whole audience is queued.
-    pub taken: bool,
-    /// Up to when the pace's allowance is used.
-    pub paced_to: Timestamp,
-    /// When the test of its variants had been sent.
-    pub test_sent_at: Option<Timestamp>,
-    /// The result of the test.
-    pub verdict: Option<Verdict>,
-}
-
-/// The messages of one occurrence. Their IDs hold its start time, so all of them are in one partition.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows {
-    pub project: ProjectId,
-    pub campaign: Uuid,
-    pub(super) first: Uuid,
-    pub(super) last: Uuid,
-}
-
-impl Rows {
-    pub fn of(project: ProjectId, campaign: Uuid, progress: &Progress) -> Self {
-        Self::begun(project, campaign, progress.started_at)
-    }
-
-    /// The messages of the occurrence that began at this time.
-    pub fn begun(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
-        let ms = started_at.as_millisecond();
-        Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
-    }
-
-    pub(super) fn month(&self) -> Month {
-        Month::of(self.first)
-    }
-}
 
 /// SQL condition: the campaign's occurrence has begun and not ended.
 const UNDER_WAY: &str = "under_way AND status IN ('SENDING', 'PAUSED')";
@@ -77,8 +32,9 @@ pub async fn due(
     let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, MAX_PROJECTS).await?;
     let sql = |of: Of| {
         format!(
-            "SELECT p.id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL (SELECT id, look_at FROM campaign \
-             WHERE project_id = {project} AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4",
+            "SELECT p.id AS project_id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) \
+             CROSS JOIN LATERAL (SELECT id, look_at FROM campaign WHERE project_id = {project} AND look_at <= $2 \
+             ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4",
             project = of("p.id")
         )
     };
@@ -86,7 +42,7 @@ pub async fn due(
         Ok(db.query(&statement, &[&part, &now, &max_per_project, &max]).await?)
     };
     let rows = by_project::each(db, &projects, |project| *project, sql, read).await?;
-    let due = |row: &Row| Ok((row.try_get(2)?, row.try_get(0)?, row.try_get(1)?));
+    let due = |row: &Row| Ok((row.try_get("look_at")?, row.try_get("project_id")?, row.try_get("id")?));
     let mut due: Vec<(Timestamp, ProjectId, Uuid)> =
         rows.iter().flatten().map(due).collect::<Result<_, StoreError>>()?;
     due.sort_by_key(|due| due.0);
@@ -97,9 +53,9 @@ pub async fn due(
 /// Tries to reserve a campaign's check for this transaction; returns false if another scheduler is checking it. Does not lock the
 /// row, so that pausing or cancelling the campaign does not wait.
 pub async fn try_lock(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
-    let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0))";
+    let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0)) AS is_locked";
     let statement = tx.prepare_cached(sql).await?;
-    Ok(tx.query_one(&statement, &[&format!("campaign {} {id}", project.0)]).await?.try_get(0)?)
+    Ok(tx.query_one(&statement, &[&format!("campaign {} {id}", project.0)]).await?.try_get("is_locked")?)
 }
 
 /// Returns a campaign whose check is due, without locking its row.
@@ -130,23 +86,23 @@ async fn if_due(
     lock: &str,
 ) -> Result<Option<(Campaign, Progress)>, StoreError> {
     let sql = format!(
-        "SELECT {}, occurrence, coalesce(started_at, $3), coalesce(meant_for, $3), taken_to, taken, coalesce(paced_to, $3), \
-         test_sent_at, verdict FROM campaign WHERE project_id = $1 AND id = $2 AND look_at <= $3 {lock}",
+        "SELECT {}, occurrence, coalesce(started_at, $3) AS begun_at, coalesce(meant_for, $3) AS meant_for, \
+         taken_to, taken, coalesce(paced_to, $3) AS paced_to, test_sent_at, verdict FROM campaign \
+         WHERE project_id = $1 AND id = $2 AND look_at <= $3 {lock}",
         super::COLUMNS
     );
     let Some(row) = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &id, &now]).await? else {
         return Ok(None);
     };
-    let at = super::COLUMNS_COUNT;
     let progress = Progress {
-        occurrence: row.try_get(at)?,
-        started_at: row.try_get(at + 1)?,
-        meant_for: row.try_get(at + 2)?,
-        taken_to: row.try_get(at + 3)?,
-        taken: row.try_get(at + 4)?,
-        paced_to: row.try_get(at + 5)?,
-        test_sent_at: row.try_get(at + 6)?,
-        verdict: winner::decoded(id, row.try_get(at + 7)?)?,
+        occurrence: row.try_get("occurrence")?,
+        started_at: row.try_get("begun_at")?,
+        meant_for: row.try_get("meant_for")?,
+        taken_to: row.try_get("taken_to")?,
+        taken: row.try_get("taken")?,
+        paced_to: row.try_get("paced_to")?,
+        test_sent_at: row.try_get("test_sent_at")?,
+        verdict: winner::decoded(id, row.try_get("verdict")?)?,
     };
     Ok(Some((super::from_row(&row)?, progress)))
 }
@@ -172,7 +128,7 @@ pub async fn late(db: &impl GenericClient, before: Timestamp, max: i64) -> Resul
     let sql =
         "SELECT project_id, id FROM campaign WHERE look_at <= $1 AND status = 'SENDING' ORDER BY look_at LIMIT $2";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&before, &max]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("id")?))).collect()
 }
 
 /// Pauses a campaign that is being sent and whose check has been due since `before`. Returns false if it is in another state.
@@ -200,7 +156,7 @@ pub async fn begin(
                meant_for = $4, taken_to = NULL, taken = false, paced_to = $3, recipients = 0, under_way = true, look_at = $3, faults = 0, \
                test_sent_at = NULL, verdict = NULL, updated_at = $3 WHERE project_id = $1 AND id = $2 RETURNING occurrence";
     if let Some(row) = tx.query_opt(sql, &[&project, &id, &now, &meant_for]).await? {
-        counts::forget(tx, project, id, Some(row.try_get(0)?)).await?;
+        counts::forget(tx, project, id, Some(row.try_get("occurrence")?)).await?;
     }
     outcomes::forget(tx, project, id).await
 }
@@ -258,7 +214,7 @@ pub(crate) async fn under_way(
         format!("SELECT id, started_at FROM campaign WHERE project_id = $1 AND {UNDER_WAY} AND started_at IS NOT NULL");
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
     let first = |row: &Row| {
-        let (campaign, started_at): (Uuid, Timestamp) = (row.try_get(0)?, row.try_get(1)?);
+        let (campaign, started_at): (Uuid, Timestamp) = (row.try_get("id")?, row.try_get("started_at")?);
         Ok((campaign, ids::lower_bound(started_at.as_millisecond())))
     };
     let sendings: Vec<(Uuid, Uuid)> = rows.iter().map(first).collect::<Result<_, StoreError>>()?;

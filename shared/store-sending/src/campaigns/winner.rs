@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::conversions::conversions;
-use super::sending::{Progress, Rows};
+use super::occurrence::{Progress, Rows};
 use crate::send_chunks::campaign::{self as chunks, Of};
 use database::StoreError;
 use domain::campaign::{Goal, Metric, Score, Verdict};
@@ -22,11 +22,11 @@ pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, St
     }
     let sql = format!(
         "SELECT EXISTS (SELECT FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
-         AND status = 'queued' AND failures = 0 AND {})",
+         AND status = 'queued' AND failures = 0 AND {}) AS is_there",
         of.month().condition("id")
     );
     let statement = of.month().prepare(tx, &sql).await?;
-    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get(0)?)
+    Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get("is_there")?)
 }
 
 /// How the variants have done so far.
@@ -43,13 +43,14 @@ pub async fn scores(
         Metric::Converted => "false",
     };
     let sql = format!(
-        "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL), count(*) FILTER (WHERE {result}) FROM message \
-         WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND {} AND variant IS NOT NULL GROUP BY variant",
+        "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL) AS sent, \
+         count(*) FILTER (WHERE {result}) AS results FROM message WHERE project_id = $1 AND campaign_id = $2 \
+         AND id BETWEEN $3 AND $4 AND {} AND variant IS NOT NULL GROUP BY variant",
         of.month().condition("id")
     );
     let rows = tx.query(&sql, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
     let score = |row: &Row| -> Result<Score, StoreError> {
-        Ok(Score { variant: row.try_get(0)?, sent: row.try_get(1)?, results: row.try_get(2)? })
+        Ok(Score { variant: row.try_get("variant")?, sent: row.try_get("sent")?, results: row.try_get("results")? })
     };
     let mut scores: Vec<Score> = rows.iter().map(score).collect::<Result<_, _>>()?;
     if let (Metric::Converted, Some(goal)) = (metric, goal) {
@@ -90,7 +91,7 @@ pub async fn note_verdict(
 pub async fn verdict(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Verdict>, StoreError> {
     let sql = "SELECT verdict FROM campaign WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;
-    decoded(id, row.map(|row| row.try_get(0)).transpose()?.flatten())
+    decoded(id, row.map(|row| row.try_get("verdict")).transpose()?.flatten())
 }
 
 pub(super) fn decoded(id: Uuid, stored: Option<Value>) -> Result<Option<Verdict>, StoreError> {

@@ -73,7 +73,7 @@ pub async fn load(
     for (month, ids) in months::split(&ids, |id| *id) {
         let rows = load_in(db, project, month, &ids).await?;
         for row in &rows {
-            let id: Uuid = row.try_get(0)?;
+            let id: Uuid = row.try_get("id")?;
             found.push(from_row(project, row, wanted.get(&id).copied().unwrap_or_default())?);
         }
     }
@@ -87,8 +87,10 @@ async fn load_in(
     ids: &[Uuid],
 ) -> Result<Vec<Row>, StoreError> {
     let (first, last) = (ids.first(), ids.last());
-    let columns = "m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt + 1, m.failures, m.ambiguous - m.forgiven, \
-                   m.created_at, coalesce(m.released_at, m.created_at), m.subscription_group_id, m.trace, m.campaign_id, m.occurrence";
+    let columns = "m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt + 1 AS attempt, \
+                   m.failures, m.ambiguous - m.forgiven AS ambiguous, m.created_at, \
+                   coalesce(m.released_at, m.created_at) AS released_at, m.subscription_group_id, m.trace, \
+                   m.campaign_id, m.occurrence";
     let found = by_id::look_up(
         month,
         "unnest($2::uuid[]) AS w (id)",
@@ -101,29 +103,29 @@ async fn load_in(
 }
 
 fn from_row(project: ProjectId, row: &Row, lapsed: bool) -> Result<Claimed, StoreError> {
-    let id: Uuid = row.try_get(0)?;
-    let occurrence = row.try_get::<_, Option<Uuid>>(14)?.zip(row.try_get::<_, Option<i32>>(15)?);
+    let id: Uuid = row.try_get("id")?;
+    let occurrence = row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?);
     Ok(Claimed {
         project,
         id,
-        user_id: row.try_get(1)?,
-        channel: super::channel(row.try_get(2)?)?,
-        lane: super::lane(row.try_get(3)?)?,
+        user_id: row.try_get("user_id")?,
+        channel: super::channel(row.try_get("channel")?)?,
+        lane: super::lane(row.try_get("lane")?)?,
         sending: occurrence.map(|(campaign, occurrence)| Sending {
             campaign,
             occurrence,
             started_ms: ids::time_ms(id),
         }),
-        template_id: row.try_get(4)?,
-        content: row.try_get(5)?,
-        data: row.try_get(6)?,
-        attempt: row.try_get(7)?,
-        failures: row.try_get(8)?,
-        ambiguous: row.try_get(9)?,
+        template_id: row.try_get("template_id")?,
+        content: row.try_get("content")?,
+        data: row.try_get("data")?,
+        attempt: row.try_get("attempt")?,
+        failures: row.try_get("failures")?,
+        ambiguous: row.try_get("ambiguous")?,
         lapsed,
-        created_at: row.try_get(10)?,
-        released_at: row.try_get(11)?,
-        subscription_group_id: row.try_get(12)?,
-        trace: TraceContext::from_column(row.try_get(13)?),
+        created_at: row.try_get("created_at")?,
+        released_at: row.try_get("released_at")?,
+        subscription_group_id: row.try_get("subscription_group_id")?,
+        trace: TraceContext::from_column(row.try_get("trace")?),
     })
 }

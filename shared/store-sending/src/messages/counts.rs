@@ -80,18 +80,18 @@ pub struct Reached {
 
 /// What was counted from a time on.
 pub async fn since(db: &impl GenericClient, project: ProjectId, from: Timestamp) -> Result<Vec<Reached>, StoreError> {
-    let sql = "SELECT at, channel, status, sum(count)::bigint FROM message_status_count \
+    let sql = "SELECT at, channel, status, sum(count)::bigint AS count FROM message_status_count \
                WHERE project_id = $1 AND at >= $2 GROUP BY at, channel, status";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &from]).await?;
     rows.iter()
         .map(|row| {
-            let (channel, status): (&str, &str) = (row.try_get(1)?, row.try_get(2)?);
+            let (channel, status): (&str, &str) = (row.try_get("channel")?, row.try_get("status")?);
             let unknown = || StoreError::Corrupt(format!("a count of {channel:?}, {status:?}"));
             Ok(Reached {
-                at: row.try_get(0)?,
+                at: row.try_get("at")?,
                 channel: Channel::parse(channel).ok_or_else(unknown)?,
                 status: DeliveryState::parse(status).ok_or_else(unknown)?,
-                count: row.try_get(3)?,
+                count: row.try_get("count")?,
             })
         })
         .collect()

@@ -100,7 +100,7 @@ pub async fn rows(tx: &impl GenericClient, lane: i16, messages: &[NewMessage]) -
             ],
         )
         .await?;
-    inserted.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    inserted.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
 /// Inserts messages as [`rows`] does and queues the new ones, due at once. Returns the queues that have something new.

@@ -53,32 +53,32 @@ const COLUMNS: &str = "id, status, status_reason, user_id, channel, subject, tem
     bounced_at, complained_at, devices, content, segments";
 
 fn from_row(row: &Row) -> Result<Message, StoreError> {
-    let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(4)?);
+    let (status, channel): (&str, &str) = (row.try_get("status")?, row.try_get("channel")?);
     Ok(Message {
-        id: row.try_get(0)?,
+        id: row.try_get("id")?,
         status: super::status(status)?,
-        status_reason: row.try_get(2)?,
-        user_id: row.try_get(3)?,
+        status_reason: row.try_get("status_reason")?,
+        user_id: row.try_get("user_id")?,
         channel: super::channel(channel)?,
-        subject: row.try_get(5)?,
-        template_id: row.try_get(6)?,
-        automation_id: row.try_get(7)?,
-        run_id: row.try_get(8)?,
-        attempts: row.try_get(9)?,
-        ambiguous: row.try_get(10)?,
-        provider: row.try_get(11)?,
-        provider_message_id: row.try_get(12)?,
-        created_at: row.try_get(13)?,
-        sent_at: row.try_get(14)?,
-        delivered_at: row.try_get(15)?,
-        opened_at: row.try_get(16)?,
-        clicked_at: row.try_get(17)?,
-        failed_at: row.try_get(18)?,
-        bounced_at: row.try_get(19)?,
-        complained_at: row.try_get(20)?,
-        devices: row.try_get(21)?,
-        content: row.try_get(22)?,
-        segments: row.try_get(23)?,
+        subject: row.try_get("subject")?,
+        template_id: row.try_get("template_id")?,
+        automation_id: row.try_get("automation_id")?,
+        run_id: row.try_get("run_id")?,
+        attempts: row.try_get("attempt")?,
+        ambiguous: row.try_get("ambiguous")?,
+        provider: row.try_get("provider")?,
+        provider_message_id: row.try_get("provider_message_id")?,
+        created_at: row.try_get("created_at")?,
+        sent_at: row.try_get("sent_at")?,
+        delivered_at: row.try_get("delivered_at")?,
+        opened_at: row.try_get("opened_at")?,
+        clicked_at: row.try_get("clicked_at")?,
+        failed_at: row.try_get("failed_at")?,
+        bounced_at: row.try_get("bounced_at")?,
+        complained_at: row.try_get("complained_at")?,
+        devices: row.try_get("devices")?,
+        content: row.try_get("content")?,
+        segments: row.try_get("segments")?,
     })
 }
 
@@ -102,8 +102,8 @@ pub async fn states(
         let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
         let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
         for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
-            let status: &str = row.try_get(1)?;
-            states.push((row.try_get(0)?, super::status(status)?, row.try_get(2)?));
+            let status: &str = row.try_get("status")?;
+            states.push((row.try_get("id")?, super::status(status)?, row.try_get("status_reason")?));
         }
     }
     Ok(states)
@@ -196,8 +196,8 @@ pub async fn list(
 pub async fn total(db: &impl GenericClient, project: ProjectId, filter: &MessageFilter) -> Result<Total, StoreError> {
     let wanted = filter.wanted();
     if wanted.is_open() {
-        let sql = "SELECT coalesce(sum(count), 0)::bigint FROM message_count WHERE project_id = $1";
-        return Ok(Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?));
+        let sql = "SELECT coalesce(sum(count), 0)::bigint AS total FROM message_count WHERE project_id = $1";
+        return Ok(Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get("total")?));
     }
     let mut count = 0;
     for month in months::of_table(db, "message").await? {

@@ -115,25 +115,25 @@ pub async fn apply(
     }
     let (mut clicks, mut people, mut of_campaigns) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for row in rows {
-        let (status, channel): (&str, &str) = (row.try_get(1)?, row.try_get(9)?);
+        let (status, channel): (&str, &str) = (row.try_get("status")?, row.try_get("channel")?);
         let progress = Progress {
             channel: super::channel(channel)?,
             status: super::status(status)?,
-            reason: row.try_get(2)?,
-            delivered_at: row.try_get(3)?,
-            opened_at: row.try_get(4)?,
-            clicked_at: row.try_get(5)?,
-            failed_at: row.try_get(6)?,
-            bounced_at: row.try_get(7)?,
-            complained_at: row.try_get(8)?,
+            reason: row.try_get("status_reason")?,
+            delivered_at: row.try_get("delivered_at")?,
+            opened_at: row.try_get("opened_at")?,
+            clicked_at: row.try_get("clicked_at")?,
+            failed_at: row.try_get("failed_at")?,
+            bounced_at: row.try_get("bounced_at")?,
+            complained_at: row.try_get("complained_at")?,
         };
-        let id = row.try_get(0)?;
+        let id = row.try_get("id")?;
         messages.insert(id, (progress.clone(), progress));
-        let user: Uuid = row.try_get(11)?;
+        let user: Uuid = row.try_get("user_id")?;
         people.insert(id, user);
-        if let Some(campaign) = row.try_get(10)? {
-            let variant: Option<String> = row.try_get(12)?;
-            if let Some(occurrence) = row.try_get(13)? {
+        if let Some(campaign) = row.try_get("campaign_id")? {
+            let variant: Option<String> = row.try_get("variant")?;
+            if let Some(occurrence) = row.try_get("occurrence")? {
                 of_campaigns.insert(id, ((campaign, occurrence), variant.clone()));
             }
             let urls = clicked.remove(&id).unwrap_or_default().into_iter().map(str::to_owned);

@@ -115,11 +115,11 @@ async fn merged_since(
     since: Timestamp,
 ) -> Result<HashMap<Uuid, Vec<Uuid>>, StoreError> {
     let since = since.checked_sub(MERGE_DELAY).unwrap_or(since);
-    let sql = "SELECT w.id, u.id FROM unnest($2::uuid[]) AS w (id) CROSS JOIN LATERAL (SELECT id FROM users \
+    let sql = "SELECT w.id AS into_id, u.id FROM unnest($2::uuid[]) AS w (id) CROSS JOIN LATERAL (SELECT id FROM users \
                WHERE project_id = $1 AND merged_into = w.id AND merged_at >= $3 OFFSET 0) AS u";
     let mut merged: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
     for row in tx.query(&tx.prepare_cached(sql).await?, &[&project, &users, &since]).await? {
-        merged.entry(row.try_get(0)?).or_default().push(row.try_get(1)?);
+        merged.entry(row.try_get("into_id")?).or_default().push(row.try_get("id")?);
     }
     Ok(merged)
 }
@@ -198,7 +198,7 @@ async fn find_others(
     let found = by_id::look_up(month, &ids, "m.id", &format!("m.id <> ALL($6) AND {condition}"), Lock::None);
     let statement = month.prepare(tx, &format!("SELECT DISTINCT w.of FROM {found}")).await?;
     let rows = tx.query(&statement, &[&project, &left, &users, &sending.started_ms, &sending.key(), &but]).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok(row.try_get("of")?)).collect()
 }
 
 async fn write(
@@ -254,7 +254,7 @@ async fn write(
         .await?;
     let template_of: HashMap<Uuid, Option<Uuid>> = users.iter().copied().zip(templates.iter().copied()).collect();
     let message = |found: &tokio_postgres::Row| {
-        let (id, user_id): (Uuid, Uuid) = (found.try_get(0)?, found.try_get(1)?);
+        let (id, user_id): (Uuid, Uuid) = (found.try_get("id")?, found.try_get("user_id")?);
         Ok(Claimed {
             project: queue.project,
             id,

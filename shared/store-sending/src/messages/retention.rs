@@ -23,7 +23,7 @@ const IS_SETTLED: &str = "status <> 'queued'";
 
 /// Takes the lock on removal for this connection, until [`end`]. False where another connection holds it.
 pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
-    Ok(db.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?.try_get(0)?)
+    Ok(db.query_one("SELECT pg_try_advisory_lock($1) AS is_locked", &[&LOCK]).await?.try_get("is_locked")?)
 }
 
 pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
@@ -47,7 +47,7 @@ pub async fn remove_slice(
     );
     let sql = format!("SELECT id FROM message m WHERE {removable} ORDER BY id OFFSET {SLICE} LIMIT 1");
     let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before, &campaigns, &first]).await?;
-    let end: Uuid = row.map(|row| row.try_get(0)).transpose()?.unwrap_or(before);
+    let end: Uuid = row.map(|row| row.try_get("id")).transpose()?.unwrap_or(before);
     let sql = format!("DELETE FROM message m WHERE {removable}");
     let removed = tx.execute(&month.prepare(tx, &sql).await?, &[&project, &end, &campaigns, &first]).await?;
     let removed = i64::try_from(removed).unwrap_or(i64::MAX);
@@ -63,16 +63,17 @@ pub async fn is_over(tx: &Transaction<'_>, partition: &Expired) -> Result<bool, 
         return Ok(false);
     }
     tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
-    let sql = format!("SELECT NOT EXISTS (SELECT FROM {} WHERE NOT ({IS_SETTLED}) OR dead)", partition.name());
-    Ok(tx.query_one(&sql, &[]).await?.try_get(0)?)
+    let sql =
+        format!("SELECT NOT EXISTS (SELECT FROM {} WHERE NOT ({IS_SETTLED}) OR dead) AS is_over", partition.name());
+    Ok(tx.query_one(&sql, &[]).await?.try_get("is_over")?)
 }
 
 /// Subtracts the messages in a detached partition from the counters of these projects.
 pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<ProjectId>) -> Result<(), StoreError> {
     tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
-    let sql = format!("SELECT project_id, count(*) FROM {table} GROUP BY project_id ORDER BY project_id");
+    let sql = format!("SELECT project_id, count(*) AS count FROM {table} GROUP BY project_id ORDER BY project_id");
     for row in tx.query(&sql, &[]).await? {
-        let (project, count): (ProjectId, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let (project, count): (ProjectId, i64) = (row.try_get("project_id")?, row.try_get("count")?);
         if projects.contains(&project) {
             insert::count(tx, project, insert::any_lane(), -count).await?;
         }

@@ -176,13 +176,16 @@ async fn write<'a>(
     let mut written = Vec::with_capacity(ordered.len());
     for (month, part) in months::split(&ordered, |s| s.id) {
         for row in write_in(tx, project, month, &part, now).await? {
-            let Some(settled) = by_id.get(&row.try_get(0)?) else { continue };
-            let after = super::status(row.try_get(1)?)?;
-            let campaign = row.try_get::<_, Option<Uuid>>(4)?.zip(row.try_get::<_, Option<i32>>(5)?);
+            let Some(settled) = by_id.get(&row.try_get("id")?) else { continue };
+            let after = super::status(row.try_get("status")?)?;
+            let campaign =
+                row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?);
             // A receipt may have reported a failure too; the time tells which of the two is in the row.
-            let was_queued = after == settled.status && (after != DeliveryState::Failed || row.try_get(7)?);
-            let (user_id, channel) = (row.try_get(2)?, super::channel(row.try_get(3)?)?);
-            written.push(Written { settled, after, was_queued, user_id, channel, campaign, variant: row.try_get(6)? });
+            let was_queued =
+                after == settled.status && (after != DeliveryState::Failed || row.try_get("failed_now")?);
+            let (user_id, channel) = (row.try_get("user_id")?, super::channel(row.try_get("channel")?)?);
+            let variant = row.try_get("variant")?;
+            written.push(Written { settled, after, was_queued, user_id, channel, campaign, variant });
         }
     }
     Ok(written)
@@ -227,7 +230,8 @@ async fn write_in(
     );
     let more = ", attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address";
     let sql = by_id::change(month, &rows, more, set)
-        + " RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, m.failed_at IS NOT DISTINCT FROM $2";
+        + " RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, \
+           m.failed_at IS NOT DISTINCT FROM $2 AS failed_now";
     let columns: [&(dyn ToSql + Sync); 16] = [
         &project,
         &now,
@@ -290,8 +294,10 @@ pub async fn cancel(
                    updated_at = $6";
         let sql = by_id::change(month, &rows, ", ambiguous", set) + " RETURNING m.campaign_id, m.occurrence, m.variant";
         for row in tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &begun, &first, &last, &now]).await? {
-            if let Some(of) = row.try_get::<_, Option<Uuid>>(0)?.zip(row.try_get::<_, Option<i32>>(1)?) {
-                moved.step(of, row.try_get(2)?, (DeliveryState::Queued, DeliveryState::Cancelled), 1);
+            if let Some(of) =
+                row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?)
+            {
+                moved.step(of, row.try_get("variant")?, (DeliveryState::Queued, DeliveryState::Cancelled), 1);
             }
         }
     }

@@ -61,16 +61,16 @@ pub struct Count {
 
 /// Everything that was counted of an automation.
 pub async fn of(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<Vec<Count>, StoreError> {
-    let sql = "SELECT version, step, did, arm, sum(count)::bigint FROM automation_count \
+    let sql = "SELECT version, step, did, arm, sum(count)::bigint AS total FROM automation_count \
                WHERE project_id = $1 AND automation_id = $2 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
     let count = |row: &tokio_postgres::Row| {
         Ok(Count {
-            version: row.try_get(0)?,
-            step: row.try_get(1)?,
-            did: row.try_get(2)?,
-            arm: row.try_get(3)?,
-            count: row.try_get(4)?,
+            version: row.try_get("version")?,
+            step: row.try_get("step")?,
+            did: row.try_get("did")?,
+            arm: row.try_get("arm")?,
+            count: row.try_get("total")?,
         })
     };
     rows.iter().map(count).collect()
@@ -82,8 +82,10 @@ pub async fn under_way(
     project: ProjectId,
     automation: Uuid,
 ) -> Result<(i64, i64), StoreError> {
-    let sql = "SELECT (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND ended_at IS NULL), \
-               (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND status = 'frozen')";
+    let sql = "SELECT \
+               (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND ended_at IS NULL) \
+               AS under_way, \
+               (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND status = 'frozen') AS frozen";
     let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
-    Ok((row.try_get(0)?, row.try_get(1)?))
+    Ok((row.try_get("under_way")?, row.try_get("frozen")?))
 }

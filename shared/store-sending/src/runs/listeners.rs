@@ -36,7 +36,7 @@ pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Resul
         Ok(tx.query(&statement, &[&projects, &users, &events]).await?)
     };
     let rows = by_project::each(tx, heard, |h| h.0.0, sql, read).await?;
-    rows.iter().flatten().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    rows.iter().flatten().map(|r| Ok((r.try_get("project_id")?, r.try_get("run_id")?))).collect()
 }
 
 /// Begins to listen; what listens already is left as it is but for its time.

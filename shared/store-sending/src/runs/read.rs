@@ -41,20 +41,20 @@ pub struct RunFilter<'a> {
 const COLUMNS: &str = "id, automation_id, version, user_id, status, position, reason, due_at, converted_at, context, started_at, ended_at";
 
 fn from_row(row: &Row) -> Result<ShownRun, StoreError> {
-    let status: &str = row.try_get(4)?;
+    let status: &str = row.try_get("status")?;
     Ok(ShownRun {
-        id: row.try_get(0)?,
-        automation: row.try_get(1)?,
-        version: row.try_get(2)?,
-        user_id: row.try_get(3)?,
+        id: row.try_get("id")?,
+        automation: row.try_get("automation_id")?,
+        version: row.try_get("version")?,
+        user_id: row.try_get("user_id")?,
         status: RunStatus::parse(status).ok_or_else(|| StoreError::Corrupt(format!("run status {status:?}")))?,
-        position: row.try_get(5)?,
-        reason: row.try_get(6)?,
-        due_at: row.try_get(7)?,
-        converted_at: row.try_get(8)?,
-        trigger: row.try_get(9)?,
-        started_at: row.try_get(10)?,
-        ended_at: row.try_get(11)?,
+        position: row.try_get("position")?,
+        reason: row.try_get("reason")?,
+        due_at: row.try_get("due_at")?,
+        converted_at: row.try_get("converted_at")?,
+        trigger: row.try_get("context")?,
+        started_at: row.try_get("started_at")?,
+        ended_at: row.try_get("ended_at")?,
     })
 }
 
@@ -86,6 +86,6 @@ pub async fn get(
     let sql = format!("SELECT {COLUMNS}, trail FROM run WHERE project_id = $1 AND automation_id = $2 AND id = $3");
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &automation, &id]).await?;
     let Some(row) = row else { return Ok(None) };
-    let trail = serde_json::from_value(row.try_get(12)?);
+    let trail = serde_json::from_value(row.try_get("trail")?);
     Ok(Some((from_row(&row)?, trail.map_err(|e| StoreError::Corrupt(format!("trail of run {id}: {e}")))?)))
 }

@@ -41,31 +41,31 @@ pub struct RunRow {
 const COLUMNS: &str = "r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, r.partition, r.depth, r.context, r.memory, r.reason, r.due_at, r.converted_at, r.started_at, r.ended_at, r.trace";
 
 fn from_row(row: &Row) -> Result<RunRow, StoreError> {
-    let (status, memory): (&str, Value) = (row.try_get(5)?, row.try_get(11)?);
+    let (status, memory): (&str, Value) = (row.try_get("status")?, row.try_get("memory")?);
     let corrupt = |what: String| StoreError::Corrupt(what);
     let memory: Memory = serde_json::from_value(memory).map_err(|e| corrupt(format!("memory of a run: {e}")))?;
     Ok(RunRow {
-        project: row.try_get(0)?,
-        id: row.try_get(1)?,
-        automation: row.try_get(2)?,
-        version: row.try_get(3)?,
-        user_id: row.try_get(4)?,
-        partition: row.try_get(8)?,
-        depth: row.try_get(9)?,
-        context: row.try_get(10)?,
+        project: row.try_get("project_id")?,
+        id: row.try_get("id")?,
+        automation: row.try_get("automation_id")?,
+        version: row.try_get("version")?,
+        user_id: row.try_get("user_id")?,
+        partition: row.try_get("partition")?,
+        depth: row.try_get("depth")?,
+        context: row.try_get("context")?,
         state: State {
             status: RunStatus::parse(status).ok_or_else(|| corrupt(format!("run status {status:?}")))?,
-            position: row.try_get(6)?,
-            wait_seq: row.try_get(7)?,
+            position: row.try_get("position")?,
+            wait_seq: row.try_get("wait_seq")?,
             memory,
-            reason: row.try_get(12)?,
-            due_at: row.try_get(13)?,
-            converted_at: row.try_get(14)?,
+            reason: row.try_get("reason")?,
+            due_at: row.try_get("due_at")?,
+            converted_at: row.try_get("converted_at")?,
         },
-        started_at: row.try_get(15)?,
-        ended_at: row.try_get(16)?,
+        started_at: row.try_get("started_at")?,
+        ended_at: row.try_get("ended_at")?,
         marks: Vec::new(),
-        trace: TraceContext::from_column(row.try_get(17)?),
+        trace: TraceContext::from_column(row.try_get("trace")?),
         is_new: false,
     })
 }
@@ -93,7 +93,7 @@ pub type Enrolment = (ProjectId, Uuid, Uuid);
 pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<(Enrolment, i64)>, StoreError> {
     let sql = |of: Of| {
         format!(
-            "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) \
+            "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) AS under_way \
              FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) \
              JOIN run r ON r.project_id = {project} AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3",
             project = of("v.p")
@@ -106,7 +106,9 @@ pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<
         Ok(tx.query(&statement, &[&projects, &automations, &users]).await?)
     };
     let rows = by_project::each(tx, wanted, |wanted| wanted.0, sql, read).await?;
-    let enrolment = |r: &Row| Ok(((r.try_get(0)?, r.try_get(1)?, r.try_get(2)?), r.try_get(3)?));
+    let enrolment = |r: &Row| {
+        Ok(((r.try_get("project_id")?, r.try_get("automation_id")?, r.try_get("user_id")?), r.try_get("under_way")?))
+    };
     rows.iter().flatten().map(enrolment).collect()
 }
 
@@ -118,9 +120,9 @@ pub async fn started_by(
     since: Timestamp,
 ) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM run WHERE project_id = $1 AND automation_id = $2 AND user_id = $3 \
-               AND started_at > $4 AND context -> 'properties' = $5)";
+               AND started_at > $4 AND context -> 'properties' = $5) AS is_there";
     let statement = tx.prepare_cached(sql).await?;
-    Ok(tx.query_one(&statement, &[&project, &automation, &user, &since, &properties]).await?.try_get(0)?)
+    Ok(tx.query_one(&statement, &[&project, &automation, &user, &since, &properties]).await?.try_get("is_there")?)
 }
 
 /// Of these people, how many runs of theirs automations have started since a time; those without any are left out.
@@ -131,7 +133,7 @@ pub async fn caused_since(
 ) -> Result<Vec<(PersonKey, i64)>, StoreError> {
     let sql = |of: Of| {
         format!(
-            "SELECT r.project_id, r.user_id, count(*) FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
+            "SELECT r.project_id, r.user_id, count(*) AS total FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
              JOIN run r ON r.project_id = {project} AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
             project = of("v.p")
         )
@@ -141,7 +143,10 @@ pub async fn caused_since(
         Ok(tx.query(&statement, &[&projects, &users, &since]).await?)
     };
     let rows = by_project::each(tx, people, |person| person.0, sql, read).await?;
-    rows.iter().flatten().map(|r| Ok(((r.try_get(0)?, r.try_get(1)?), r.try_get(2)?))).collect()
+    rows.iter()
+        .flatten()
+        .map(|r| Ok(((r.try_get("project_id")?, r.try_get("user_id")?), r.try_get("total")?)))
+        .collect()
 }
 
 /// A run's key, its automation and version, and whose it is.
@@ -153,8 +158,8 @@ pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<
     // and all of the project's would be read for each.
     let sql = |of: Of| {
         format!(
-            "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-             JOIN run r ON r.project_id = {project} AND r.id = v.i",
+            "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL AS under_way \
+             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = {project} AND r.id = v.i",
             project = of("v.p")
         )
     };
@@ -165,10 +170,15 @@ pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<
     let rows = by_project::each(tx, keys, |key| key.0, sql, read).await?;
     let mut under_way = Vec::with_capacity(keys.len());
     for row in rows.iter().flatten() {
-        let project = row.try_get(0)?;
-        if row.try_get(5)? {
-            let whose = (project, row.try_get(4)?);
-            under_way.push(((project, row.try_get(1)?), row.try_get(2)?, row.try_get(3)?, whose));
+        let project = row.try_get("project_id")?;
+        if row.try_get("under_way")? {
+            let whose = (project, row.try_get("user_id")?);
+            under_way.push((
+                (project, row.try_get("id")?),
+                row.try_get("automation_id")?,
+                row.try_get("version")?,
+                whose,
+            ));
         }
     }
     Ok(under_way)

@@ -30,24 +30,30 @@ pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid, Fa
                SELECT r.project_id, r.automation_id FROM run r WHERE r.status = 'frozen' \
                AND (r.project_id, r.automation_id) > (f.project_id, f.automation_id) \
                ORDER BY r.project_id, r.automation_id LIMIT 1) AS next) \
-               SELECT a.project_id, a.id, a.deleted_at IS NOT NULL FROM frozen f JOIN automation a \
+               SELECT a.project_id, a.id, a.deleted_at IS NOT NULL AS is_deleted FROM frozen f JOIN automation a \
                ON a.project_id = f.project_id AND a.id = f.automation_id WHERE a.active OR a.deleted_at IS NOT NULL";
     // A distributed store refuses that, and looks in each shard through the automations there.
-    let joined = "SELECT a.project_id, a.id, a.deleted_at IS NOT NULL FROM automation a \
+    let joined = "SELECT a.project_id, a.id, a.deleted_at IS NOT NULL AS is_deleted FROM automation a \
                   WHERE (a.active OR a.deleted_at IS NOT NULL) AND EXISTS (SELECT FROM run r \
                   WHERE r.project_id = a.project_id AND r.automation_id = a.id AND r.status = 'frozen')";
     let sql = if by_project::is_spread() { joined } else { each };
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[]).await?;
     rows.iter()
-        .map(|r| Ok((r.try_get(0)?, r.try_get(1)?, if r.try_get(2)? { Fate::End } else { Fate::Resume })))
+        .map(|r| {
+            Ok((
+                r.try_get("project_id")?,
+                r.try_get("id")?,
+                if r.try_get("is_deleted")? { Fate::End } else { Fate::Resume },
+            ))
+        })
         .collect()
 }
 
 /// Automations that were deleted until `until`.
 pub async fn deleted(db: &impl GenericClient, until: Timestamp) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id, id FROM automation WHERE deleted_at <= $1").await?;
-    db.query(&statement, &[&until]).await?.iter().map(|r| Ok((r.try_get(0)?, r.try_get(1)?))).collect()
+    db.query(&statement, &[&until]).await?.iter().map(|r| Ok((r.try_get("project_id")?, r.try_get("id")?))).collect()
 }
 
 /// Ends at most so many of a deleted automation's runs under way; returns how many were found.
@@ -61,14 +67,14 @@ pub async fn end(
     let sql =
         "SELECT id FROM run WHERE project_id = $1 AND automation_id = $2 AND status IN ('waiting', 'frozen') LIMIT $3";
     let found = tx.query(&tx.prepare_cached(sql).await?, &[&project, &automation, &most]).await?;
-    let ids: Vec<Uuid> = found.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    let ids: Vec<Uuid> = found.iter().map(|r| r.try_get("id")).collect::<Result<_, _>>()?;
     if ids.is_empty() {
         return Ok(0);
     }
     // Locked in the order of ids, as by whoever moves runs on.
     let sql = "SELECT id FROM run WHERE project_id = $1 AND id = ANY($2) AND status IN ('waiting', 'frozen') ORDER BY id FOR UPDATE";
     let locked = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
-    let still: Vec<Uuid> = locked.iter().map(|r| r.try_get(0)).collect::<Result<_, _>>()?;
+    let still: Vec<Uuid> = locked.iter().map(|r| r.try_get("id")).collect::<Result<_, _>>()?;
     let sql = "UPDATE run SET status = 'exited', reason = 'automation_deleted', due_at = NULL, updated_at = $3, ended_at = $3 \
                WHERE project_id = $1 AND id = ANY($2) RETURNING id, version, user_id";
     let exited = tx.query(&tx.prepare_cached(sql).await?, &[&project, &still, &now]).await?;
@@ -76,10 +82,10 @@ pub async fn end(
         Ok(RunNews {
             project,
             kind: EXITED,
-            run: row.try_get(0)?,
+            run: row.try_get("id")?,
             automation,
-            version: row.try_get(1)?,
-            user_id: row.try_get(2)?,
+            version: row.try_get("version")?,
+            user_id: row.try_get("user_id")?,
             at: now,
             reason: Some("automation_deleted".to_owned()),
         })
@@ -113,9 +119,9 @@ pub async fn resume(
     let rows = tx.query(&statement, &[&project, &automation, &now, &most]).await?;
     let mut timers = Vec::with_capacity(rows.len());
     for row in rows {
-        let (run, wait_seq, partition) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let (run, wait_seq, partition) = (row.try_get("id")?, row.try_get("wait_seq")?, row.try_get("partition")?);
         // The earlier a wait ended, the earlier its timer: they are handed over in that order.
-        let due_at = row.try_get::<_, Option<Timestamp>>(3)?.map_or(now, |due| due.min(now));
+        let due_at = row.try_get::<_, Option<Timestamp>>("due_at")?.map_or(now, |due| due.min(now));
         timers.push(NewTimer { project, run, wait_seq, partition, due_at });
     }
     timers.sort_by_key(|t| t.run);

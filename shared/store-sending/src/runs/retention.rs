@@ -24,17 +24,17 @@ pub async fn remove_slice(
     let once =
         "SELECT id FROM automation WHERE project_id = $1 AND deleted_at IS NULL AND definition ->> 'reentry' = 'once'";
     let rows = tx.query(&tx.prepare_cached(once).await?, &[&project]).await?;
-    let once: Vec<Uuid> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let once: Vec<Uuid> = rows.iter().map(|row| row.try_get("id")).collect::<Result<_, _>>()?;
 
     // A run begins with the time in its id, and ends later.
-    let sql = "SELECT id, user_id, automation_id = ANY($4) FROM run WHERE project_id = $1 AND id > $2 AND id < $3 \
-               AND ended_at < $5 ORDER BY id LIMIT $6";
+    let sql = "SELECT id, user_id, automation_id = ANY($4) AS once FROM run WHERE project_id = $1 AND id > $2 \
+               AND id < $3 AND ended_at < $5 ORDER BY id LIMIT $6";
     let bound = ids::lower_bound(before.as_millisecond());
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &after, &bound, &once, &before, &SLICE]).await?;
     let (mut gone, mut users, mut emptied) = (Vec::new(), Vec::new(), Vec::new());
     for row in &rows {
-        let (id, user): (Uuid, Uuid) = (row.try_get(0)?, row.try_get(1)?);
-        if row.try_get(2)? {
+        let (id, user): (Uuid, Uuid) = (row.try_get("id")?, row.try_get("user_id")?);
+        if row.try_get("once")? {
             emptied.push(id);
         } else {
             gone.push(id);
@@ -49,5 +49,5 @@ pub async fn remove_slice(
     let sql = "UPDATE run SET context = '{}', memory = '{}', trail = '[]', reason = NULL, trace = NULL \
                WHERE project_id = $1 AND id = ANY($2) AND context <> '{}'";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &emptied]).await?;
-    Ok(rows.last().map(|row| row.try_get(0)).transpose()?)
+    Ok(rows.last().map(|row| row.try_get("id")).transpose()?)
 }

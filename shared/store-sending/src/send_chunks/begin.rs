@@ -169,11 +169,12 @@ async fn query(
 /// Returns an upper bound, at most `max`, of the members that [`take`] would find.
 pub async fn count(db: &impl GenericClient, want: Want<'_>, due: DueBy) -> Result<usize, StoreError> {
     let sql = format!(
-        "SELECT least(coalesce(sum(size), 0), $9)::bigint FROM (SELECT size FROM send_chunk c WHERE c.project_id = $1 AND {IS_TAKEABLE} ORDER BY due_at LIMIT $9) AS due"
+        "SELECT least(coalesce(sum(size), 0), $9)::bigint AS members FROM (SELECT size FROM send_chunk c \
+         WHERE c.project_id = $1 AND {IS_TAKEABLE} ORDER BY due_at LIMIT $9) AS due"
     );
     let max = i64::try_from(want.max).unwrap_or(i64::MAX);
     let rows = query(db, &sql, want, want.take_over.unwrap_or_default(), max, due).await?;
-    let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+    let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get("members"))?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
@@ -185,8 +186,10 @@ async fn read(
     due: DueBy,
 ) -> Result<Vec<Chunk>, StoreError> {
     let sql = format!(
-        "SELECT c.id, c.members, c.done::text, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, c.variant, c.template_id, c.due_at, \
-         k.status, CASE WHEN k.occurrence = c.occurrence THEN k.started_at END, k.name, k.template_id, k.subscription_group_id, c.created_at \
+        "SELECT c.id, c.members, c.done::text AS done, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, \
+         c.variant, c.template_id, c.due_at, k.status, \
+         CASE WHEN k.occurrence = c.occurrence THEN k.started_at END AS started_at, k.name, \
+         k.template_id AS campaign_template_id, k.subscription_group_id, c.created_at \
          FROM send_chunk c LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id \
          WHERE c.project_id = $1 AND {IS_TAKEABLE} ORDER BY c.due_at LIMIT $9 FOR UPDATE OF c SKIP LOCKED"
     );
@@ -194,30 +197,30 @@ async fn read(
 }
 
 fn from_row(row: &Row) -> Result<Chunk, StoreError> {
-    let campaign = row.try_get::<_, Option<Uuid>>(5)?.zip(row.try_get::<_, Option<i32>>(6)?);
-    let status: Option<&str> = row.try_get(10)?;
+    let campaign = row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?);
+    let status: Option<&str> = row.try_get("status")?;
     let may_be_sent = campaign.map(|_| status.and_then(CampaignStatus::parse).is_some_and(CampaignStatus::delivers));
-    let sending = match (campaign, row.try_get::<_, Option<Timestamp>>(11)?) {
+    let sending = match (campaign, row.try_get::<_, Option<Timestamp>>("started_at")?) {
         (Some((campaign, occurrence)), Some(started_at)) => Some(SendingRow {
             campaign,
             occurrence,
             started_at,
-            name: row.try_get(12)?,
-            template_id: row.try_get(13)?,
-            subscription_group_id: row.try_get(14)?,
+            name: row.try_get("name")?,
+            template_id: row.try_get("campaign_template_id")?,
+            subscription_group_id: row.try_get("subscription_group_id")?,
         }),
         _ => None,
     };
     Ok(Chunk {
-        id: row.try_get(0)?,
-        members: row.try_get(1)?,
-        done: Bits::parse(row.try_get(2)?),
-        is_audience: row.try_get(3)?,
-        is_begun: row.try_get(4)?,
+        id: row.try_get("id")?,
+        members: row.try_get("members")?,
+        done: Bits::parse(row.try_get("done")?),
+        is_audience: row.try_get("is_audience")?,
+        is_begun: row.try_get("is_begun")?,
         campaign,
-        share: Share { variant: row.try_get(7)?, template_id: row.try_get(8)? },
-        due_at: row.try_get(9)?,
-        created_at: row.try_get(15)?,
+        share: Share { variant: row.try_get("variant")?, template_id: row.try_get("template_id")? },
+        due_at: row.try_get("due_at")?,
+        created_at: row.try_get("created_at")?,
         may_be_sent,
         sending,
     })

@@ -70,9 +70,10 @@ async fn release_chunks(
     now: Timestamp,
 ) -> Result<Found, StoreError> {
     // Ordered by the index alone: a sort would read all chunks with the same `send_at`.
-    let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, nullif(send_at, '-infinity'), \
-               created_at FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 ORDER BY send_at LIMIT $4 \
-               FOR UPDATE SKIP LOCKED";
+    let sql = "SELECT id, size, channel, is_audience, is_begun, occurrence, variant, template_id, \
+               nullif(send_at, '-infinity') AS not_before, created_at FROM send_chunk \
+               WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NULL AND send_at <= $3 \
+               ORDER BY send_at LIMIT $4 FOR UPDATE SKIP LOCKED";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now, &chunks]).await?;
     let (mut whole, mut released) = (Vec::new(), 0);
     for row in &rows {
@@ -93,17 +94,17 @@ async fn release_chunks(
 }
 
 fn parked(row: &Row) -> Result<Parked, StoreError> {
-    let channel: &str = row.try_get(2)?;
+    let channel: &str = row.try_get("channel")?;
     Ok(Parked {
-        id: row.try_get(0)?,
-        size: i64::from(row.try_get::<_, i32>(1)?),
+        id: row.try_get("id")?,
+        size: i64::from(row.try_get::<_, i32>("size")?),
         channel: crate::messages::channel(channel)?,
-        is_audience: row.try_get(3)?,
-        is_begun: row.try_get(4)?,
-        occurrence: row.try_get(5)?,
-        share: Share { variant: row.try_get(6)?, template_id: row.try_get(7)? },
-        send_at: row.try_get(8)?,
-        created_at: row.try_get(9)?,
+        is_audience: row.try_get("is_audience")?,
+        is_begun: row.try_get("is_begun")?,
+        occurrence: row.try_get("occurrence")?,
+        share: Share { variant: row.try_get("variant")?, template_id: row.try_get("template_id")? },
+        send_at: row.try_get("not_before")?,
+        created_at: row.try_get("created_at")?,
     })
 }
 
@@ -116,9 +117,9 @@ async fn release_part(
     max: i64,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    let sql = "SELECT members, done::text FROM send_chunk WHERE project_id = $1 AND id = $2";
+    let sql = "SELECT members, done::text AS done FROM send_chunk WHERE project_id = $1 AND id = $2";
     let row = tx.query_one(&tx.prepare_cached(sql).await?, &[&of.project, &parked.id]).await?;
-    let (members, mut done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
+    let (members, mut done): (Vec<Uuid>, Bits) = (row.try_get("members")?, Bits::parse(row.try_get("done")?));
     let pending: Vec<usize> = done.unset().collect();
     if pending.len() as i64 <= max {
         let sql = "UPDATE send_chunk SET due_at = $3 WHERE project_id = $1 AND id = $2";
@@ -147,13 +148,13 @@ async fn release_part(
 pub async fn decide(tx: &impl GenericClient, of: Of, variant: &Variant, now: Timestamp) -> Result<(), StoreError> {
     let sql = "WITH decided AS (UPDATE send_chunk SET variant = $3, template_id = $4, send_at = $5 \
                WHERE project_id = $1 AND campaign_id = $2 AND send_at = 'infinity' RETURNING occurrence, size) \
-               SELECT occurrence, sum(size)::bigint FROM decided GROUP BY occurrence";
+               SELECT occurrence, sum(size)::bigint AS count FROM decided GROUP BY occurrence";
     let rows = tx
         .query(&tx.prepare_cached(sql).await?, &[&of.project, &of.campaign, &variant.name, &variant.template_id, &now])
         .await?;
     let mut moved = Counts::default();
     for row in rows {
-        let (occurrence, count): (i32, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let (occurrence, count): (i32, i64) = (row.try_get("occurrence")?, row.try_get("count")?);
         moved.add((of.campaign, occurrence), None, DeliveryState::Queued, -count);
         moved.add((of.campaign, occurrence), Some(&variant.name), DeliveryState::Queued, count);
     }
@@ -182,7 +183,7 @@ pub struct Cancelled {
 pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
     // With the limit as a parameter, a generic plan would scan the table.
     let sql = format!(
-        "SELECT members, done::text, is_audience, is_begun, occurrence, variant, id FROM send_chunk \
+        "SELECT members, done::text AS done, is_audience, is_begun, occurrence, variant, id FROM send_chunk \
          WHERE project_id = $1 AND campaign_id = $2 AND (NOT is_begun OR coalesce(due_at <= $3, true)) \
          ORDER BY send_at LIMIT {max} FOR UPDATE SKIP LOCKED"
     );
@@ -190,18 +191,18 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -
     let (mut moved, mut messages, mut cancelled) = (Counts::default(), BTreeMap::new(), Cancelled::default());
     let (mut gone, mut month): (Vec<Uuid>, Option<Month>) = (Vec::new(), None);
     for row in &rows {
-        let (members, done): (Vec<Uuid>, Bits) = (row.try_get(0)?, Bits::parse(row.try_get(1)?));
-        if !row.try_get::<_, bool>(2)?
+        let (members, done): (Vec<Uuid>, Bits) = (row.try_get("members")?, Bits::parse(row.try_get("done")?));
+        if !row.try_get::<_, bool>("is_audience")?
             && let Some(of_chunk) = members.first().map(|id| Month::of(*id))
             && *month.get_or_insert(of_chunk) != of_chunk
         {
             continue;
         }
-        gone.push(row.try_get(6)?);
+        gone.push(row.try_get("id")?);
         let pending: Vec<Uuid> = done.unset().filter_map(|at| members.get(at)).copied().collect();
         cancelled.count += pending.len() as i64;
-        if row.try_get(2)? {
-            let (occurrence, variant): (i32, Option<&str>) = (row.try_get(4)?, row.try_get(5)?);
+        if row.try_get("is_audience")? {
+            let (occurrence, variant): (i32, Option<&str>) = (row.try_get("occurrence")?, row.try_get("variant")?);
             moved.step(
                 (of.campaign, occurrence),
                 variant,
@@ -209,7 +210,7 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -
                 pending.len(),
             );
         } else {
-            let is_begun: bool = row.try_get(3)?;
+            let is_begun: bool = row.try_get("is_begun")?;
             cancelled.in_doubt += if is_begun { pending.len() } else { 0 };
             messages.extend(pending.into_iter().map(|id| (id, is_begun)));
         }
@@ -236,9 +237,10 @@ pub async fn is_due(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<b
 /// Returns the members of released chunks that are begun or due within two minutes, including settled ones. Retries that are due later
 /// are not counted.
 pub async fn in_delivery(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<i64, StoreError> {
-    let sql = "SELECT coalesce(sum(size), 0)::bigint FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 \
-               AND (due_at <= $3::timestamptz + interval '2 minutes' OR is_begun AND due_at IS NOT NULL)";
-    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.try_get(0)?)
+    let sql = "SELECT coalesce(sum(size), 0)::bigint AS members FROM send_chunk \
+               WHERE project_id = $1 AND campaign_id = $2 AND (due_at <= $3::timestamptz + interval '2 minutes' \
+               OR is_begun AND due_at IS NOT NULL)";
+    Ok(db.query_one(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.try_get("members")?)
 }
 
 /// Returns whether any of its chunks is released.
@@ -264,5 +266,5 @@ pub async fn next_time(db: &impl GenericClient, of: Of, now: Timestamp) -> Resul
     let sql = "SELECT send_at FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND send_at > $3 AND send_at < 'infinity' \
                AND due_at IS NULL ORDER BY send_at LIMIT 1";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+    Ok(row.map(|row| row.try_get("send_at")).transpose()?)
 }

@@ -17,7 +17,11 @@ const DUE: Due = Due { table: "send_chunk", at: "due_at" };
 const WINDOW: i64 = 5_000;
 
 fn queue(row: &Row) -> Result<Queue, StoreError> {
-    Ok(Queue { project: row.try_get(0)?, channel: channel(row.try_get(1)?)?, lane: lane(row.try_get(2)?)? })
+    Ok(Queue {
+        project: row.try_get("project_id")?,
+        channel: channel(row.try_get("channel")?)?,
+        lane: lane(row.try_get("lane")?)?,
+    })
 }
 
 /// Returns the queues with due chunks. Takes no locks.
@@ -26,12 +30,12 @@ fn queue(row: &Row) -> Result<Queue, StoreError> {
 /// backlog hides no other queue.
 pub async fn queues(db: &impl GenericClient, due: impl Into<DueBy>) -> Result<Vec<Queue>, StoreError> {
     let DueBy { now, held } = due.into();
-    let sql = "SELECT project_id, channel, lane, count(*) FROM (SELECT project_id, channel, lane FROM send_chunk \
-               WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS due GROUP BY project_id, channel, lane";
+    let sql = "SELECT project_id, channel, lane, count(*) AS count FROM (SELECT project_id, channel, lane \
+               FROM send_chunk WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS due GROUP BY project_id, channel, lane";
     let (mut found, mut read) = (Vec::new(), 0);
     for row in db.query(&db.prepare_cached(sql).await?, &[&held, &WINDOW]).await? {
         found.push(queue(&row)?);
-        read += row.try_get::<_, i64>(3)?;
+        read += row.try_get::<_, i64>("count")?;
     }
     if read >= WINDOW {
         let sql = "SELECT p.project_id, c.channel, l.lane FROM project p CROSS JOIN unnest($2::text[]) AS c (channel) \
@@ -68,11 +72,12 @@ pub async fn backlog(
     db: &impl GenericClient,
     now: Timestamp,
 ) -> Result<BTreeMap<(Channel, Lane), Backlog>, StoreError> {
-    let sql = "SELECT channel, lane, sum(size)::bigint, min(due_at) FROM send_chunk WHERE due_at <= $1 GROUP BY channel, lane";
+    let sql = "SELECT channel, lane, sum(size)::bigint AS messages, min(due_at) AS oldest FROM send_chunk \
+               WHERE due_at <= $1 GROUP BY channel, lane";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now]).await?;
     let backlog = |row: &Row| {
-        let key = (channel(row.try_get(0)?)?, lane(row.try_get(1)?)?);
-        Ok((key, Backlog { messages: row.try_get(2)?, oldest: row.try_get(3)? }))
+        let key = (channel(row.try_get("channel")?)?, lane(row.try_get("lane")?)?);
+        Ok((key, Backlog { messages: row.try_get("messages")?, oldest: row.try_get("oldest")? }))
     };
     rows.iter().map(backlog).collect()
 }

@@ -16,9 +16,10 @@ pub async fn lock(
     project: ProjectId,
     chunks: &[Uuid],
 ) -> Result<BTreeMap<Uuid, Bits>, StoreError> {
-    let sql = "SELECT id, done::text FROM send_chunk WHERE project_id = $1 AND id = ANY($2) ORDER BY id FOR UPDATE";
+    let sql = "SELECT id, done::text AS done FROM send_chunk WHERE project_id = $1 AND id = ANY($2) \
+               ORDER BY id FOR UPDATE";
     let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &chunks]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, Bits::parse(row.try_get(1)?)))).collect()
+    rows.iter().map(|row| Ok((row.try_get("id")?, Bits::parse(row.try_get("done")?)))).collect()
 }
 
 /// Writes which members of locked chunks are done. Deletes chunks without pending members.

@@ -19,5 +19,7 @@ pub async fn campaigns(db: &impl GenericClient, max: i64, now: Timestamp) -> Res
                AND NOT EXISTS (SELECT FROM project_removal r WHERE r.project_id = c.project_id) \
                ORDER BY c.project_id, c.campaign_id LIMIT $2";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &max]).await?;
-    rows.iter().map(|row| Ok(Of { project: row.try_get(0)?, campaign: row.try_get(1)? })).collect()
+    rows.iter()
+        .map(|row| Ok(Of { project: row.try_get("project_id")?, campaign: row.try_get("campaign_id")? }))
+        .collect()
 }

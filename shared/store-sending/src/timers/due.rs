@@ -53,10 +53,10 @@ pub async fn take(
     let mut timers = Vec::with_capacity(rows.len());
     for row in rows {
         timers.push(DueTimer {
-            run: row.try_get(0)?,
-            wait_seq: row.try_get(1)?,
-            partition: row.try_get(2)?,
-            due_at: row.try_get(3)?,
+            run: row.try_get("run_id")?,
+            wait_seq: row.try_get("wait_seq")?,
+            partition: row.try_get("partition")?,
+            due_at: row.try_get("due_at")?,
         });
     }
     if timers.is_empty() {

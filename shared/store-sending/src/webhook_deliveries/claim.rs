@@ -59,12 +59,12 @@ pub async fn claim(
         Ok(Claimed {
             project,
             endpoint,
-            id: row.try_get(0)?,
-            kind: row.try_get(1)?,
-            data: row.try_get(2)?,
-            happened_at: row.try_get(3)?,
-            attempt: row.try_get(4)?,
-            tries: row.try_get(5)?,
+            id: row.try_get("id")?,
+            kind: row.try_get("type")?,
+            data: row.try_get("data")?,
+            happened_at: row.try_get("happened_at")?,
+            attempt: row.try_get("attempt")?,
+            tries: row.try_get("tries")?,
         })
     };
     rows.iter().map(claimed).collect()

@@ -65,8 +65,8 @@ pub(crate) fn kind_of(status: DeliveryState) -> Option<&'static str> {
 
 /// Whether a project has an endpoint that is enabled.
 pub(crate) async fn has_endpoints(tx: &Transaction<'_>, project: ProjectId) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled)";
-    Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get(0)?)
+    let sql = "SELECT EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled) AS is_there";
+    Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get("is_there")?)
 }
 
 /// Tells of a project's messages; of those that are there no more, nothing.

@@ -24,7 +24,9 @@ const PENDING = '/rekindle/pending/';
 
 /** Keeps what is said over what was. One at a time: pages and the worker add to the same. */
 export async function remember(change: Partial<Remembered>): Promise<void> {
-  const given = Object.fromEntries(Object.entries(change).filter(([key, value]) => value !== undefined || key.startsWith('user')));
+  const given = Object.fromEntries(
+    Object.entries(change).filter(([key, value]) => value !== undefined || key.startsWith('user')),
+  );
   await navigator.locks.request(WHO, async () => write(WHO, { ...(await recall()), ...given }));
 }
 
@@ -41,7 +43,9 @@ export function keep(report: Item): Promise<void> {
 export async function pending(): Promise<{ reports: Item[]; forget(reports: Item[]): Promise<void> }> {
   const cache = await caches.open(CACHE);
   const keys = (await cache.keys()).filter(({ url }) => url.includes(PENDING));
-  const found = await Promise.all(keys.map(async (key) => (await cache.match(key))?.json() as Promise<Item | undefined>));
+  const found = await Promise.all(
+    keys.map(async (key) => (await cache.match(key))?.json() as Promise<Item | undefined>),
+  );
   const forget = async (reports: Item[]) => {
     await Promise.all(reports.map(({ id }) => cache.delete(PENDING + id)));
   };

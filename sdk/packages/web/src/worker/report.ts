@@ -37,7 +37,8 @@ export async function sendReports(): Promise<void> {
       const details = (body?.details ?? []) as Array<{ index: number; code?: string }>;
       const unproven = details.map(({ index, code }) => code === 'identity_unproven' && batch[index]);
       // The next page sends those with a fresh token.
-      const kept = (report: Item) => who.userToken && unproven.includes(report) && Date.parse(report.timestamp) > Date.now() - WEEK;
+      const kept = (report: Item) =>
+        who.userToken && unproven.includes(report) && Date.parse(report.timestamp) > Date.now() - WEEK;
       await forget(reports.splice(0, batch.length).filter((report) => !kept(report)));
       most = BATCH;
     }
@@ -47,6 +48,10 @@ export async function sendReports(): Promise<void> {
 }
 
 export function post(url: string, { apiKey, userToken }: Remembered, body: unknown): Promise<Response> {
-  const headers = { 'content-type': 'application/json', 'x-api-key': apiKey, ...(userToken && { 'x-user-token': userToken }) };
+  const headers = {
+    'content-type': 'application/json',
+    'x-api-key': apiKey,
+    ...(userToken && { 'x-user-token': userToken }),
+  };
   return fetch(url, { method: 'POST', headers, body: JSON.stringify(body), credentials: 'omit' });
 }

@@ -6,7 +6,12 @@ import { post, report } from './report';
 interface Worker {
   addEventListener(type: string, run: (event: Happening) => void): void;
   registration: ServiceWorkerRegistration;
-  clients: { matchAll(of: object): Promise<Array<{ url: string; focus(): Promise<unknown>; navigate?(url: string): Promise<unknown> }>>; openWindow(url: string): Promise<unknown> };
+  clients: {
+    matchAll(
+      of: object,
+    ): Promise<Array<{ url: string; focus(): Promise<unknown>; navigate?(url: string): Promise<unknown> }>>;
+    openWindow(url: string): Promise<unknown>;
+  };
 }
 interface Happening {
   waitUntil(work: Promise<unknown>): void;
@@ -53,7 +58,10 @@ async function open(worker: Worker, event: Happening): Promise<void> {
   const data = event.notification.data as { rekindle?: string; url?: string } | undefined;
   if (!data?.rekindle) return;
   event.notification.close();
-  await Promise.all([report(uuid(), 'push_opened', data.rekindle), visit(worker, data.url ?? '/').catch(() => undefined)]);
+  await Promise.all([
+    report(uuid(), 'push_opened', data.rekindle),
+    visit(worker, data.url ?? '/').catch(() => undefined),
+  ]);
 }
 
 async function visit(worker: Worker, to: string): Promise<void> {
@@ -70,12 +78,16 @@ async function renew(worker: Worker, event: Happening): Promise<void> {
   if (!who) return;
   const key = who.serverKey;
   const subscription =
-    event.newSubscription ?? (key ? await worker.registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key }) : null);
+    event.newSubscription ??
+    (key
+      ? await worker.registration.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: key })
+      : null);
   if (!subscription) return;
   const token = JSON.stringify(subscription);
   await remember({ token });
   if (who.unlinked) return;
-  const person = who.userId === undefined ? { anonymous_id: who.anonymousId } : { user_id: who.userId, user_hash: who.userHash };
+  const person =
+    who.userId === undefined ? { anonymous_id: who.anonymousId } : { user_id: who.userId, user_hash: who.userHash };
   // The page tells it again where this is lost.
   await post(`${who.apiUrl}/push-tokens`, who, { ...person, token, platform: 'WEB' }).catch(() => undefined);
 }

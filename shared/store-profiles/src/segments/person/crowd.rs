@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::super::evaluate::{Definitions, closure, limit};
 use super::super::members;
-use super::{in_order, maybe, totals};
+use super::{in_order, maybe, numbers};
 use crate::push_tokens;
 use crate::users::read::{self, User};
 use database::StoreError;
@@ -240,7 +240,7 @@ impl Crowd {
             Err(error) => return Err(error),
         };
         attempt.commit().await?;
-        let counted = rows.iter().map(|row| counted(row, behaviour)).collect::<Result<_, _>>()?;
+        let counted = rows.iter().map(counted).collect::<Result<_, _>>()?;
         self.places.extend(same.into_iter().map(|address| (address, self.counted.len())));
         self.counted.push(counted);
         Ok(true)
@@ -254,9 +254,9 @@ fn rules_of(membership: &Membership) -> Option<&[Rule]> {
     }
 }
 
-fn counted(row: &Row, behaviour: &Behaviour) -> Result<(Uuid, Counted), StoreError> {
-    let stats = Stats { count: row.try_get(1)?, totals: totals(row, 3, behaviour)? };
-    Ok((row.try_get(0)?, (stats, row.try_get(2)?)))
+fn counted(row: &Row) -> Result<(Uuid, Counted), StoreError> {
+    let stats = Stats { count: row.try_get("count")?, totals: numbers(row, "totals")? };
+    Ok((row.try_get("person")?, (stats, row.try_get("edge")?)))
 }
 
 /// One of them, as rules see a person.

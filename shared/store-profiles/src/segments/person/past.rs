@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::super::evaluate::Definitions;
-use super::{asked, in_order, lists, stats_of, total_of};
+use super::{asked, in_order, lists, numbers, stats_of};
 use crate::users::read;
 use automation::journey;
 use database::StoreError;
@@ -90,9 +90,7 @@ async fn read_history(
     let params: Vec<&(dyn ToSql + Sync)> = query.params.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
     let mut done = Vec::new();
     for row in db.query(&query.sql, &params).await? {
-        let number = |column: usize| row.try_get::<_, Option<&str>>(column)?.map(total_of).transpose();
-        let numbers = (1..=behaviour.totals.len()).map(number).collect::<Result<_, StoreError>>()?;
-        done.push(Done { at: row.try_get(0)?, numbers });
+        done.push(Done { at: row.try_get("at")?, numbers: numbers(&row, "numbers")? });
     }
     let older = if done.len() < DEEDS {
         0

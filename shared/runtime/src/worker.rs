@@ -1,0 +1,60 @@
+//! A worker's process, from its configuration to its drain.
+
+use kernel::env::Env;
+use kernel::shutdown::{self, Shutdown};
+
+use crate::config::AdminConfig;
+use crate::startup::{self, Connected, StartError};
+use crate::{probe, telemetry};
+
+/// What tells one worker from another.
+pub struct Worker {
+    pub name: &'static str,
+    /// Of the admin address, unless `ADMIN_ADDR` says otherwise.
+    pub admin_port: u16,
+    /// Logged once it is connected.
+    pub working: &'static str,
+    /// Logged if it stops before its work has ended.
+    pub unfinished: &'static str,
+}
+
+impl Worker {
+    /// Acts on the command line's argument if there is one; otherwise reads the configuration, connects, works until SIGTERM or
+    /// SIGINT, and drains. `work` returns whether all work has ended. Exits with the error's status if something fails.
+    pub async fn run<C>(
+        self,
+        configure: impl AsyncFnOnce(&Env) -> Result<C, StartError>,
+        work: impl AsyncFnOnce(C, Connected, Shutdown) -> Result<bool, StartError>,
+    ) {
+        probe::exit_if_asked(self.admin_port);
+        if let Err(error) = self.start(configure, work).await {
+            tracing::error!("{error}");
+            std::process::exit(error.exit_code());
+        }
+    }
+
+    async fn start<C>(
+        self,
+        configure: impl AsyncFnOnce(&Env) -> Result<C, StartError>,
+        work: impl AsyncFnOnce(C, Connected, Shutdown) -> Result<bool, StartError>,
+    ) -> Result<(), StartError> {
+        let env = Env::from_process();
+        telemetry::start_logging(&env)?;
+        let config = configure(&env).await?;
+        let admin = AdminConfig::from_env(&env, self.admin_port)?;
+        let metrics = telemetry::start_metrics();
+        trace::start(&env, self.name)?;
+        let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
+        let connected = startup::connect_probed(&env, self.name, (admin.addr, metrics), &shutdown).await?;
+
+        tracing::info!(admin = %admin.addr, "{}", self.working);
+        let ended = work(config, connected, shutdown).await;
+        trace::stop().await;
+        // What fails because the schema is too new for this program is not a failure of its own.
+        startup::outgrown()?;
+        if !ended? {
+            tracing::warn!("{}", self.unfinished);
+        }
+        Ok(())
+    }
+}

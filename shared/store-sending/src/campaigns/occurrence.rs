@@ -1,0 +1,52 @@
+//! One occurrence of a campaign: how far it is sent, and which messages are its own.
+
+use database::months::Month;
+use domain::campaign::Verdict;
+use jiff::Timestamp;
+use kernel::ids::{self, ProjectId};
+use uuid::Uuid;
+
+/// Progress of a campaign's current occurrence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Number of the occurrence, from 1. A recurring campaign has many.
+    pub occurrence: i32,
+    pub started_at: Timestamp,
+    /// The time for which it was scheduled.
+    pub meant_for: Timestamp,
+    /// The last user ID up to which the audience is queued.
+    pub taken_to: Option<Uuid>,
+    /// Whether the whole audience is queued.
+    pub taken: bool,
+    /// Up to when the pace's allowance is used.
+    pub paced_to: Timestamp,
+    /// When the test of its variants had been sent.
+    pub test_sent_at: Option<Timestamp>,
+    /// The result of the test.
+    pub verdict: Option<Verdict>,
+}
+
+/// The messages of one occurrence. Their IDs hold its start time, so all of them are in one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub project: ProjectId,
+    pub campaign: Uuid,
+    pub(super) first: Uuid,
+    pub(super) last: Uuid,
+}
+
+impl Rows {
+    pub fn of(project: ProjectId, campaign: Uuid, progress: &Progress) -> Self {
+        Self::begun(project, campaign, progress.started_at)
+    }
+
+    /// The messages of the occurrence that began at this time.
+    pub fn begun(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
+        let ms = started_at.as_millisecond();
+        Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }
+    }
+
+    pub(super) fn month(&self) -> Month {
+        Month::of(self.first)
+    }
+}

@@ -1,0 +1,86 @@
+//! Every statement that stands whole in the stores' sources, planned by PostgreSQL on the migrated schema: a column or table
+//! that is renamed, or a misspelt name, fails here and not at run time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use testkit::TestDatabase;
+
+use crate::statements::all_sources;
+
+/// A mark for an escaped quote while texts are cut out by quotes.
+const QUOTE: char = '\u{1}';
+
+/// The texts of a source, in one line each, and those that have a name.
+fn texts(source: &str) -> (Vec<String>, BTreeMap<String, String>) {
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.collect::<Vec<_>>().join("\n").replace("\\\"", &QUOTE.to_string());
+    let (mut all, mut named) = (Vec::new(), BTreeMap::new());
+    let mut before = "";
+    for (at, part) in code.split('"').enumerate() {
+        if at % 2 == 0 {
+            before = part;
+            continue;
+        }
+        let words: Vec<&str> = part.split_whitespace().filter(|word| *word != "\\").collect();
+        let text = words.join(" ").replace(QUOTE, "\"");
+        if let Some((name, "&str =")) = before.rsplit_once("const ").and_then(|(_, rest)| rest.trim().split_once(": "))
+        {
+            named.insert(name.to_owned(), text.clone());
+        }
+        all.push(text);
+    }
+    (all, named)
+}
+
+/// Statements whose parts are all constants of their own file or of the module that it belongs to, with their files.
+fn whole() -> Vec<(String, String)> {
+    let sources: Vec<_> = all_sources().into_iter().map(|(file, source)| (file, texts(&source))).collect();
+    let mut whole = Vec::new();
+    for (file, (all, named)) in &sources {
+        let parent = Path::new(file).parent().map(|folder| format!("{}.rs", folder.display()));
+        let inherited = sources.iter().find(|(other, _)| Some(other) == parent.as_ref()).map(|(_, (_, named))| named);
+        for text in all {
+            let mut text = text.clone();
+            for (name, value) in inherited.into_iter().chain([named]).flatten() {
+                text = text.replace(&format!("{{{name}}}"), value);
+            }
+            let verb = text.split(' ').next().unwrap_or_default();
+            let is_statement = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb) && text.contains(' ');
+            if is_statement && !text.contains(['{', ';']) {
+                whole.push((file.clone(), text));
+            }
+        }
+    }
+    whole
+}
+
+#[tokio::test]
+async fn every_whole_statement_can_be_planned() {
+    let database = TestDatabase::create().await;
+    let db = database.client().await;
+    let statements = whole();
+    let mut wrong = Vec::new();
+    for (file, text) in &statements {
+        let parameters = match db.prepare(text).await {
+            Ok(statement) => statement.params().len(),
+            Err(error) => {
+                wrong.push(format!("{file}: {}: {text}", described(&error)));
+                continue;
+            }
+        };
+        let values = if parameters == 0 { String::new() } else { format!("({})", vec!["NULL"; parameters].join(", ")) };
+        let explained = format!("PREPARE planned AS {text}; EXPLAIN EXECUTE planned{values}; DEALLOCATE planned");
+        if let Err(error) = db.simple_query(&explained).await {
+            wrong.push(format!("{file}: {}: {text}", described(&error)));
+            db.simple_query("DEALLOCATE ALL").await.unwrap();
+        }
+    }
+    assert_eq!(wrong, [""; 0], "{} of {}", wrong.len(), statements.len());
+    assert!(statements.len() > 300, "{} whole statements", statements.len());
+}
+
+fn described(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
+}
