@@ -31,8 +31,8 @@ pub fn failpoints() -> BTreeMap<String, BTreeSet<String>> {
 fn places() -> Vec<String> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
-    for part in ["shared", "gateway", "worker-automation", "worker-delivery", "scheduler"] {
-        let mut dirs = vec![workspace.join(part).join("src")];
+    for part in ["shared", "gateway/src", "worker-automation/src", "worker-delivery/src", "scheduler/src"] {
+        let mut dirs = vec![workspace.join(part)];
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display())) {
                 let path = entry.expect("a directory's entry").path();
