@@ -1,5 +1,5 @@
-//! Every statement that stands whole in the stores' sources, planned by PostgreSQL on the migrated schema: a column or table
-//! that is renamed, or a misspelt name, fails here and not at run time.
+//! Every statement that is written out in the stores' sources, planned by PostgreSQL on the migrated schema: a renamed or misspelt
+//! column or table fails here and not at run time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,11 +11,14 @@ use crate::statements::all_sources;
 /// A mark for an escaped quote while texts are cut out by quotes.
 const QUOTE: char = '\u{1}';
 
-/// The texts of a source, in one line each, and those that have a name.
+/// Of the tables that only Citus has.
+const OF_CITUS: &str = "citus.rs";
+
+/// The texts of a source, in one line each, and those that are constants, unless several have the same name.
 fn texts(source: &str) -> (Vec<String>, BTreeMap<String, String>) {
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let code = lines.collect::<Vec<_>>().join("\n").replace("\\\"", &QUOTE.to_string());
+    let code = lines.collect::<Vec<_>>().join("\n").replace("\\\"", &QUOTE.to_string()).replace("\\\n", "\n");
     let (mut all, mut named) = (Vec::new(), BTreeMap::new());
     let mut before = "";
     for (at, part) in code.split('"').enumerate() {
@@ -23,15 +26,31 @@ fn texts(source: &str) -> (Vec<String>, BTreeMap<String, String>) {
             before = part;
             continue;
         }
-        let words: Vec<&str> = part.split_whitespace().filter(|word| *word != "\\").collect();
+        let words: Vec<&str> = part.split_whitespace().collect();
         let text = words.join(" ").replace(QUOTE, "\"");
         if let Some((name, "&str =")) = before.rsplit_once("const ").and_then(|(_, rest)| rest.trim().split_once(": "))
         {
-            named.insert(name.to_owned(), text.clone());
+            let is_ambiguous = named.insert(name.to_owned(), text.clone()).is_some();
+            if is_ambiguous {
+                named.insert(name.to_owned(), format!("{{{name}}}"));
+            }
         }
         all.push(text);
     }
     (all, named)
+}
+
+const VERBS: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+
+/// Whether a word is outside of all parentheses: a WITH clause alone is no statement.
+fn is_outside(text: &str, word: &str) -> bool {
+    let mut depth = 0;
+    text.split(' ').any(|part| {
+        let is_found = depth == 0 && part == word;
+        depth += part.matches('(').count();
+        depth -= part.matches(')').count().min(depth);
+        is_found
+    })
 }
 
 /// Statements whose parts are all constants of their own file or of the module that it belongs to, with their files.
@@ -43,12 +62,13 @@ fn whole() -> Vec<(String, String)> {
         let inherited = sources.iter().find(|(other, _)| Some(other) == parent.as_ref()).map(|(_, (_, named))| named);
         for text in all {
             let mut text = text.clone();
-            for (name, value) in inherited.into_iter().chain([named]).flatten() {
+            for (name, value) in [named].into_iter().chain(inherited).flatten() {
                 text = text.replace(&format!("{{{name}}}"), value);
             }
             let verb = text.split(' ').next().unwrap_or_default();
-            let is_statement = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb) && text.contains(' ');
-            if is_statement && !text.contains(['{', ';']) {
+            let is_statement =
+                VERBS.contains(&verb) || (verb == "WITH" && VERBS.iter().any(|verb| is_outside(&text, verb)));
+            if is_statement && text.contains(' ') && !text.contains(['{', ';']) && file != OF_CITUS {
                 whole.push((file.clone(), text));
             }
         }
