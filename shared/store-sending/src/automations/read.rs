@@ -152,7 +152,7 @@ fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {
     if row.try_get("may_start")? {
         match decoded(id, row.try_get("definition")?) {
             Ok(definition) => {
-                active = Some(ActiveAutomation { project, id, version: row.try_get("version")?, definition })
+                active = Some(ActiveAutomation { project, id, version: row.try_get("version")?, definition });
             }
             Err(error) => {
                 tracing::error!(%project, automation = %id, %error, "an automation cannot be read, and starts no runs");
