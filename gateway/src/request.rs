@@ -1,4 +1,4 @@
-//! A request as it came, before anybody knows who sent it.
+//! A request before it is authenticated.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};

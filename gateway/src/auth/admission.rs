@@ -67,7 +67,7 @@ pub async fn admit(
     }
 }
 
-/// The session of a request that belongs to no project, where nobody else is let in.
+/// Returns the session of a request outside of any project; other callers are refused.
 pub async fn logged_in(auth: &Auth, request: &Request<'_>) -> Result<Session, ApiError> {
     match (session::of(auth, request).await?, header::key(request.headers)) {
         (Some(session), _) => {
@@ -107,7 +107,7 @@ async fn by_key(auth: &Auth, request: &Request<'_>, text: &str, access: Access) 
     Ok(Admission { project: key.project, owner: key.owner, rate_limit, caller: Caller::Key(key) })
 }
 
-/// What a key is told where only sessions are let in: that it is no use if it works, else that it does not.
+/// The error for an API key at a route that takes only sessions: 403 if the key is valid, 401 if it is not.
 async fn key_in_place_of_session(auth: &Auth, request: &Request<'_>, text: &str) -> Result<ApiError, ApiError> {
     known(auth, request, text).await?;
     Ok(ApiError::Forbidden("this address takes no API key: log in with POST /auth/login"))

@@ -27,9 +27,9 @@ pub struct Auth {
     pub master_keys: MasterKeys,
     /// API keys that were seen before.
     pub keys: KeyCache,
-    /// What users' proofs of who they are are held against.
+    /// Secrets that users' identity proofs are verified with.
     pub identity_secrets: SecretCache,
-    /// Whose password is to be checked or hashed.
+    /// Passwords waiting to be checked or hashed.
     pub sign_ins: SignInQueue,
     /// Of sessions, and of who signs webhooks.
     pub lookups: Lookups,
