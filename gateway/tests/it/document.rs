@@ -81,16 +81,16 @@ pub fn all_operations() -> Vec<Operation> {
             let schema = &content["application/json"]["schema"];
             let parameters =
                 [&operation["parameters"], &item["parameters"]].into_iter().filter_map(Value::as_array).flatten();
-            let parameters: Vec<Value> = parameters.map(|parameter| resolved(&document, parameter, 0)).collect();
+            let parameters: Vec<Value> = parameters.map(|parameter| resolved(&document, parameter, &[])).collect();
             let query = parameters.iter().filter(|p| p["in"] == "query" && p["required"] == true);
             let success = operation["responses"].as_object().unwrap().keys().find_map(|status| status.parse().ok());
             let status = success.unwrap_or(0u16).to_string();
-            let answer = resolved(&document, &operation["responses"][&status], 0);
+            let answer = resolved(&document, &operation["responses"][&status], &[]);
             found.push(Operation {
                 is_endless: answer["content"]["text/event-stream"].is_object(),
                 answers_json: answer["content"]["application/json"].is_object(),
                 query: query.map(|p| p["name"].as_str().unwrap().to_owned()).collect(),
-                body: (!schema.is_null()).then(|| resolved(&document, schema, 0)),
+                body: (!schema.is_null()).then(|| resolved(&document, schema, &[])),
                 media,
                 is_body_optional: operation["requestBody"]["required"] == false,
                 success: success.unwrap_or_else(|| panic!("{method} {path}: no status of success")),
@@ -105,27 +105,25 @@ pub fn all_operations() -> Vec<Operation> {
     found
 }
 
-/// References within each other followed at most: rules are made of rules.
-const DEEPEST: usize = 12;
-
-/// A part of the document with what it refers to in place of the references.
-fn resolved(document: &Value, part: &Value, depth: usize) -> Value {
+/// A part of the document with what it refers to in place of the references. `within` are the references that led here: a
+/// schema that contains itself, as rules do, takes anything there, or the copies would fill the memory.
+fn resolved(document: &Value, part: &Value, within: &[&str]) -> Value {
     match part {
         Value::Object(fields) => {
             let mut whole = match fields.get("$ref").and_then(Value::as_str) {
-                Some(_) if depth == DEEPEST => serde_json::json!({}),
+                Some(reference) if within.contains(&reference) => serde_json::json!({}),
                 Some(reference) => {
                     let target = document.pointer(&reference[1..]).unwrap_or_else(|| panic!("{reference} is nothing"));
-                    resolved(document, target, depth + 1)
+                    resolved(document, target, &[within, &[reference]].concat())
                 }
                 None => serde_json::json!({}),
             };
             for (name, value) in fields.iter().filter(|(name, _)| *name != "$ref") {
-                whole[name] = resolved(document, value, depth);
+                whole[name] = resolved(document, value, within);
             }
             whole
         }
-        Value::Array(items) => items.iter().map(|item| resolved(document, item, depth)).collect(),
+        Value::Array(items) => items.iter().map(|item| resolved(document, item, within)).collect(),
         other => other.clone(),
     }
 }
