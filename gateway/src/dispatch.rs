@@ -12,15 +12,16 @@ use hyper::body::Incoming;
 use kernel::trace_context::TraceContext;
 
 use crate::app::App;
-use crate::client_address;
 use crate::context::Context;
-use crate::error::ApiError;
-use crate::request::{self, Unread};
-use crate::respond::{self, Reply};
+use crate::http::error::ApiError;
+use crate::http::request::{self, Unread};
+use crate::http::respond::{self, Reply};
+use crate::http::stream::AnswerBody;
+use crate::http::{body, client_address, compress, cors, framing, request_id};
+use crate::public::{dashboard, links, sdk};
 use crate::router::{self, Access, Miss};
 use crate::routes::{self, Answering, Found, Handler, Limit, Route, Timeout};
-use crate::stream::AnswerBody;
-use crate::{auth, body, compress, cors, dashboard, framing, health, links, request_id, sdk, traced};
+use crate::{auth, health, traced};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -6,13 +6,13 @@ use kernel::ids::ProjectId;
 use uuid::Uuid;
 use wire::event::{BorrowedItem, EncodedItems, IngestBatch, begin_message};
 
-use crate::api::paging::{parse_time_cursor, time_cursor};
-use crate::api::webhook::signature::Signature;
 use crate::auth::{cookie, header};
-use crate::body::{json_object, unzip};
+use crate::http::body::{json_object, unzip};
+use crate::http::query::Query;
 use crate::ingest::check::{Checker, Kind};
 use crate::ingest::item::{Batch, Item};
-use crate::query::Query;
+use crate::resources::paging::{parse_time_cursor, time_cursor};
+use crate::resources::webhook::signature::Signature;
 
 const NOW_MS: i64 = 1_790_000_000_500;
 /// So little that no execution takes long.

@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 
 use http::Method;
 
-use crate::api::{
+use crate::ingest;
+use crate::resources::{
     ai, api_keys, audit_log, automations, campaigns, channels, dead_letters, events, inbox, invites, messages, news,
     projects, push_tokens, reports, segments, sessions, subscription_groups, suppressions, team, templates, users,
     webhook, webhook_endpoints,
 };
-use crate::ingest;
 use crate::router::{Access, Miss, Params, Router};
 use route::{handler, routes};
 

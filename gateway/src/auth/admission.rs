@@ -14,9 +14,9 @@ use super::key_cache::KnownKey;
 use super::session::{self, Session};
 use super::state::Auth;
 use super::{header, origins};
-use crate::error::ApiError;
-use crate::rate_limit::{Allowance, Lane, RateLimits};
-use crate::request::Request;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
+use crate::limits::rate_limit::{Allowance, Lane, RateLimits};
 use crate::router::Access;
 
 const NO_KEY: ApiError = ApiError::Unauthorized(

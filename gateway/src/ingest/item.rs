@@ -7,7 +7,7 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, Ma
 use serde_json::value::RawValue;
 
 use super::{MAX_ITEMS, unreadable};
-use crate::error::ApiError;
+use crate::http::error::ApiError;
 
 type Raw<'a> = Option<&'a RawValue>;
 

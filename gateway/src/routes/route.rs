@@ -4,9 +4,9 @@ use std::pin::Pin;
 
 use crate::app::App;
 use crate::context::Context;
-use crate::error::ApiError;
-use crate::request::Request;
-use crate::respond::Reply;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
+use crate::http::respond::Reply;
 use crate::router::{Access, Params};
 
 /// A line of the table.

@@ -1,0 +1,380 @@
+//! Checking the fields of a JSON object: every problem is collected under its path, and nothing unknown goes unnoticed.
+//!
+//! ```ignore
+//! let mut fields = Fields::of(&object);
+//! fields.read_only(&["id", "createdAt"]);
+//! let name = fields.required_text("name", &Text::line(200));
+//! let active = fields.boolean("active").unwrap_or(false);
+//! for step in fields.array("steps", 0..=100).unwrap_or_default() {
+//!     let Some(mut step) = step.object() else { continue };
+//!     let delay = step.integer("delay", 0..=31_622_400);
+//!     step.done();
+//! }
+//! fields.finish()?;
+//! ```
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+
+use crate::http::error::{ApiError, Problem};
+
+/// What a text may be. Lengths are in characters.
+#[derive(Clone, Debug)]
+pub struct Text {
+    length: RangeInclusive<usize>,
+    control_characters: bool,
+}
+
+impl Text {
+    /// 1 to `most` characters without control characters: names, ids.
+    pub const fn line(most: usize) -> Self {
+        Self { length: 1..=most, control_characters: false }
+    }
+
+    /// As [`Text::line`], or empty.
+    pub const fn maybe_line(most: usize) -> Self {
+        Self { length: 0..=most, control_characters: false }
+    }
+
+    /// Up to `most` characters of any kind: bodies.
+    pub const fn any(most: usize) -> Self {
+        Self { length: 0..=most, control_characters: true }
+    }
+
+    /// As [`Text::any`], of at least so many characters.
+    pub const fn within(least: usize, most: usize) -> Self {
+        Self { length: least..=most, control_characters: true }
+    }
+
+    pub fn allows(&self, text: &str) -> bool {
+        self.refuses(text).is_none()
+    }
+
+    /// Why a text is not allowed.
+    fn refuses(&self, text: &str) -> Option<String> {
+        // Bytes bound characters from above, so that short texts need no counting.
+        let (least, most) = (*self.length.start(), *self.length.end());
+        let long = text.len() > most && text.chars().count() > most;
+        if long || text.chars().take(least).count() < least {
+            return Some(if least == 0 {
+                format!("must have at most {most} characters")
+            } else {
+                format!("must have {least} to {most} characters")
+            });
+        }
+        if !self.control_characters && text.chars().any(char::is_control) {
+            return Some("must not contain control characters such as line breaks".to_owned());
+        }
+        None
+    }
+}
+
+type Problems = Arc<Mutex<Vec<Problem>>>;
+
+/// A value and where it stands.
+pub struct Element<'a> {
+    value: &'a Value,
+    path: String,
+    problems: Problems,
+}
+
+impl<'a> Element<'a> {
+    pub fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn problem(&self, message: impl Into<String>) {
+        report(&self.problems, self.path.clone(), message.into());
+    }
+
+    /// Reports a problem with what lies within this value, by its whole path.
+    pub fn problem_at(&self, path: impl Into<String>, message: impl Into<String>) {
+        report(&self.problems, path.into(), message.into());
+    }
+
+    pub fn object(&self) -> Option<Fields<'a>> {
+        let Some(object) = self.value.as_object() else {
+            self.problem("must be an object");
+            return None;
+        };
+        Some(Fields { object, path: self.path.clone(), problems: self.problems.clone(), known: Vec::new() })
+    }
+
+    pub fn text(&self, allowed: &Text) -> Option<&'a str> {
+        let Some(text) = self.value.as_str() else {
+            self.problem("must be a string");
+            return None;
+        };
+        if let Some(why) = allowed.refuses(text) {
+            self.problem(why);
+            return None;
+        }
+        Some(text)
+    }
+
+    pub fn boolean(&self) -> Option<bool> {
+        let found = self.value.as_bool();
+        if found.is_none() {
+            self.problem("must be true or false");
+        }
+        found
+    }
+
+    pub fn integer(&self, allowed: RangeInclusive<i64>) -> Option<i64> {
+        let found = whole(self.value).filter(|n| allowed.contains(n));
+        if found.is_none() {
+            self.problem(format!("must be a whole number from {} to {}", allowed.start(), allowed.end()));
+        }
+        found
+    }
+
+    /// One of a few names.
+    pub fn choice<T: Copy>(&self, allowed: &[(&str, T)]) -> Option<T> {
+        let text = self.value.as_str();
+        let found = allowed.iter().find(|(name, _)| Some(*name) == text).map(|(_, value)| *value);
+        if found.is_none() {
+            let names: Vec<_> = allowed.iter().map(|(name, _)| format!("`{name}`")).collect();
+            self.problem(format!("must be one of {}", names.join(", ")));
+        }
+        found
+    }
+
+    pub fn array(&self, length: RangeInclusive<usize>) -> Option<Vec<Element<'a>>> {
+        let Some(items) = self.value.as_array().filter(|items| length.contains(&items.len())) else {
+            self.problem(format!("must be an array of {} to {} items", length.start(), length.end()));
+            return None;
+        };
+        let element =
+            |(i, value)| Element { value, path: format!("{}[{i}]", self.path), problems: self.problems.clone() };
+        Some(items.iter().enumerate().map(element).collect())
+    }
+}
+
+/// A whole number, also when written as `3.0`.
+fn whole(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15).map(|f| f as i64))
+}
+
+/// An object under examination. A field that is `null` counts as absent, except for [`Fields::element`].
+pub struct Fields<'a> {
+    object: &'a Map<String, Value>,
+    path: String,
+    problems: Problems,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    /// A body's own object.
+    pub fn of(object: &'a Map<String, Value>) -> Self {
+        Self { object, path: String::new(), problems: Problems::default(), known: Vec::new() }
+    }
+
+    /// Fields that the resource's own answer shows: accepted and ignored.
+    pub fn read_only(&mut self, names: &[&'static str]) {
+        self.known.extend_from_slice(names);
+    }
+
+    /// Reports those that were sent as `null`, where nothing is no value.
+    pub fn not_null(&mut self, names: &[&'static str]) {
+        for name in names {
+            if self.is_null(name) {
+                self.problem(name, "must not be null; leave it out instead");
+            }
+        }
+    }
+
+    /// Whether the field was sent, also as `null`.
+    pub fn has(&mut self, name: &'static str) -> bool {
+        self.known.push(name);
+        self.object.contains_key(name)
+    }
+
+    /// Whether the field was sent as `null`.
+    pub fn is_null(&mut self, name: &'static str) -> bool {
+        self.known.push(name);
+        self.object.get(name).is_some_and(Value::is_null)
+    }
+
+    /// The field's value of whatever type, `null` included.
+    pub fn element(&mut self, name: &'static str) -> Option<Element<'a>> {
+        self.known.push(name);
+        let value = self.object.get(name)?;
+        Some(Element { value, path: self.path_of(name), problems: self.problems.clone() })
+    }
+
+    fn given(&mut self, name: &'static str) -> Option<Element<'a>> {
+        self.element(name).filter(|e| !e.value.is_null())
+    }
+
+    fn missing(&self, name: &str) {
+        self.problem(name, "is required");
+    }
+
+    pub fn text(&mut self, name: &'static str, allowed: &Text) -> Option<&'a str> {
+        self.given(name)?.text(allowed)
+    }
+
+    /// The text, or an empty one and a problem.
+    pub fn required_text(&mut self, name: &'static str, allowed: &Text) -> &'a str {
+        match self.given(name) {
+            Some(element) => element.text(allowed).unwrap_or(""),
+            None => {
+                self.missing(name);
+                ""
+            }
+        }
+    }
+
+    pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
+        self.given(name)?.boolean()
+    }
+
+    pub fn integer(&mut self, name: &'static str, allowed: RangeInclusive<i64>) -> Option<i64> {
+        self.given(name)?.integer(allowed)
+    }
+
+    pub fn required_integer(&mut self, name: &'static str, allowed: RangeInclusive<i64>) -> Option<i64> {
+        let element = self.given(name);
+        if element.is_none() {
+            self.missing(name);
+        }
+        element?.integer(allowed)
+    }
+
+    pub fn choice<T: Copy>(&mut self, name: &'static str, allowed: &[(&str, T)]) -> Option<T> {
+        self.given(name)?.choice(allowed)
+    }
+
+    pub fn required_choice<T: Copy>(&mut self, name: &'static str, allowed: &[(&str, T)]) -> Option<T> {
+        let element = self.given(name);
+        if element.is_none() {
+            self.missing(name);
+        }
+        element?.choice(allowed)
+    }
+
+    pub fn array(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<Vec<Element<'a>>> {
+        self.given(name)?.array(length)
+    }
+
+    pub fn object(&mut self, name: &'static str) -> Option<Fields<'a>> {
+        self.given(name)?.object()
+    }
+
+    /// Reports a problem with a field of this object.
+    pub fn problem(&self, name: &str, message: impl Display) {
+        report(&self.problems, self.path_of(name), message.to_string());
+    }
+
+    /// The path of a field of this object, for example `steps[1].delay`.
+    pub fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// Ends the examination of a nested object: what nobody asked for is a problem.
+    pub fn done(self) {
+        self.refuse_unknown();
+    }
+
+    fn refuse_unknown(&self) {
+        for name in self.object.keys().filter(|n| !self.known.contains(&n.as_str())) {
+            let shown: String = name.chars().take(100).collect();
+            self.problem(&shown, "is not a field of this resource");
+        }
+    }
+
+    /// Ends the examination of the whole: the problems as one error, if there are any.
+    pub fn finish(self) -> Result<(), ApiError> {
+        self.refuse_unknown();
+        let problems = std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner));
+        if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
+    }
+}
+
+/// Problems told at most, so that an answer stays readable.
+const MOST: usize = 100;
+
+fn report(problems: &Problems, field: String, message: String) {
+    let mut problems = problems.lock().unwrap_or_else(PoisonError::into_inner);
+    if problems.len() < MOST {
+        problems.push(Problem { field, message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problems(value: &Value, check: impl FnOnce(&mut Fields<'_>)) -> Vec<(String, String)> {
+        let mut fields = Fields::of(value.as_object().unwrap());
+        check(&mut fields);
+        match fields.finish() {
+            Ok(()) => Vec::new(),
+            Err(error) => error.details().iter().map(|p| (p.field.clone(), p.message.clone())).collect(),
+        }
+    }
+
+    #[test]
+    fn all_problems_are_found_under_their_paths() {
+        let body = json!({
+            "name": "a\nb",
+            "active": "yes",
+            "steps": [{"delay": 1}, {"delay": -1, "dleay": 2}, 7],
+            "id": "kept",
+        });
+        let found = problems(&body, |f| {
+            f.read_only(&["id"]);
+            f.required_text("name", &Text::line(10));
+            f.required_text("subject", &Text::line(10));
+            assert_eq!(f.boolean("active"), None);
+            for step in f.array("steps", 0..=5).unwrap() {
+                let Some(mut step) = step.object() else { continue };
+                step.integer("delay", 0..=9);
+                step.done();
+            }
+        });
+        let expected = [
+            ("name", "must not contain control characters such as line breaks"),
+            ("subject", "is required"),
+            ("active", "must be true or false"),
+            ("steps[1].delay", "must be a whole number from 0 to 9"),
+            ("steps[1].dleay", "is not a field of this resource"),
+            ("steps[2]", "must be an object"),
+        ];
+        assert_eq!(found, expected.map(|(f, m)| (f.to_owned(), m.to_owned())));
+    }
+
+    #[test]
+    fn lengths_count_characters() {
+        let body = json!({"a": "ééé", "b": "", "c": "éééé"});
+        let found = problems(&body, |f| {
+            assert_eq!(f.text("a", &Text::line(3)), Some("ééé"));
+            assert_eq!(f.text("b", &Text::maybe_line(3)), Some(""));
+            assert_eq!(f.text("b", &Text::line(3)), None);
+            assert_eq!(f.text("c", &Text::line(3)), None);
+        });
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn null_counts_as_absent() {
+        let body = json!({"a": null, "n": 3.0});
+        let found = problems(&body, |f| {
+            assert_eq!((f.text("a", &Text::line(3)), f.has("a"), f.is_null("a")), (None, true, true));
+            assert_eq!(f.integer("n", 1..=3), Some(3));
+            assert_eq!(f.required_choice("c", &[("X", 1)]), None);
+        });
+        assert_eq!(found, [("c".to_owned(), "is required".to_owned())]);
+        let found = problems(&body, |f| f.not_null(&["a", "n", "c"]));
+        assert_eq!(found.iter().map(|(field, _)| field.as_str()).collect::<Vec<_>>(), ["a"]);
+    }
+}
