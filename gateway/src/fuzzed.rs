@@ -9,8 +9,9 @@ use wire::event::{BorrowedItem, EncodedItems, IngestBatch, begin_message};
 use crate::auth::{cookie, header};
 use crate::http::body::{json_object, unzip};
 use crate::http::query::Query;
+use crate::ingest::batch::Batch;
 use crate::ingest::check::{Checker, Kind};
-use crate::ingest::item::{Batch, Item};
+use crate::ingest::item::Item;
 use crate::resources::paging::{parse_time_cursor, time_cursor};
 use crate::resources::webhook::signature::Signature;
 

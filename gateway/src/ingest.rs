@@ -4,6 +4,7 @@
 //! before.
 
 pub mod applied;
+pub(crate) mod batch;
 pub(crate) mod check;
 pub mod ids;
 pub mod import;
@@ -26,8 +27,9 @@ use crate::context::Context;
 use crate::http::body::{self, MAX_BYTES, Media};
 use crate::http::error::{ApiError, Problem};
 use crate::http::respond::{self, Reply};
+use batch::Batch;
 use check::{Checked, Checker, Content, Kind, text_of};
-use item::{Batch, Item};
+use item::Item;
 use publish::Outgoing;
 pub use state::Ingest;
 

@@ -136,9 +136,9 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/projects/:id"                            Member        => projects::get(), names_project;
     PUT    "/projects/:id"                            Admin         => projects::update(), names_project;
     DELETE "/projects/:id"                            Admin         => projects::delete(), names_project;
-    POST   "/projects/:id/webhook-secret"             Admin         => projects::rotate_webhook_secret(), names_project;
-    POST   "/projects/:id/identity-secret"            Admin         => projects::rotate_identity_secret(), names_project;
-    POST   "/projects/:id/signing-secret"             Admin         => projects::rotate_signing_secret(), names_project;
+    POST   "/projects/:id/webhook-secret"             Admin         => projects::secrets::rotate_webhook(), names_project;
+    POST   "/projects/:id/identity-secret"            Admin         => projects::secrets::rotate_identity(), names_project;
+    POST   "/projects/:id/signing-secret"             Admin         => projects::secrets::rotate_signing(), names_project;
 
     GET    "/api-keys"                                Admin         => api_keys::list(), account_limit;
     POST   "/api-keys"                                Admin         => api_keys::create();

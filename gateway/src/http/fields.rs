@@ -13,154 +13,19 @@
 //! fields.finish()?;
 //! ```
 
+mod element;
+mod problems;
+mod text;
+
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
-use crate::http::error::{ApiError, Problem};
-
-/// What a text may be. Lengths are in characters.
-#[derive(Clone, Debug)]
-pub struct Text {
-    length: RangeInclusive<usize>,
-    control_characters: bool,
-}
-
-impl Text {
-    /// 1 to `most` characters without control characters: names, ids.
-    pub const fn line(most: usize) -> Self {
-        Self { length: 1..=most, control_characters: false }
-    }
-
-    /// As [`Text::line`], or empty.
-    pub const fn maybe_line(most: usize) -> Self {
-        Self { length: 0..=most, control_characters: false }
-    }
-
-    /// Up to `most` characters of any kind: bodies.
-    pub const fn any(most: usize) -> Self {
-        Self { length: 0..=most, control_characters: true }
-    }
-
-    /// As [`Text::any`], of at least so many characters.
-    pub const fn within(least: usize, most: usize) -> Self {
-        Self { length: least..=most, control_characters: true }
-    }
-
-    pub fn allows(&self, text: &str) -> bool {
-        self.refuses(text).is_none()
-    }
-
-    /// Why a text is not allowed.
-    fn refuses(&self, text: &str) -> Option<String> {
-        // Bytes bound characters from above, so that short texts need no counting.
-        let (least, most) = (*self.length.start(), *self.length.end());
-        let long = text.len() > most && text.chars().count() > most;
-        if long || text.chars().take(least).count() < least {
-            return Some(if least == 0 {
-                format!("must have at most {most} characters")
-            } else {
-                format!("must have {least} to {most} characters")
-            });
-        }
-        if !self.control_characters && text.chars().any(char::is_control) {
-            return Some("must not contain control characters such as line breaks".to_owned());
-        }
-        None
-    }
-}
-
-type Problems = Arc<Mutex<Vec<Problem>>>;
-
-/// A value and where it stands.
-pub struct Element<'a> {
-    value: &'a Value,
-    path: String,
-    problems: Problems,
-}
-
-impl<'a> Element<'a> {
-    pub fn value(&self) -> &'a Value {
-        self.value
-    }
-
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
-    pub fn problem(&self, message: impl Into<String>) {
-        report(&self.problems, self.path.clone(), message.into());
-    }
-
-    /// Reports a problem with what lies within this value, by its whole path.
-    pub fn problem_at(&self, path: impl Into<String>, message: impl Into<String>) {
-        report(&self.problems, path.into(), message.into());
-    }
-
-    pub fn object(&self) -> Option<Fields<'a>> {
-        let Some(object) = self.value.as_object() else {
-            self.problem("must be an object");
-            return None;
-        };
-        Some(Fields { object, path: self.path.clone(), problems: self.problems.clone(), known: Vec::new() })
-    }
-
-    pub fn text(&self, allowed: &Text) -> Option<&'a str> {
-        let Some(text) = self.value.as_str() else {
-            self.problem("must be a string");
-            return None;
-        };
-        if let Some(why) = allowed.refuses(text) {
-            self.problem(why);
-            return None;
-        }
-        Some(text)
-    }
-
-    pub fn boolean(&self) -> Option<bool> {
-        let found = self.value.as_bool();
-        if found.is_none() {
-            self.problem("must be true or false");
-        }
-        found
-    }
-
-    pub fn integer(&self, allowed: RangeInclusive<i64>) -> Option<i64> {
-        let found = whole(self.value).filter(|n| allowed.contains(n));
-        if found.is_none() {
-            self.problem(format!("must be a whole number from {} to {}", allowed.start(), allowed.end()));
-        }
-        found
-    }
-
-    /// One of a few names.
-    pub fn choice<T: Copy>(&self, allowed: &[(&str, T)]) -> Option<T> {
-        let text = self.value.as_str();
-        let found = allowed.iter().find(|(name, _)| Some(*name) == text).map(|(_, value)| *value);
-        if found.is_none() {
-            let names: Vec<_> = allowed.iter().map(|(name, _)| format!("`{name}`")).collect();
-            self.problem(format!("must be one of {}", names.join(", ")));
-        }
-        found
-    }
-
-    pub fn array(&self, length: RangeInclusive<usize>) -> Option<Vec<Element<'a>>> {
-        let Some(items) = self.value.as_array().filter(|items| length.contains(&items.len())) else {
-            self.problem(format!("must be an array of {} to {} items", length.start(), length.end()));
-            return None;
-        };
-        let element =
-            |(i, value)| Element { value, path: format!("{}[{i}]", self.path), problems: self.problems.clone() };
-        Some(items.iter().enumerate().map(element).collect())
-    }
-}
-
-/// A whole number, also when written as `3.0`.
-fn whole(value: &Value) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15).map(|f| f as i64))
-}
+use crate::http::error::ApiError;
+pub use element::Element;
+use problems::Problems;
+pub use text::Text;
 
 /// An object under examination. A field that is `null` counts as absent, except for [`Fields::element`].
 pub struct Fields<'a> {
@@ -270,7 +135,7 @@ impl<'a> Fields<'a> {
 
     /// Reports a problem with a field of this object.
     pub fn problem(&self, name: &str, message: impl Display) {
-        report(&self.problems, self.path_of(name), message.to_string());
+        self.problems.report(self.path_of(name), message.to_string());
     }
 
     /// The path of a field of this object, for example `steps[1].delay`.
@@ -293,18 +158,8 @@ impl<'a> Fields<'a> {
     /// Ends the examination of the whole: the problems as one error, if there are any.
     pub fn finish(self) -> Result<(), ApiError> {
         self.refuse_unknown();
-        let problems = std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner));
+        let problems = self.problems.take();
         if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
-    }
-}
-
-/// Problems told at most, so that an answer stays readable.
-const MOST: usize = 100;
-
-fn report(problems: &Problems, field: String, message: String) {
-    let mut problems = problems.lock().unwrap_or_else(PoisonError::into_inner);
-    if problems.len() < MOST {
-        problems.push(Problem { field, message });
     }
 }
 

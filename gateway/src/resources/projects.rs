@@ -1,8 +1,7 @@
 //! Projects and their settings.
 
 mod input;
-
-use std::time::Duration;
+pub mod secrets;
 
 use database::changes::Topic;
 use database::{GenericClient, StoreError, Transaction};
@@ -25,12 +24,12 @@ use crate::app::App;
 use crate::auth;
 use crate::config::ProjectCreation;
 use crate::context::Context;
-use crate::http::body::{self, Media};
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::request::Request;
 use crate::http::respond::{Reply, created, deleted, ok};
 use crate::resources::{change_hint, time_format};
+use secrets::SecretsView;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,30 +49,6 @@ struct ProjectView {
     /// For admins.
     #[serde(flatten)]
     secrets: Option<SecretsView>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SecretsView {
-    webhook_secret: String,
-    #[serde(serialize_with = "time_format::maybe_time")]
-    previous_webhook_secret_until: Option<Timestamp>,
-    signing_secret: Option<String>,
-    #[serde(serialize_with = "time_format::maybe_time")]
-    previous_signing_secret_until: Option<Timestamp>,
-    identity_secret: String,
-}
-
-impl SecretsView {
-    fn new(secrets: ProjectSecrets, now: Timestamp) -> Self {
-        Self {
-            webhook_secret: secrets.webhook,
-            previous_webhook_secret_until: secrets.previous_webhook.map(|p| p.until).filter(|until| now < *until),
-            signing_secret: secrets.signing.as_ref().map(|signing| signing.current().to_owned()),
-            previous_signing_secret_until: secrets.signing.and_then(|signing| signing.replaced_until(now)),
-            identity_secret: secrets.identity,
-        }
-    }
 }
 
 impl ProjectView {
@@ -256,58 +231,4 @@ fn differences(before: &Project, after: &Project) -> Map<String, Value> {
     };
     let pairs = fields(before).into_iter().zip(fields(after)).filter(|(from, to)| from != to);
     pairs.map(|((name, from), (_, to))| (name.to_owned(), json!({ "from": from, "to": to }))).collect()
-}
-
-/// `POST /projects/:id/signing-secret`: replaces the secret that signs the calls of `WEBHOOK` steps. The current one goes on
-/// signing beside it for a day.
-pub async fn rotate_signing_secret(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
-    let mut db = cx.database().await?;
-    let tx = db.transaction().await.map_err(StoreError::from)?;
-    let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    let secrets = secrets.with_rotated_signing(now);
-    projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
-    audit_log::note(cx, &tx, "project.signing_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    let shown = SecretsView::new(secrets, now);
-    let until = shown.previous_signing_secret_until.map(kernel::clock::rfc3339);
-    ok(&json!({ "signingSecret": shown.signing_secret, "previousSigningSecretUntil": until }))
-}
-
-/// `POST /projects/:id/webhook-secret`: makes a new one; the present one goes on being accepted for a day.
-pub async fn rotate_webhook_secret(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
-    let mut db = cx.database().await?;
-    let tx = db.transaction().await.map_err(StoreError::from)?;
-    let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    let secrets = secrets.with_rotated_webhook(now);
-    projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
-    audit_log::note(cx, &tx, "project.webhook_secret_rotated", (cx.project.0, &project.name), json!({})).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    let shown = SecretsView::new(secrets, now);
-    let until = shown.previous_webhook_secret_until.map(kernel::clock::rfc3339);
-    ok(&json!({ "webhookSecret": shown.webhook_secret, "previousWebhookSecretUntil": until }))
-}
-
-/// `POST /projects/:id/identity-secret`: replaces the secret; the current one is accepted for the overlap that is asked for.
-pub async fn rotate_identity_secret(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let bytes = cx.read_bytes(Media::Json, BODY).await?;
-    let body = if bytes.is_empty() { Map::new() } else { body::json_object(&bytes)? };
-    let hours = input::overlap(&body)?;
-    let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
-    let mut db = cx.database().await?;
-    let tx = db.transaction().await.map_err(StoreError::from)?;
-    let project = projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    let secrets = projects::secrets(&tx, keys, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
-    let secrets = secrets.with_rotated_identity(now, Duration::from_hours(hours));
-    projects::set_secrets(&tx, keys, cx.project, &secrets, now).await?;
-    let details = json!({ "overlapHours": hours });
-    audit_log::note(cx, &tx, "project.identity_secret_rotated", (cx.project.0, &project.name), details).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    cx.app.auth.identity_secrets.remove([cx.project]);
-    change_hint::announce(&cx.app.bus, Topic::Project).await;
-    let until = secrets.previous_identity.map(|previous| kernel::clock::rfc3339(previous.until));
-    ok(&json!({ "identitySecret": secrets.identity, "previousIdentitySecretUntil": until }))
 }

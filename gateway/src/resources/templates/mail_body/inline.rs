@@ -6,62 +6,23 @@
 //! mail program alone, no tag that only stands there for some. The `<style>` elements stay, for what cannot be inlined
 //! (media queries, `:hover`) and for the programs that read them.
 
+mod skeleton;
+mod words;
+
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::ops::Range;
 
 use css_inline::CSSInliner;
 use template::Placeholder;
 
-use super::scan::{BLANK, Piece, Start, blanked, pieces, unused_word};
+use super::scan::{BLANK, Piece, Start, blanked, pieces};
+use skeleton::{ELEMENTS, MARK, NESTED, Skeleton};
+use words::Words;
 
-/// Elements, and how deep they lie within each other.
-const ELEMENTS: usize = 5_000;
-const NESTED: usize = 100;
-/// Attributes of one element.
-const ATTRIBUTES: usize = 100;
-/// Placeholders in CSS.
-const FILLED_IN: usize = 200;
 /// Bytes of CSS.
 const CSS: usize = 128 * 1024;
-/// Elements times bytes of CSS, and for each rule that looks at siblings elements times elements: what the work grows with.
-const WORK: usize = 30_000_000;
 /// Bytes of what comes of it: as large as a template may be.
 const MOST: usize = 1024 * 1024;
-
-/// Attribute of the skeleton by which an element is found again.
-const MARK: &str = "data-n";
-
-/// Elements that have no content.
-const VOID: [&str; 13] =
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"];
-/// Elements that end where the next one of their kind begins.
-const IMPLIED: [&str; 9] = ["p", "li", "td", "th", "tr", "dt", "dd", "option", "tbody"];
-/// Elements that are no part of the skeleton: they are not shown, or make a parser read what is in them otherwise.
-const LEFT_OUT: [&str; 22] = [
-    "style",
-    "script",
-    "link",
-    "meta",
-    "base",
-    "title",
-    "head",
-    "template",
-    "noscript",
-    "svg",
-    "math",
-    "frameset",
-    "frame",
-    "plaintext",
-    "iframe",
-    "noembed",
-    "noframes",
-    "xmp",
-    "textarea",
-    "select",
-    "option",
-    "optgroup",
-];
 
 /// Why a body's CSS is not inlined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +58,7 @@ pub fn inlined(
     if css.iter().map(Range::len).sum::<usize>() > CSS {
         return Err(Why::TooMuch);
     }
-    let words = Words { stem: unused_word(body).ok_or(Why::TooMuch)? };
+    let words = Words::of(body)?;
     let css = words.masked(body, &scanned, &css, placeholders, binds_names)?;
     let skeleton = Skeleton::of(&scanned, &css)?;
     // A placeholder's word in a selector would meet nothing, and that is said above; all else is the parser's to say.
@@ -148,141 +109,6 @@ fn is_style(text: &str, start: &Start) -> bool {
         && is_one_of("media", &["", "all", "screen"])
         && is_one_of("type", &["", "text/css"])
         && value("data-css-inline").is_none_or(|value| !value.eq_ignore_ascii_case("ignore"))
-}
-
-/// Words in the places of placeholders in CSS: names to whoever reads it, and found nowhere else in the body.
-struct Words {
-    stem: String,
-}
-
-impl Words {
-    fn masked(
-        &self,
-        body: &str,
-        scanned: &str,
-        css: &[Range<usize>],
-        placeholders: &[Placeholder],
-        binds_names: bool,
-    ) -> Result<String, Why> {
-        let mut masked = String::new();
-        let mut left = FILLED_IN;
-        for range in css {
-            let mut behind = range.start;
-            let first = placeholders.partition_point(|p| p.range.start < range.start);
-            let within = placeholders.iter().enumerate().skip(first).take_while(|(_, p)| p.range.start < range.end);
-            for (number, held) in within {
-                left = left.checked_sub(1).ok_or(Why::TooMuch)?;
-                if held.range.end > range.end || !held.prints || !is_value(&scanned[range.start..held.range.start]) {
-                    return Err(Why::Placeholder);
-                }
-                if binds_names {
-                    return Err(Why::Names);
-                }
-                let _ = write!(masked, "{}{}{number}z", &body[behind..held.range.start], self.stem);
-                behind = held.range.end;
-            }
-            masked.push_str(&body[behind..range.end]);
-            masked.push('\n');
-        }
-        Ok(masked)
-    }
-
-    /// With the placeholders again; none where one was changed.
-    fn unmasked(&self, written: &str, body: &str, placeholders: &[Placeholder]) -> Option<String> {
-        let mut parts = written.split(self.stem.as_str());
-        let mut unmasked = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let (number, rest) = part.split_once('z')?;
-            let held = placeholders.get(number.parse::<usize>().ok()?)?;
-            unmasked.push_str(&body[held.range.clone()]);
-            unmasked.push_str(rest);
-        }
-        Some(unmasked)
-    }
-}
-
-/// Whether what follows this CSS is (part of) a property's value.
-fn is_value(before: &str) -> bool {
-    let depth = before.matches('{').count().saturating_sub(before.matches('}').count());
-    depth > 0 && before.trim_end().rfind(['{', '}', ';', ':']).is_some_and(|at| before[at..].starts_with(':'))
-}
-
-/// The elements of a body and nothing else, well nested.
-struct Skeleton {
-    html: String,
-    /// By their marks.
-    elements: Vec<Start>,
-}
-
-impl Skeleton {
-    fn of(scanned: &str, css: &str) -> Result<Self, Why> {
-        let lower = css.to_ascii_lowercase();
-        // A backslash can hide any name.
-        let signs = if lower.contains('\\') { [":", "~", "\\"] } else { [":nth", "-of-type", "~"] };
-        let among_siblings: usize = signs.iter().map(|sign| lower.matches(sign).count()).sum();
-        let asks_for_attributes = css.contains(['[', '\\']);
-        let mut skeleton = Self { html: format!("<!DOCTYPE html><style>{css}</style>"), elements: Vec::new() };
-        let mut open: Vec<String> = Vec::new();
-        for piece in pieces(scanned) {
-            match piece {
-                Piece::Start(start) => {
-                    let name = scanned[start.name.clone()].to_ascii_lowercase();
-                    if LEFT_OUT.contains(&name.as_str()) || !is_name(&name) {
-                        continue;
-                    }
-                    if IMPLIED.contains(&name.as_str()) && open.last() == Some(&name) {
-                        skeleton.close(open.pop());
-                    }
-                    if start.attributes.len() > ATTRIBUTES {
-                        return Err(Why::TooMuch);
-                    }
-                    skeleton.start(scanned, &name, start, asks_for_attributes);
-                    if !VOID.contains(&name.as_str()) && name != "html" && name != "body" {
-                        open.push(name);
-                    }
-                    let elements = skeleton.elements.len();
-                    if elements > ELEMENTS
-                        || open.len() > NESTED
-                        || elements * (css.len() + among_siblings * elements) > WORK
-                    {
-                        return Err(Why::TooMuch);
-                    }
-                }
-                Piece::End(name) => {
-                    let name = scanned[name].to_ascii_lowercase();
-                    if let Some(at) = open.iter().rposition(|open| *open == name) {
-                        open.drain(at..).rev().for_each(|name| skeleton.close(Some(name)));
-                    }
-                }
-                Piece::Raw(_) | Piece::Aside(_) | Piece::Text(_) => {}
-            }
-        }
-        Ok(skeleton)
-    }
-
-    /// With the attributes that rules can ask for.
-    fn start(&mut self, scanned: &str, name: &str, start: Start, all: bool) {
-        let _ = write!(self.html, "<{name} {MARK}=\"{}\"", self.elements.len());
-        for attribute in &start.attributes {
-            let known = scanned[attribute.name.clone()].to_ascii_lowercase();
-            let asked = all || matches!(known.as_str(), "class" | "id" | "data-css-inline");
-            if !asked || known == MARK || known == "style" || !is_name(&known) {
-                continue;
-            }
-            let value = attribute.value.clone().map_or("", |range| &scanned[range]);
-            let _ = write!(self.html, " {known}=\"{}\"", value.replace('"', "&quot;"));
-        }
-        self.html.push('>');
-        self.elements.push(start);
-    }
-
-    fn close(&mut self, name: Option<String>) {
-        let _ = name.map(|name| write!(self.html, "</{name}>"));
-    }
-}
-
-fn is_name(name: &str) -> bool {
-    name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':'))
 }
 
 /// The styles that the elements of a skeleton were given, by mark, each as it is written between double quotes.
