@@ -196,5 +196,12 @@ pub fn access_of(method: &Method, path: &str) -> Option<Access> {
     find(method, path).ok().map(|found| found.route.access)
 }
 
+/// The methods of an address that public keys may call.
+pub fn open_methods(path: &str) -> Vec<&'static str> {
+    let all = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
+    let open = |m: &Method| access_of(m, path) == Some(Access::Public);
+    all.iter().zip(["GET", "POST", "PUT", "DELETE"]).filter(|(m, _)| open(m)).map(|(_, name)| name).collect()
+}
+
 #[cfg(test)]
 mod tests;

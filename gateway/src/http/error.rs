@@ -6,9 +6,6 @@ use http::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::limits::rate_limit::Scope;
-use crate::resources::ai::provider::AiError;
-
 /// One thing that is wrong with the input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -68,8 +65,8 @@ pub enum ApiError {
     /// Well-formed but invalid.
     #[error("{}", summary(.0))]
     Invalid(Vec<Problem>),
-    #[error("over the rate limit of this {} ({limit}/s); retry after {retry_after} s", scope.as_str())]
-    TooManyRequests { scope: Scope, limit: u32, retry_after: u32 },
+    #[error("over the rate limit of this {scope} ({limit}/s); retry after {retry_after} s")]
+    TooManyRequests { scope: &'static str, limit: u32, retry_after: u32 },
     /// Too many wrong passwords.
     #[error("too many wrong passwords for this address; wait {retry_after} s")]
     TooManyAttempts { retry_after: u32 },
@@ -82,8 +79,15 @@ pub enum ApiError {
     /// The operator has not set what the request needs.
     #[error("{0}")]
     NotConfigured(&'static str),
-    #[error(transparent)]
-    Ai(#[from] AiError),
+    /// More of something costly than the limit allows.
+    #[error("{message}")]
+    TooManyCalls { message: String, retry_after: u32 },
+    /// A service that the request needs failed.
+    #[error("{0}")]
+    BadGateway(String),
+    /// A service that the request needs did not answer in time.
+    #[error("{0}")]
+    GatewayTimeout(String),
     /// Our own fault: logged, not told.
     #[error("the request failed for a reason on the server's side, which has been logged")]
     Internal(String),
@@ -132,10 +136,10 @@ impl ApiError {
             Self::TooManyRequests { .. }
             | Self::TooManyAttempts { .. }
             | Self::TooMany(_)
-            | Self::Ai(AiError::TooMany { .. }) => StatusCode::TOO_MANY_REQUESTS,
+            | Self::TooManyCalls { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable(_) | Self::NotConfigured(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Ai(AiError::Failed(_)) => StatusCode::BAD_GATEWAY,
-            Self::Ai(AiError::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
+            Self::BadGateway(_) => StatusCode::BAD_GATEWAY,
+            Self::GatewayTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -153,7 +157,7 @@ impl ApiError {
         match self {
             Self::TooManyRequests { retry_after, .. }
             | Self::TooManyAttempts { retry_after }
-            | Self::Ai(AiError::TooMany { retry_after, .. }) => Some(*retry_after),
+            | Self::TooManyCalls { retry_after, .. } => Some(*retry_after),
             Self::Unavailable(_) | Self::TooMany(_) => Some(rand::random_range(1..=5)),
             Self::Interrupted { cause, .. } => cause.retry_after(),
             _ => None,
@@ -213,10 +217,7 @@ mod tests {
         for _ in 0..20 {
             assert!((1..=5).contains(&ApiError::Unavailable("x").retry_after().unwrap()));
         }
-        assert_eq!(
-            ApiError::TooManyRequests { scope: Scope::Project, limit: 1, retry_after: 3 }.retry_after(),
-            Some(3)
-        );
+        assert_eq!(ApiError::TooManyRequests { scope: "project", limit: 1, retry_after: 3 }.retry_after(), Some(3));
         assert_eq!(ApiError::Timeout.retry_after(), None);
     }
 }

@@ -9,7 +9,6 @@ use hyper::body::Incoming;
 use kernel::trace_context::TraceContext;
 use serde_json::{Map, Value};
 
-use crate::config::GatewayConfig;
 use crate::http::body::{self, Media};
 use crate::http::client_address::{self, ClientAddress};
 use crate::http::error::ApiError;
@@ -28,9 +27,26 @@ impl Unread {
     }
 }
 
+/// What is known of the client's end of a connection.
+#[derive(Clone, Copy)]
+pub struct Peer {
+    /// The other end of the connection: the client, or a proxy.
+    pub address: IpAddr,
+    /// Whether that is a proxy whose last entry of `X-Forwarded-For` is believed.
+    pub is_trusted_proxy: bool,
+    /// Whether the client speaks TLS, with us or with the proxy before us.
+    pub is_secure: bool,
+}
+
+impl Peer {
+    /// The client's address as far as limits may count by it.
+    pub fn client(&self, headers: &HeaderMap) -> Option<ClientAddress> {
+        client_address::of(Some(self.address), headers, self.is_trusted_proxy)
+    }
+}
+
 /// A request. Its body is still unread.
 pub struct Request<'a> {
-    pub config: &'a GatewayConfig,
     pub request_id: &'a str,
     /// When it arrived, in Unix milliseconds.
     pub received_ms: i64,
@@ -42,33 +58,32 @@ pub struct Request<'a> {
     /// Where the request is traced.
     pub trace: Option<TraceContext>,
     body: &'a Unread,
-    /// The other end of the connection.
-    peer: IpAddr,
+    peer: Peer,
 }
 
 impl<'a> Request<'a> {
     pub fn new(
-        config: &'a GatewayConfig,
+        parts: &'a http::request::Parts,
+        body: &'a Unread,
+        peer: Peer,
         request_id: &'a str,
         received_ms: i64,
         trace: Option<TraceContext>,
-        parts: &'a http::request::Parts,
-        (body, peer): (&'a Unread, IpAddr),
     ) -> Self {
         let http::request::Parts { method, uri, headers, .. } = parts;
-        let client = client_address::of(Some(peer), headers, config.trust_forwarded);
-        Self { config, request_id, received_ms, method, uri, headers, client, trace, body, peer }
+        let client = peer.client(headers);
+        Self { request_id, received_ms, method, uri, headers, client, trace, body, peer }
     }
 
     /// Whether the client speaks TLS, with us or with the proxy before us.
     pub fn is_secure(&self) -> bool {
-        self.config.is_secure(self.headers)
+        self.peer.is_secure
     }
 
     /// The address of the client: as the proxy names it where it is trusted, else the other end of the connection.
     pub fn origin(&self) -> IpAddr {
-        let forwarded = self.config.trust_forwarded.then(|| client_address::forwarded(self.headers));
-        forwarded.flatten().unwrap_or(self.peer)
+        let forwarded = self.peer.is_trusted_proxy.then(|| client_address::forwarded(self.headers));
+        forwarded.flatten().unwrap_or(self.peer.address)
     }
 
     pub fn query(&self) -> Result<Query, ApiError> {

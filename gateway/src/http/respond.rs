@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::http::error::{ApiError, Problem};
 use crate::http::etag::EntityTag;
 use crate::http::stream::{AnswerBody, Pieces};
-use crate::limits::rate_limit::Allowance;
 
 /// Room for the headers of an ordinary answer.
 const HEADERS: usize = 9;
@@ -116,29 +115,6 @@ pub fn error(error: &ApiError, request_id: &str) -> Reply {
         reply.headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     reply
-}
-
-const RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
-const RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
-const RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
-
-/// Whether a limit lets a request in.
-pub fn within(allowance: &Allowance) -> Result<(), ApiError> {
-    allowance.granted.map_err(|retry_after| {
-        metrics::counter!(kernel::metric_name::Metric::RateLimited).increment(1);
-        ApiError::TooManyRequests { scope: allowance.scope, limit: allowance.limit, retry_after }
-    })
-}
-
-/// Adds the headers about the limit that a request was counted against.
-pub fn tell_limit(reply: &mut Reply, allowance: &Allowance) {
-    for (name, value) in [
-        (RATELIMIT_LIMIT, allowance.limit),
-        (RATELIMIT_REMAINING, allowance.remaining),
-        (RATELIMIT_RESET, allowance.reset),
-    ] {
-        reply.headers.insert(name, HeaderValue::from(value));
-    }
 }
 
 impl From<Reply> for Response<AnswerBody> {

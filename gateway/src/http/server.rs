@@ -5,9 +5,10 @@ mod wire;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -16,8 +17,6 @@ use kernel::shutdown::Shutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-use crate::app::App;
-use crate::dispatch;
 use crate::http::stream::AnswerBody;
 use wire::{Limits, Phase, Wire};
 
@@ -33,17 +32,29 @@ const READ_BUFFER: usize = 64 * 1024;
 /// not under a request that is on its way.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// What answers the requests.
+pub trait Service: Send + Sync + 'static {
+    /// Connections at a time.
+    fn max_connections(&self) -> usize;
+
+    /// From now on, requests are only being finished.
+    fn begin_drain(&self);
+
+    /// Answers a request that came from `peer`.
+    fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<AnswerBody>> + Send;
+}
+
 /// Serves until the shutdown; returns when every request under way is answered. Whoever comes meanwhile is let in and told to
 /// come back: a listener that is closed cuts off what it has not let in.
-pub async fn serve(listener: TcpListener, app: Arc<App>, shutdown: Shutdown) {
-    let room = Arc::new(Semaphore::new(app.config.max_connections));
-    let door = Door { listener, room, app };
+pub async fn serve<S: Service>(listener: TcpListener, service: Arc<S>, shutdown: Shutdown) {
+    let room = Arc::new(Semaphore::new(service.max_connections()));
+    let door = Door { listener, room, service };
     let (connections, late) = (GracefulShutdown::new(), GracefulShutdown::new());
     tokio::select! {
         () = shutdown.cancelled() => {}
         () = door.admit(&connections) => {}
     }
-    door.app.draining.store(true, Ordering::Relaxed);
+    door.service.begin_drain();
     tokio::select! {
         () = tokio::time::sleep(FAREWELL) => {}
         () = door.admit(&connections) => {}
@@ -65,13 +76,13 @@ async fn emptied(connections: &GracefulShutdown) {
 }
 
 /// Where connections come in.
-struct Door {
+struct Door<S> {
     listener: TcpListener,
     room: Arc<Semaphore>,
-    app: Arc<App>,
+    service: Arc<S>,
 }
 
-impl Door {
+impl<S: Service> Door<S> {
     /// Lets in who comes, for as long as this is awaited.
     async fn admit(&self, connections: &GracefulShutdown) {
         loop {
@@ -86,9 +97,9 @@ impl Door {
                     continue;
                 }
             };
-            let (app, watcher) = (self.app.clone(), connections.watcher());
+            let (service, watcher) = (self.service.clone(), connections.watcher());
             tokio::spawn(async move {
-                if let Err(error) = connection(stream, peer.ip(), app, watcher).await {
+                if let Err(error) = connection(stream, peer.ip(), service, watcher).await {
                     tracing::debug!(%error, "a connection broke off");
                 }
                 drop(permit);
@@ -97,18 +108,23 @@ impl Door {
     }
 }
 
-async fn connection(stream: TcpStream, peer: IpAddr, app: Arc<App>, watcher: Watcher) -> hyper::Result<()> {
+async fn connection<S: Service>(
+    stream: TcpStream,
+    peer: IpAddr,
+    service: Arc<S>,
+    watcher: Watcher,
+) -> hyper::Result<()> {
     let _ = stream.set_nodelay(true);
     let phase = Phase::default();
     let wire = Wire::new(stream, phase.clone(), LIMITS);
     // One count of references for each connection: that of the whole process would go to and fro between the cores.
-    let of_connection = Arc::new((app, phase));
-    let service = service_fn(move |request| {
+    let of_connection = Arc::new((service, phase));
+    let answering = service_fn(move |request| {
         let of_connection = of_connection.clone();
         of_connection.1.busy();
         async move {
-            let (app, phase) = &*of_connection;
-            let mut response = dispatch::answer(app, request, peer).await;
+            let (service, phase) = &*of_connection;
+            let mut response = service.answer(request, peer).await;
             match response.body_mut() {
                 AnswerBody::Whole(_) => phase.idle(),
                 AnswerBody::Pieces(pieces) => pieces.hold(phase.streaming()),
@@ -122,6 +138,6 @@ async fn connection(stream: TcpStream, peer: IpAddr, app: Arc<App>, watcher: Wat
         .writev(false)
         .max_buf_size(READ_BUFFER)
         .header_read_timeout(None)
-        .serve_connection(TokioIo::new(wire), service);
+        .serve_connection(TokioIo::new(wire), answering);
     watcher.watch(connection).await
 }

@@ -7,13 +7,13 @@
 //! A public key can be read from any page that uses it, so public keys cannot take all of a project's quota: a fifth of it is
 //! kept for secret keys and sessions while those need it ([`Lane`]).
 
+mod allowance;
 mod by_key;
 mod local;
 mod quota;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kernel::ids::ProjectId;
 use kernel::shutdown::Shutdown;
@@ -22,34 +22,9 @@ use rate_limits::Buckets;
 use uuid::Uuid;
 
 use crate::config::GatewayConfig;
+pub use allowance::{Allowance, Scope};
 pub use by_key::LimitByKey;
 use quota::Quota;
-
-/// What a limit applies to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Project,
-    /// One public key.
-    ApiKey,
-    /// One dashboard account, outside of any project.
-    Account,
-    /// One client address.
-    Address,
-    /// The links of one message.
-    Link,
-}
-
-impl Scope {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Project => "project",
-            Self::ApiKey => "API key",
-            Self::Account => "account",
-            Self::Address => "address",
-            Self::Link => "link",
-        }
-    }
-}
 
 /// Which tokens a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,48 +35,20 @@ pub enum Lane {
     Priority,
 }
 
-/// Outcome of counting a request against a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    pub scope: Scope,
-    /// Granted, or denied for this many seconds.
-    pub granted: Result<(), u32>,
-    /// Requests per second.
-    pub limit: u32,
-    /// Requests that may follow at once, as far as this gateway knows.
-    pub remaining: u32,
-    /// Seconds until all of the limit is available again.
-    pub reset: u32,
-}
-
-impl Allowance {
-    fn granted(scope: Scope, limit: u32, left: u32) -> Self {
-        let remaining = left.min(limit);
-        // Less than the whole limit is there again within the second.
-        Self { scope, granted: Ok(()), limit, remaining, reset: u32::from(remaining < limit) }
-    }
-
-    fn denied(scope: Scope, limit: u32, wait: Duration) -> Self {
-        let seconds = wait.as_secs_f64().ceil().clamp(1.0, 3_600.0) as u32;
-        Self { scope, granted: Err(seconds), limit, remaining: 0, reset: seconds }
-    }
-
-    /// Both limits apply: what is denied by either is denied.
-    fn and(self, other: Self) -> Self {
-        if self.granted.is_err() || other.granted.is_ok() {
-            let (remaining, reset) = (self.remaining.min(other.remaining), self.reset.max(other.reset));
-            return Self { remaining, reset, ..self };
-        }
-        other
-    }
-}
-
 /// How many seconds of quota may be used at once.
 const BURST: u32 = 2;
 
 /// Tokens kept for [`Lane::Priority`] beside the burst: a tenth of a second's quota, at least one.
 fn priority_capacity(limit: u32) -> u32 {
     (limit / 10).max(1)
+}
+
+/// A public key with a limit of its own.
+#[derive(Clone, Copy)]
+pub struct PublicKey {
+    pub id: Uuid,
+    /// Requests per second.
+    pub limit: u32,
 }
 
 /// Limit of one project, or of one of its public keys.
@@ -141,8 +88,8 @@ impl RateLimits {
     }
 
     /// Counts a request with a public key that has a limit of its own, against that limit and the project's.
-    pub async fn take_of_key(&self, (project, limit): (ProjectId, u32), (key, key_limit): (Uuid, u32)) -> Allowance {
-        let quota = self.quota((project, Some(key)), Scope::ApiKey, key_limit);
+    pub async fn take_of_key(&self, project: ProjectId, limit: u32, key: PublicKey) -> Allowance {
+        let quota = self.quota((project, Some(key.id)), Scope::ApiKey, key.limit);
         let of_key = quota.take(self.redis.as_ref(), Lane::Public).await;
         if of_key.granted.is_err() {
             return of_key;

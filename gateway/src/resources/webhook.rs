@@ -40,12 +40,12 @@ pub async fn receive(app: &App, request: &Request<'_>, segment: &str) -> Result<
 
     let rate_limit = app.config.effective_rate_limit(rate_limit);
     let allowance = app.limits.take(project, rate_limit, Lane::Priority).await;
-    let taken = match respond::within(&allowance) {
+    let taken = match allowance.check() {
         Ok(()) => take(app, request, project, &signature, &body).await,
         Err(over) => Err(over),
     };
     let mut reply = taken.unwrap_or_else(|error| respond::error(&error, request.request_id));
-    respond::tell_limit(&mut reply, &allowance);
+    allowance.tell(&mut reply);
     Ok(reply)
 }
 

@@ -10,7 +10,6 @@ use quick_cache::sync::Cache;
 use super::local::Local;
 use super::{Allowance, Lane, Scope};
 use crate::http::error::ApiError;
-use crate::http::respond;
 
 /// Keys whose state is kept; the buckets of others are full.
 const CAPACITY: usize = 100_000;
@@ -48,7 +47,7 @@ impl<K: Eq + Hash + Clone> LimitByKey<K> {
     fn within(&self, taken: Result<u32, std::time::Duration>) -> Result<(), ApiError> {
         match taken {
             Ok(_) => Ok(()),
-            Err(wait) => respond::within(&Allowance::denied(self.scope, self.per_second, wait)),
+            Err(wait) => Allowance::denied(self.scope, self.per_second, wait).check(),
         }
     }
 }

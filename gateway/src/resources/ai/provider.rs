@@ -10,6 +10,7 @@ use kernel::ids::OwnerId;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 
+use crate::http::error::ApiError;
 use config::AiConfig;
 use limit::Limits;
 use wire::{Completion, Failure, Request};
@@ -31,6 +32,17 @@ pub enum AiError {
         "the limit is {per_minute} generated texts a minute for this project and its creator's others; wait {retry_after} s"
     )]
     TooMany { per_minute: u32, retry_after: u32 },
+}
+
+impl From<AiError> for ApiError {
+    fn from(error: AiError) -> Self {
+        let message = error.to_string();
+        match error {
+            AiError::Failed(_) => Self::BadGateway(message),
+            AiError::Timeout(_) => Self::GatewayTimeout(message),
+            AiError::TooMany { retry_after, .. } => Self::TooManyCalls { message, retry_after },
+        }
+    }
 }
 
 /// The configured endpoint.
