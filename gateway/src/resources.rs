@@ -1,7 +1,7 @@
 //! The resources of the management API, each in the file or folder of its name. `routes.rs` names the handler of each path.
 //!
-//! Several resources share: lists and their cursors ([`paging`]), the parameters of a path (`path_params`), repeated requests
-//! (`idempotency`), how times are written (`time_format`), whole lists as files ([`export`]), rendering texts while a client
+//! Several resources share: lists and their cursors ([`paging`]), the parameters of a path (`path_params`), the kind of
+//! users' ids (`id_type`), repeated requests (`idempotency`), how times are written (`time_format`), whole lists as files ([`export`]), rendering texts while a client
 //! waits ([`rendering`]), the record of changes ([`audit_log`]), and hints to other processes (`change_hint`).
 
 pub mod ai;
@@ -14,6 +14,7 @@ pub mod channels;
 pub mod dead_letters;
 pub mod events;
 pub mod export;
+mod id_type;
 mod idempotency;
 pub mod inbox;
 pub mod invites;

@@ -2,32 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use store_profiles::users::user_ref::IdType;
-
 use crate::http::error::ApiError;
 
 /// The parameters of a query string, decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
-
-/// Which part of a list is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// From 1.
-    pub page: i64,
-    /// Items a page, 1 to 100.
-    pub limit: i64,
-}
-
-impl Page {
-    pub const DEFAULT_LIMIT: i64 = 20;
-    /// How deep pages go; past it there are cursors.
-    pub const DEEPEST: i64 = 10_000;
-
-    pub fn offset(self) -> i64 {
-        (self.page - 1) * self.limit
-    }
-}
 
 impl Query {
     pub fn parse(query: &str) -> Result<Self, ApiError> {
@@ -79,30 +58,15 @@ impl Query {
         self.get(name).map(|text| one_of(name, text, allowed)).transpose()
     }
 
-    /// The kind of the ids by which the request names users. An empty value is refused, so that a request that
-    /// means internal ids never matches an external one; so is a second one.
-    pub fn id_type(&self) -> Result<IdType, ApiError> {
-        let mut given = self.0.iter().filter(|(name, _)| matches!(name.as_str(), "idType" | "id_type"));
-        let Some((name, text)) = given.next() else { return Ok(IdType::Either) };
-        if given.next().is_some() {
-            return Err(ApiError::invalid(name, "must be given once"));
-        }
-        one_of(name, text, &[("internal", IdType::Internal), ("external", IdType::External)])
-    }
-
-    /// `page` and `limit`.
-    pub fn page(&self) -> Result<Page, ApiError> {
-        let limit = self.integer("limit", 1..=100)?.unwrap_or(Page::DEFAULT_LIMIT);
-        let page = self.integer("page", 1..=i64::MAX)?.unwrap_or(1);
-        if page.saturating_mul(limit) > Page::DEEPEST {
-            let message = format!("page × limit must be at most {}; go further with `cursor`", Page::DEEPEST);
-            return Err(ApiError::invalid("page", message));
-        }
-        Ok(Page { page, limit })
+    /// Every parameter of one of these names, in their order, also where it is empty.
+    pub fn named<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        pairs.filter(|(name, _)| names.contains(name))
     }
 }
 
-fn one_of<T: Copy>(name: &str, text: &str, allowed: &[(&str, T)]) -> Result<T, ApiError> {
+/// The value that a parameter's text names.
+pub fn one_of<T: Copy>(name: &str, text: &str, allowed: &[(&str, T)]) -> Result<T, ApiError> {
     match allowed.iter().find(|(n, _)| *n == text) {
         Some((_, value)) => Ok(*value),
         None => {
@@ -151,39 +115,6 @@ mod tests {
     fn broken_strings_are_bad_requests() {
         for text in ["a=%", "a=%2", "a=%zz", "a=%ff", "a=%00"] {
             assert!(matches!(Query::parse(text), Err(ApiError::BadRequest(_))), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_kind_of_ids_is_named_or_either() {
-        let id_type = |text| Query::parse(text).unwrap().id_type();
-        for (text, kind) in [
-            ("", IdType::Either),
-            ("idType=internal", IdType::Internal),
-            ("idType=external", IdType::External),
-            ("id_type=internal", IdType::Internal),
-        ] {
-            assert_eq!(id_type(text).unwrap(), kind, "{text}");
-        }
-        for text in ["idType=", "idType=Internal", "idType=anonymous", "idType=either"] {
-            let error = id_type(text).unwrap_err();
-            assert_eq!(error.details()[0].field, "idType", "{text}");
-            assert_eq!(error.details()[0].message, "must be one of `internal`, `external`", "{text}");
-        }
-        for text in ["idType=internal&idType=external", "idType=internal&id_type=internal"] {
-            assert_eq!(id_type(text).unwrap_err().details()[0].message, "must be given once", "{text}");
-        }
-    }
-
-    #[test]
-    fn pages_have_bounds() {
-        let page = |text| Query::parse(text).unwrap().page().map_err(|e| e.status().as_u16());
-        assert_eq!(page(""), Ok(Page { page: 1, limit: 20 }));
-        assert_eq!(page("page=3&limit=50").unwrap().offset(), 100);
-        for wrong in
-            ["page=", "page=0", "limit=0", "limit=101", "page=x", "page=101&limit=100", "page=9223372036854775807"]
-        {
-            assert_eq!(page(wrong), Err(422), "{wrong}");
         }
     }
 }

@@ -8,10 +8,10 @@ use serde_json::Value;
 use store_projects::audit::{self, AuditEntry, AuditFilter, Change};
 use uuid::Uuid;
 
-use super::paging;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
+use crate::resources::paging::NumberedPage;
 use crate::resources::time_format;
 
 /// Notes a change in the transaction that makes it. `action` is for example `template.created`, `name` what people call
@@ -87,19 +87,10 @@ impl From<AuditEntry> for EntryView {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    entries: Vec<EntryView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /audit-log`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_id(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let actor_id = match query.get("actor") {
         None => None,
         Some(text) => {
@@ -112,11 +103,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         resource_id: query.get("resource").map(str::to_owned),
     };
     let db = cx.database().await?;
-    let mut entries = audit::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut entries, page.limit, |entry| entry.id.to_string());
+    let mut entries = audit::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut entries, |entry| entry.id);
     let total = audit::total(&db, cx.project, &filter).await?;
-    ok(&ListView {
-        entries: entries.into_iter().map(EntryView::from).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    end.reply("entries", entries.into_iter().map(EntryView::from), total)
 }

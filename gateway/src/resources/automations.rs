@@ -18,12 +18,13 @@ use store_profiles::segments;
 use store_sending::automations::{self, Automation};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency, paging};
+use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::respond::{Reply, deleted, ok};
+use crate::resources::paging::CursorPage;
 use crate::resources::{change_hint, path_params, time_format};
 
 /// Automations in one answer at most.
@@ -89,20 +90,13 @@ fn shown(status: StatusCode, automation: Automation) -> Result<Reply, ApiError> 
     Ok(Reply::json(status, &AutomationView::from(automation))?.tagged(&tag))
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    automations: Vec<AutomationView>,
-    next_cursor: Option<String>,
-}
-
 /// `GET /automations`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let before = paging::cursor_id(&cx.query()?)?;
+    let page = CursorPage::of(&cx.query()?, LIST_MAX)?;
     let db = cx.database().await?;
-    let mut found = automations::list(&db, cx.project, before, LIST_MAX + 1).await?;
-    let next_cursor = paging::cut(&mut found, LIST_MAX, |automation| automation.id.to_string());
-    ok(&ListView { automations: found.into_iter().map(AutomationView::from).collect(), next_cursor })
+    let mut found = automations::list(&db, cx.project, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |automation| automation.id);
+    end.reply("automations", found.into_iter().map(AutomationView::from))
 }
 
 /// `GET /automations/:id`

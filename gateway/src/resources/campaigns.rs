@@ -21,12 +21,13 @@ use store_sending::campaigns::{self, Campaign};
 use store_sending::send_chunks::campaign as chunks;
 use uuid::Uuid;
 
-use super::{audit_log, idempotency, paging};
+use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::{ApiError, Problem};
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::respond::{Reply, deleted, ok};
+use crate::resources::paging::CursorPage;
 use crate::resources::{path_params, time_format};
 
 pub use report::report;
@@ -98,22 +99,15 @@ fn shown(status: StatusCode, campaign: Campaign) -> Result<Reply, ApiError> {
     Ok(Reply::json(status, &CampaignView::from(campaign))?.tagged(&tag))
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    campaigns: Vec<CampaignView>,
-    next_cursor: Option<String>,
-}
-
 /// `GET /campaigns`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let status = query.choice("status", &CampaignStatus::ALL.map(|status| (status.as_str(), status)))?;
-    let before = paging::cursor_id(&query)?;
+    let page = CursorPage::of(&query, LIST_MAX)?;
     let db = cx.database().await?;
-    let mut found = campaigns::list(&db, cx.project, status, before, LIST_MAX + 1).await?;
-    let next_cursor = paging::cut(&mut found, LIST_MAX, |campaign| campaign.id.to_string());
-    ok(&ListView { campaigns: found.into_iter().map(CampaignView::from).collect(), next_cursor })
+    let mut found = campaigns::list(&db, cx.project, status, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |campaign| campaign.id);
+    end.reply("campaigns", found.into_iter().map(CampaignView::from))
 }
 
 /// `GET /campaigns/:id`

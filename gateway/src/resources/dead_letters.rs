@@ -13,12 +13,13 @@ use store_sending::dead_letters::{self, DeadFilter, DeadLetter, Kind};
 use store_sending::erasures;
 use uuid::Uuid;
 
-use super::{audit_log, paging};
+use super::audit_log;
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::fields::{Element, Fields, Text};
 use crate::http::respond::{Reply, ok};
+use crate::resources::paging::NumberedPage;
 use crate::resources::time_format;
 
 /// Of each kind, given another try by one request.
@@ -68,19 +69,10 @@ impl DeadLetterView {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    dead_letters: Vec<DeadLetterView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /dead-letters`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_id(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let filter = DeadFilter {
         ids: None,
         kind: query.choice("kind", &kinds())?,
@@ -88,8 +80,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         reason: query.get("reason").map(str::to_owned),
     };
     let mut db = cx.database().await?;
-    let mut letters = dead_letters::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut letters, page.limit, |letter| letter.id.to_string());
+    let mut letters = dead_letters::list(&mut db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut letters, |letter| letter.id);
     let total = dead_letters::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = letters.iter().filter_map(|letter| letter.user_id).collect();
     let erased = erasures::under_way(&db, cx.project, &ids).await?;
@@ -97,10 +89,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         |letter: &DeadLetter| letter.user_id.and_then(|id| erased.get(&id)).is_some_and(|at| letter.created_at <= *at);
     letters.retain(|letter| !is_erased(letter));
     let people = people::shown(&db, cx.project, &ids).await?;
-    ok(&ListView {
-        dead_letters: letters.into_iter().map(|letter| DeadLetterView::new(letter, &people)).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    end.reply("deadLetters", letters.into_iter().map(|letter| DeadLetterView::new(letter, &people)), total)
 }
 
 fn kinds() -> [(&'static str, Kind); 2] {

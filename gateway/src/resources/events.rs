@@ -23,7 +23,8 @@ use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, deleted, ok};
-use crate::resources::{path_params, time_format};
+use crate::resources::paging::{NumberedPage, PageView};
+use crate::resources::{id_type, path_params, time_format};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -66,30 +67,27 @@ struct ListView {
 #[serde(rename_all = "camelCase")]
 struct Pagination {
     #[serde(flatten)]
-    page: paging::PageView,
+    page: PageView,
     total_pages: i64,
 }
 
 /// `GET /events`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_id(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let search = paging::search(&query)?;
     let mut db = cx.database().await?;
     let filter = filter(cx, &db, &query, search).await?;
-    let (mut events, total) = events::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut events, page.limit, |event| event.id.to_string());
+    let (mut events, total) = events::list(&mut db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut events, |event| event.id);
+    let next_cursor = end.next_cursor.clone();
     let ids: Vec<Uuid> = events.iter().map(|event| event.user_id).collect();
     let erased = erasures::under_way(&db, cx.project, &ids).await?;
     events.retain(|event| !is_erased(event, &erased));
     let people = people::shown(&db, cx.project, &ids).await?;
     ok(&ListView {
         events: events.into_iter().map(|event| EventView::new(event, &people)).collect(),
-        pagination: Pagination {
-            total_pages: (total.count + page.limit - 1) / page.limit,
-            page: paging::PageView::new(total, page, next_cursor.clone()),
-        },
+        pagination: Pagination { total_pages: (total.count + end.limit - 1) / end.limit, page: end.view(total) },
         next_cursor,
     })
 }
@@ -102,7 +100,7 @@ async fn filter(
     search: Option<String>,
 ) -> Result<EventFilter, ApiError> {
     let exact = query.get("event");
-    let id_type = query.id_type()?;
+    let id_type = id_type::of(query)?;
     let names = match search {
         None => exact.map(|name| vec![name.to_owned()]),
         Some(search) => {

@@ -15,7 +15,6 @@ use store_sending::messages::receipts::{self, Receipt};
 use store_sending::webhook_deliveries::tell::{self, MessageNews};
 use uuid::Uuid;
 
-use super::paging;
 use super::users::NOT_INTERNAL;
 use crate::auth::identity::{Evidence, Proven};
 use crate::context::Context;
@@ -23,7 +22,8 @@ use crate::http::error::ApiError;
 use crate::http::fields::Text;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, ok};
-use crate::resources::{path_params, time_format};
+use crate::resources::paging::{NumberedPage, PageView};
+use crate::resources::{id_type, path_params, time_format};
 
 pub use stream::stream;
 pub use streams::Inboxes;
@@ -55,7 +55,7 @@ struct ListView {
     /// Counted up to 10,000.
     unread: i64,
     #[serde(flatten)]
-    page: paging::PageView,
+    page: PageView,
 }
 
 /// Whose inbox is asked for.
@@ -78,7 +78,7 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
     if !USER.allows(&user) {
         return Err(ApiError::invalid("user_id", "must have 1 to 200 characters, none of them control characters"));
     }
-    let mut id_type = query.id_type()?;
+    let mut id_type = id_type::of(query)?;
     if !UserRef::new(&user, id_type).is_well_formed() {
         return Err(ApiError::invalid("user_id", NOT_INTERNAL));
     }
@@ -120,25 +120,20 @@ async fn ids_of(
 /// `GET /inbox`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_time(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let unread_only = query.boolean("unread")?.unwrap_or(false);
     let owner = owner(cx, &query).await?;
     let db = cx.database().await?;
     let filter = InboxFilter { user_ids: ids_of(&db, cx.project, owner.user()).await?, unread_only };
-    let mut items = inbox::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut items, page.limit, |item| paging::time_cursor(item.created_at, item.id));
+    let mut items = inbox::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut items, |item| (item.created_at, item.id));
     let total = inbox::total(&db, cx.project, &filter).await?;
     let unread = if unread_only {
         total.count
     } else {
         inbox::total(&db, cx.project, &InboxFilter { unread_only: true, ..filter }).await?.count
     };
-    ok(&ListView {
-        items: items.into_iter().map(ItemView::from).collect(),
-        unread,
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    ok(&ListView { items: items.into_iter().map(ItemView::from).collect(), unread, page: end.view(total) })
 }
 
 /// `POST /inbox/:id/read`: the message counts as opened.

@@ -18,12 +18,13 @@ use uuid::Uuid;
 
 use super::sessions::{BODY, EMAIL};
 use super::team::ROLES;
-use super::{audit_log, idempotency, paging};
+use super::{audit_log, idempotency};
 use crate::auth::Caller;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::respond::{Reply, created, deleted, ok};
+use crate::resources::paging::CursorPage;
 use crate::resources::{path_params, time_format};
 
 /// How long an invitation can be accepted.
@@ -77,12 +78,11 @@ fn answer(invite: Invite, now: Timestamp) -> Result<Reply, ApiError> {
 
 /// `GET /team/invites`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let before = paging::cursor_id(&cx.query()?)?;
-    let mut found = invites::list(&cx.database().await?, cx.project, before, LIST_MAX + 1).await?;
-    let next_cursor = paging::cut(&mut found, LIST_MAX, |invite| invite.id.to_string());
+    let page = CursorPage::of(&cx.query()?, LIST_MAX)?;
+    let mut found = invites::list(&cx.database().await?, cx.project, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |invite| invite.id);
     let now = cx.app.clock.now();
-    let shown: Vec<_> = found.into_iter().map(|invite| InviteView::new(invite, now)).collect();
-    ok(&json!({ "invites": shown, "nextCursor": next_cursor }))
+    end.reply("invites", found.into_iter().map(|invite| InviteView::new(invite, now)))
 }
 
 /// `GET /team/invites/:id`

@@ -16,12 +16,12 @@ use store_sending::erasures;
 use store_sending::messages::read::{self, Message, MessageFilter};
 use uuid::Uuid;
 
-use super::paging;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, ok};
-use crate::resources::{path_params, time_format};
+use crate::resources::paging::NumberedPage;
+use crate::resources::{id_type, path_params, time_format};
 
 pub use send::send;
 
@@ -110,22 +110,13 @@ fn titled(channel: Channel, content: &Value) -> Option<Value> {
     Some(titled)
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    messages: Vec<MessageView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /messages`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_id(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let mut filter =
         MessageFilter { user_ids: None, channel: channel(&query)?, status: query.choice("status", &statuses())? };
-    let id_type = query.id_type()?;
+    let id_type = id_type::of(&query)?;
     let db = cx.database().await?;
     if let Some(user) = query.get("userId").or(query.get("user_id")) {
         let user = UserRef::new(user, id_type);
@@ -134,17 +125,14 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
             None => Some(user.candidates(cx.project)),
         };
     }
-    let mut messages = read::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut messages, page.limit, |message| message.id.to_string());
+    let mut messages = read::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut messages, |message| message.id);
     let total = read::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = messages.iter().map(|message| message.user_id).collect();
     let erased = erasures::under_way(&db, cx.project, &ids).await?;
     messages.retain(|message| erased.get(&message.user_id).is_none_or(|at| message.created_at > *at));
     let people = people::shown(&db, cx.project, &ids).await?;
-    ok(&ListView {
-        messages: messages.into_iter().map(|message| MessageView::new(message, &people)).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    end.reply("messages", messages.into_iter().map(|message| MessageView::new(message, &people)), total)
 }
 
 /// In either case, as when sending.

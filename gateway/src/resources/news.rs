@@ -12,13 +12,13 @@ use serde_json::json;
 use store_sending::news::{self, NewsItem};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency, paging};
+use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
-use crate::http::query::Page;
 use crate::http::respond::{Reply, deleted, ok};
+use crate::resources::paging::CursorPage;
 use crate::resources::{path_params, time_format};
 
 /// Items in one answer at most.
@@ -64,20 +64,13 @@ fn shown(status: StatusCode, item: NewsItem) -> Result<Reply, ApiError> {
     Ok(Reply::json(status, &NewsView::from(item))?.tagged(&tag))
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    items: Vec<NewsView>,
-    next_cursor: Option<String>,
-}
-
 /// `GET /news`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let before = paging::cursor_id(&cx.query()?)?;
+    let page = CursorPage::of(&cx.query()?, LIST_MAX)?;
     let db = cx.database().await?;
-    let mut found = news::list(&db, cx.project, before, LIST_MAX + 1).await?;
-    let next_cursor = paging::cut(&mut found, LIST_MAX, |item| item.id.to_string());
-    ok(&ListView { items: found.into_iter().map(NewsView::from).collect(), next_cursor })
+    let mut found = news::list(&db, cx.project, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |item| item.id);
+    end.reply("items", found.into_iter().map(NewsView::from))
 }
 
 /// What clients see of an item.
@@ -91,26 +84,16 @@ struct FeedItem {
     published_at: Option<Timestamp>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FeedView {
-    items: Vec<FeedItem>,
-    next_cursor: Option<String>,
-}
-
 /// `GET /feed`
 pub async fn feed(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let limit = query.integer("limit", 1..=100)?.unwrap_or(Page::DEFAULT_LIMIT);
-    let after = paging::cursor_time(&query)?;
+    let page = CursorPage::limited(&query)?;
     let db = cx.database().await?;
-    let mut found = news::feed(&db, cx.project, after, limit + 1).await?;
-    let next_cursor = paging::cut(&mut found, limit, |item| {
-        paging::time_cursor(item.published_at.unwrap_or(item.created_at), item.id)
-    });
+    let mut found = news::feed(&db, cx.project, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |item| (item.published_at.unwrap_or(item.created_at), item.id));
     let item =
         |item: NewsItem| FeedItem { id: item.id, title: item.title, body: item.body, published_at: item.published_at };
-    ok(&FeedView { items: found.into_iter().map(item).collect(), next_cursor })
+    end.reply("items", found.into_iter().map(item))
 }
 
 /// `GET /news/:id`

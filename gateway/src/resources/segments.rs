@@ -19,12 +19,13 @@ use store_profiles::segments::{self, Segment};
 use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency, paging};
+use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::respond::{Reply, deleted, ok};
+use crate::resources::paging::CursorPage;
 use crate::resources::{path_params, time_format};
 use evaluate::Count;
 
@@ -110,18 +111,11 @@ async fn shown(cx: &Context<'_>, status: StatusCode, segment: Segment) -> Result
     Ok(Reply::json(status, &SegmentView::counted(cx, segment).await?)?.tagged(&tag))
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    segments: Vec<SegmentView>,
-    next_cursor: Option<String>,
-}
-
 /// `GET /segments`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let before = paging::cursor_id(&cx.query()?)?;
-    let mut found = segments::list(&cx.database().await?, cx.project, before, LIST_MAX + 1).await?;
-    let next_cursor = paging::cut(&mut found, LIST_MAX, |segment| segment.id.to_string());
+    let page = CursorPage::of(&cx.query()?, LIST_MAX)?;
+    let mut found = segments::list(&cx.database().await?, cx.project, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |segment| segment.id);
     let ids: Vec<Uuid> = found.iter().map(|segment| segment.id).collect();
     let counts = evaluate::counts_of(cx, &ids).await?;
     let followed = follow::wanted(&cx.database().await?, cx.project).await?;
@@ -129,8 +123,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         let follow = followed.get(&segment.id);
         SegmentView::new(segment, count, follow)
     };
-    let segments = found.into_iter().zip(counts).map(view).collect();
-    ok(&ListView { segments, next_cursor })
+    end.reply("segments", found.into_iter().zip(counts).map(view))
 }
 
 /// `GET /segments/:id`

@@ -15,13 +15,14 @@ use store_profiles::users::user_ref::{IdType, UserRef};
 use store_sending::suppressions::{self, Suppression, SuppressionFilter};
 use uuid::Uuid;
 
-use super::{audit_log, paging};
+use super::audit_log;
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, created, deleted, ok};
-use crate::resources::time_format;
+use crate::resources::paging::NumberedPage;
+use crate::resources::{id_type, time_format};
 use input::Whom;
 
 #[derive(Serialize)]
@@ -60,30 +61,18 @@ impl SuppressionView {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    suppressions: Vec<SuppressionView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /suppressions`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_time(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let filter = filter(&query)?;
     let db = cx.database().await?;
-    let mut found = suppressions::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut found, page.limit, |s| paging::time_cursor(s.created_at, s.id));
+    let mut found = suppressions::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut found, |s| (s.created_at, s.id));
     let total = suppressions::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = found.iter().filter_map(|s| person_of(&s.address)).collect();
     let people = people::shown(&db, cx.project, &ids).await?;
-    ok(&ListView {
-        suppressions: found.into_iter().map(|s| SuppressionView::new(s, &people)).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    end.reply("suppressions", found.into_iter().map(|s| SuppressionView::new(s, &people)), total)
 }
 
 fn filter(query: &Query) -> Result<SuppressionFilter, ApiError> {
@@ -95,7 +84,7 @@ fn filter(query: &Query) -> Result<SuppressionFilter, ApiError> {
 
 /// `POST /suppressions`
 pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let input = input::new(&cx.read_json(body::MAX_BYTES).await?)?;
     let now = cx.app.clock.now();
     let mut db = cx.database().await?;
@@ -114,7 +103,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `DELETE /suppressions`
 pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let input = input::removal(&cx.read_json(body::MAX_BYTES).await?)?;
     let missing = || ApiError::no_such("suppression");
     let mut db = cx.database().await?;

@@ -18,12 +18,13 @@ use store_sending::automations::SendingUse;
 use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency, paging};
+use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::respond::{Reply, deleted, ok};
+use crate::resources::paging::CursorPage;
 use crate::resources::templates::mail_body::Made;
 use crate::resources::{change_hint, path_params, time_format};
 
@@ -80,22 +81,15 @@ fn shown(status: StatusCode, template: StoredTemplate) -> Result<Reply, ApiError
     Ok(Reply::json(status, &TemplateView::from(template))?.tagged(&tag))
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    templates: Vec<TemplateView>,
-    next_cursor: Option<String>,
-}
-
 /// `GET /templates`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let filter = TemplateFilter { channel: query.choice("channel", CHANNELS)?, ai: query.boolean("ai")? };
-    let before = paging::cursor_id(&query)?;
+    let page = CursorPage::of(&query, LIST_MAX)?;
     let db = cx.database().await?;
-    let mut found = templates::list(&db, cx.project, filter, before, LIST_MAX + 1).await?;
-    let next_cursor = paging::cut(&mut found, LIST_MAX, |template| template.id.to_string());
-    ok(&ListView { templates: found.into_iter().map(TemplateView::from).collect(), next_cursor })
+    let mut found = templates::list(&db, cx.project, filter, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |template| template.id);
+    end.reply("templates", found.into_iter().map(TemplateView::from))
 }
 
 /// `GET /templates/:id`

@@ -21,7 +21,8 @@ use super::paging;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
-use crate::resources::{path_params, time_format};
+use crate::resources::paging::NumberedPage;
+use crate::resources::{id_type, path_params, time_format};
 
 pub use large_searches::LargeSearches;
 
@@ -63,19 +64,10 @@ impl From<User> for UserView {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    users: Vec<UserView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /users`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_time(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
     let since = cx.app.clock.now() - ACTIVE;
     let search = paging::search(&query)?;
@@ -83,15 +75,12 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let is_many = asked.as_ref().is_some_and(|asked| cx.app.large_searches.contains(asked));
     let filter = UserFilter { search, seen_since: active.map(|active| (active, since)), is_many };
     let mut db = cx.database().await?;
-    let (mut users, total) = people::list(&mut db, cx.project, &filter, &start, page.limit + 1).await?;
+    let (mut users, total) = people::list(&mut db, cx.project, &filter, &page.start, page.rows()).await?;
     if let Some(asked) = asked.filter(|_| total.capped && !is_many) {
         cx.app.large_searches.note(asked);
     }
-    let next_cursor = paging::cut(&mut users, page.limit, |user| paging::time_cursor(user.created_at, user.id));
-    ok(&ListView {
-        users: users.into_iter().map(UserView::from).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    let end = page.cut(&mut users, |user| (user.created_at, user.id));
+    end.reply("users", users.into_iter().map(UserView::from), total)
 }
 
 /// A person with their devices and what they get.
@@ -129,7 +118,7 @@ impl From<PushToken> for DeviceView {
 /// `GET /users/:id`
 pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::text(segment, "user")?;
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let db = cx.database().await?;
     let user = read::find_readable(&db, cx.project, UserRef::new(&id, id_type)).await?;
     person(cx, db, user).await

@@ -15,10 +15,12 @@ use store_sending::messages::read as messages;
 use store_sending::runs::read::{self, RunFilter, ShownRun};
 use uuid::Uuid;
 
-use super::{paging, path_params, time_format};
+use super::{path_params, time_format};
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
+use crate::resources::id_type;
+use crate::resources::paging::{CursorPage, NumberedPage};
 
 const STATUSES: &[(&str, RunStatus)] = &[
     ("waiting", RunStatus::Waiting),
@@ -70,13 +72,6 @@ impl RunView {
             ended_at: run.ended_at,
         }
     }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    runs: Vec<RunView>,
-    next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -137,9 +132,9 @@ pub(super) fn way(marks: Vec<Mark>, definition: Option<&Definition>, states: &St
 pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "automation")?;
     let query = cx.query()?;
-    let (page, before) = (query.page()?, paging::cursor_id(&query)?);
+    let page = CursorPage::from(NumberedPage::of(&query)?);
     let status = query.choice("status", STATUSES)?;
-    let id_type = query.id_type()?;
+    let id_type = id_type::of(&query)?;
     let db = cx.database().await?;
     automations::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("automation"))?;
     let user = match query.get("userId").or_else(|| query.get("user_id")) {
@@ -150,11 +145,11 @@ pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
         }),
     };
     let filter = RunFilter { status, user: user.as_deref() };
-    let mut found = read::list(&db, cx.project, id, filter, before, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut found, page.limit, |run| run.id.to_string());
+    let mut found = read::list(&db, cx.project, id, filter, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |run| run.id);
     let ids: Vec<Uuid> = found.iter().map(|run| run.user_id).collect();
     let people = people::shown(&db, cx.project, &ids).await?;
-    ok(&ListView { runs: found.into_iter().map(|run| RunView::new(run, &people)).collect(), next_cursor })
+    end.reply("runs", found.into_iter().map(|run| RunView::new(run, &people)))
 }
 
 /// `GET /automations/:id/runs/:run`

@@ -23,8 +23,8 @@ use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
-use crate::resources::rendering;
 use crate::resources::segments::evaluate::{AT_MOST, evaluation_permit, failed};
+use crate::resources::{id_type, rendering};
 use ride::{EffectView, Ride};
 
 #[derive(Serialize)]
@@ -43,7 +43,7 @@ struct SimulationView {
 /// `POST /automations/:id/simulate`
 pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "automation")?;
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let asked = input::simulation(&cx.read_json(body::MAX_BYTES).await?)?;
     let permit = evaluation_permit(cx).await?;
     let mut connection = cx.database().await?;

@@ -26,8 +26,8 @@ use crate::http::body;
 use crate::http::error::{ApiError, Problem};
 use crate::http::respond::{Reply, accepted};
 use crate::ingest::prefer::Wait;
-use crate::resources::idempotency;
 use crate::resources::messages::send::{DirectInput, direct_message, outcome, publish_all};
+use crate::resources::{id_type, idempotency};
 use input::Asked;
 
 /// A message of a test.
@@ -61,7 +61,7 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let started = Instant::now();
     let id = path_params::id(segment, "campaign")?;
     let wait = Wait::asked(cx)?.seconds();
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;

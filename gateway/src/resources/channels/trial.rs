@@ -21,8 +21,8 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 use crate::http::query::percent_decoded;
 use crate::http::respond::{Reply, ok};
-use crate::resources::audit_log;
 use crate::resources::messages::send::{DirectInput, outcome, publish};
+use crate::resources::{audit_log, id_type};
 
 /// A little longer than a provider's call may take.
 const WAIT: Duration = Duration::from_secs(22);
@@ -59,7 +59,7 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let channel = percent_decoded(segment, false).and_then(|name| named(&name));
     let channel =
         channel.ok_or_else(|| ApiError::NotFound("no such channel: email, push, in_app or sms".to_owned()))?;
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let target = target(&cx.read_json(body::MAX_BYTES).await?, channel)?;
     let user = match &target.user {
         None => Uuid::nil(),

@@ -23,12 +23,13 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::streams::StreamSlot;
-use super::{ItemView, Owner, ids_of, owner, paging};
+use super::{ItemView, Owner, ids_of, owner};
 use crate::auth::Standing;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::Reply;
 use crate::http::stream::{Maker, Pieces};
+use crate::resources::paging::Cursor;
 
 /// Shorter than proxies leave a connection without a word.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -52,8 +53,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     // Pages of other origins may not send the header.
     let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
     let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
-        paging::parse_time_cursor(text)
-            .ok_or_else(|| ApiError::invalid(name, "must be the id of an event of this stream"))
+        Cursor::parse(text).ok_or_else(|| ApiError::invalid(name, "must be the id of an event of this stream"))
     });
     let behind = behind.transpose()?;
     let db = cx.database().await?;
@@ -215,12 +215,12 @@ impl Following {
 }
 
 /// Says where the stream begins, so that who is cut off before the first message misses none either.
-fn beginning((at, id): (Timestamp, Uuid)) -> String {
-    format!("id: {}\nretry: {RETRY_MS}\n\n", paging::time_cursor(at, id))
+fn beginning(place: (Timestamp, Uuid)) -> String {
+    format!("id: {}\nretry: {RETRY_MS}\n\n", place.text())
 }
 
 fn message(item: InboxItem) -> String {
-    let id = paging::time_cursor(item.created_at, item.id);
+    let id = (item.created_at, item.id).text();
     event("message", Some(&id), &ItemView::from(item))
 }
 
@@ -240,7 +240,7 @@ mod tests {
         let place = (Timestamp::UNIX_EPOCH, Uuid::nil());
         let text = beginning(place);
         let id = text.strip_prefix("id: ").and_then(|rest| rest.strip_suffix("\nretry: 2000\n\n"));
-        assert_eq!(id.and_then(paging::parse_time_cursor), Some(place), "{text:?}");
+        assert_eq!(id.and_then(Cursor::parse), Some(place), "{text:?}");
     }
 
     #[test]
@@ -258,6 +258,6 @@ mod tests {
         assert_eq!(lines[..2], ["id: 1700000000000001_00000000-0000-0000-0000-000000000007", "event: message"]);
         let data: serde_json::Value = serde_json::from_str(lines[2].strip_prefix("data: ").unwrap()).unwrap();
         assert_eq!((&data["title"], &data["readAt"]), (&json!("a\n\nb"), &json!(null)));
-        assert_eq!(paging::parse_time_cursor(lines[0].strip_prefix("id: ").unwrap()), Some((item.created_at, item.id)));
+        assert_eq!(Cursor::parse(lines[0].strip_prefix("id: ").unwrap()), Some((item.created_at, item.id)));
     }
 }

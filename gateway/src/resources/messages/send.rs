@@ -27,7 +27,7 @@ use crate::http::error::ApiError;
 use crate::http::respond::{Reply, accepted};
 use crate::ingest::prefer::Wait;
 use crate::resources::users::NOT_INTERNAL;
-use crate::resources::{audit_log, idempotency};
+use crate::resources::{audit_log, id_type, idempotency};
 
 /// How often a waiting request looks for the outcome.
 const POLL: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ pub async fn send(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let started = Instant::now();
     let key = idempotency::key(cx)?;
     let wait = Wait::asked(cx)?.seconds();
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let sent = cx.read_json(body::MAX_BYTES).await?;
     let mut input = input::direct(&sent)?;
     let users = UserRef::new(&input.user, id_type);

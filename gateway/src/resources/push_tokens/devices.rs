@@ -11,7 +11,8 @@ use uuid::Uuid;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
-use crate::resources::{paging, time_format};
+use crate::resources::paging::NumberedPage;
+use crate::resources::{id_type, time_format};
 
 /// A device; what opens it to others, its token, is not shown.
 #[derive(Serialize)]
@@ -40,21 +41,12 @@ impl DeviceView {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    devices: Vec<DeviceView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /push-tokens/devices`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_time(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let platform = query.choice("platform", &Platform::ALL.map(|platform| (platform.as_str(), platform)))?;
-    let id_type = query.id_type()?;
+    let id_type = id_type::of(&query)?;
     let db = cx.database().await?;
     let user_id = match query.get("userId").or(query.get("user_id")) {
         // Somebody unknown has no devices.
@@ -65,13 +57,10 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
         None => None,
     };
     let filter = DeviceFilter { platform, user_id };
-    let mut devices = push_tokens::list(&db, cx.project, &filter, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut devices, page.limit, |device| paging::time_cursor(device.created_at, device.id));
+    let mut devices = push_tokens::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut devices, |device| (device.created_at, device.id));
     let total = push_tokens::total(&db, cx.project, &filter).await?;
     let ids: Vec<Uuid> = devices.iter().map(|device| device.user_id).collect();
     let people = people::shown(&db, cx.project, &ids).await?;
-    ok(&ListView {
-        devices: devices.iter().map(|device| DeviceView::new(device, people.get(&device.user_id))).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    end.reply("devices", devices.iter().map(|device| DeviceView::new(device, people.get(&device.user_id))), total)
 }

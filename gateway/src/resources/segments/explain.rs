@@ -14,6 +14,7 @@ use super::found;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
+use crate::resources::id_type;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,7 +28,7 @@ struct ExplainView {
 /// `GET /segments/:id/explain`
 pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let id_type = query.id_type()?;
+    let id_type = id_type::of(&query)?;
     let segment = found(cx, segment).await?;
     let named = query.get("user_id").or_else(|| query.get("userId"));
     let named = named.ok_or_else(|| ApiError::invalid("user_id", "is required: an external or internal id"))?;

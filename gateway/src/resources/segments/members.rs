@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use store_profiles::segments::{self, SegmentType, dirty, evaluate as people, follow, members};
 use uuid::Uuid;
 
+use super::super::audit_log;
 use super::super::users::UserView;
-use super::super::{audit_log, paging};
 use super::evaluate::{self, Count, bound, evaluation_permit, failed};
 use super::{found, input, locked, rests};
 use crate::context::Context;
@@ -18,7 +18,8 @@ use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 use crate::http::respond::{Reply, ok};
-use crate::resources::path_params;
+use crate::resources::paging::NumberedPage;
+use crate::resources::{id_type, path_params};
 
 /// People put on a list, or taken off it, by one request.
 const CHANGES_MAX: usize = 10_000;
@@ -51,32 +52,20 @@ pub async fn estimate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&EstimateView { estimated_count, users })
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct UsersView {
-    users: Vec<UserView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /segments/:id/users`
 pub async fn list_users(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_time(&query, page)?;
+    let page = NumberedPage::of(&query)?;
     let segment = found(cx, segment).await?;
     let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     bound(&tx).await?;
     let whom = people::members(&tx, cx.project, segment.id, cx.app.clock.now()).await?;
-    let mut users = people::page(&tx, &whom, &start, page.limit + 1).await.map_err(failed)?;
-    let next_cursor = paging::cut(&mut users, page.limit, |user| paging::time_cursor(user.created_at, user.id));
+    let mut users = people::page(&tx, &whom, &page.start, page.rows()).await.map_err(failed)?;
+    let end = page.cut(&mut users, |user| (user.created_at, user.id));
     let total = people::count_capped(&tx, &whom).await.map_err(failed)?;
-    ok(&UsersView {
-        users: users.into_iter().map(UserView::from).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    end.reply("users", users.into_iter().map(UserView::from), total)
 }
 
 #[derive(Serialize)]
@@ -93,7 +82,7 @@ struct MembersView {
 /// `POST /segments/:id/members`
 pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "segment")?;
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
     let (add, remove) = changes(&body)?;
     let now = cx.app.clock.now();

@@ -23,7 +23,7 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 use crate::http::respond::{Reply, ok};
 use crate::ingest::properties;
-use crate::resources::rendering;
+use crate::resources::{id_type, rendering};
 
 const USER_ID: Text = Text::line(200);
 /// Bytes of a push in all.
@@ -44,7 +44,7 @@ struct PreviewView {
 /// `POST /templates/:id/preview`
 pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, "template")?;
-    let id_type = cx.query()?.id_type()?;
+    let id_type = id_type::of(&cx.query()?)?;
     let (named, data) = asked(&cx.read_json(body::MAX_BYTES).await?)?;
     let db = cx.database().await?;
     let template = templates::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("template"))?;

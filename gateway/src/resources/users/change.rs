@@ -17,7 +17,7 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 use crate::http::respond::{Reply, deleted};
 use crate::ingest::{ids, properties, publish};
-use crate::resources::{audit_log, path_params};
+use crate::resources::{audit_log, id_type, path_params};
 
 /// How long to wait for an effect; the item stays in the stream all the same.
 const WAIT: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub(super) async fn note(cx: &Context<'_>, action: &'static str, user: &User, de
 }
 
 pub(super) async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {
-    let user = UserRef::new(id, cx.query()?.id_type()?);
+    let user = UserRef::new(id, id_type::of(&cx.query()?)?);
     let db = cx.database().await?;
     read::find(&db, cx.project, user).await?.ok_or_else(|| ApiError::no_such("user"))
 }

@@ -11,7 +11,8 @@ use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, ok};
 use crate::ingest::import::{self, Asked, Shape};
-use crate::resources::{idempotency, paging, path_params, time_format};
+use crate::resources::paging::NumberedPage;
+use crate::resources::{idempotency, path_params, time_format};
 
 const NDJSON: [&str; 4] =
     ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"];
@@ -94,26 +95,14 @@ fn asked_shape(cx: &Context<'_>, query: &Query) -> Result<Shape, ApiError> {
     Ok(Shape::Ndjson)
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    imports: Vec<ImportView>,
-    #[serde(flatten)]
-    page: paging::PageView,
-}
-
 /// `GET /users/import`
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let page = query.page()?;
-    let start = paging::start_by_time(&query, page)?;
-    let (mut found, total) = imports::list(&cx.database().await?, cx.project, &start, page.limit + 1).await?;
-    let next_cursor = paging::cut(&mut found, page.limit, |import| paging::time_cursor(import.created_at, import.id));
+    let page = NumberedPage::of(&query)?;
+    let (mut found, total) = imports::list(&cx.database().await?, cx.project, &page.start, page.rows()).await?;
+    let end = page.cut(&mut found, |import| (import.created_at, import.id));
     let now = cx.app.clock.now();
-    ok(&ListView {
-        imports: found.into_iter().map(|import| ImportView::new(import, now)).collect(),
-        page: paging::PageView::new(total, page, next_cursor),
-    })
+    end.reply("imports", found.into_iter().map(|import| ImportView::new(import, now)), total)
 }
 
 /// `GET /users/import/:id`

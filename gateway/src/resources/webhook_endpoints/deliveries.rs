@@ -13,9 +13,9 @@ use uuid::Uuid;
 use super::WHAT;
 use crate::context::Context;
 use crate::http::error::ApiError;
-use crate::http::query::Page;
 use crate::http::respond::{Reply, created, ok};
-use crate::resources::{audit_log, paging, path_params, time_format};
+use crate::resources::paging::CursorPage;
+use crate::resources::{audit_log, path_params, time_format};
 
 const DELIVERY: &str = "delivery";
 
@@ -49,25 +49,17 @@ impl From<Delivery> for DeliveryView {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListView {
-    deliveries: Vec<DeliveryView>,
-    next_cursor: Option<String>,
-}
-
 /// `GET /webhook-endpoints/:id/deliveries`
 pub async fn list(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let id = path_params::id(segment, WHAT)?;
     let query = cx.query()?;
-    let limit = query.integer("limit", 1..=100)?.unwrap_or(Page::DEFAULT_LIMIT);
-    let behind = paging::cursor_id(&query)?;
+    let page = CursorPage::limited(&query)?;
     let status = query.choice("status", &DeliveryStatus::ALL.map(|status| (status.as_str(), status)))?;
     let db = cx.database().await?;
     webhook_endpoints::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such(WHAT))?;
-    let mut found = webhook_deliveries::list(&db, cx.project, id, status, behind, limit + 1).await?;
-    let next_cursor = paging::cut(&mut found, limit, |delivery| delivery.id.to_string());
-    ok(&ListView { deliveries: found.into_iter().map(DeliveryView::from).collect(), next_cursor })
+    let mut found = webhook_deliveries::list(&db, cx.project, id, status, page.after, page.rows()).await?;
+    let end = page.cut(&mut found, |delivery| delivery.id);
+    end.reply("deliveries", found.into_iter().map(DeliveryView::from))
 }
 
 /// `GET /webhook-endpoints/:id/deliveries/:delivery`
