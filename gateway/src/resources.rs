@@ -1,8 +1,10 @@
 //! The resources of the management API, each in the file or folder of its name. `routes.rs` names the handler of each path.
 //!
-//! Several resources share: lists and their cursors ([`paging`]), the parameters of a path (`path_params`), the kind of
-//! users' ids (`id_type`), repeated requests (`idempotency`), how times are written (`time_format`), whole lists as files ([`export`]), rendering texts while a client
-//! waits ([`rendering`]), the record of changes ([`audit_log`]), and hints to other processes (`change_hint`).
+//! Several resources share:
+//! - lists: pages and cursors ([`paging`]), searches (`search`), whole lists as files ([`export`]);
+//! - requests: the parameters of a path (`path_params`), the kind of users' ids (`id_type`), repeats (`idempotency`);
+//! - answers: how times are written (`time_format`), texts that are rendered while a client waits ([`rendering`]);
+//! - changes: their record ([`audit_log`]), and hints to other processes (`change_hint`).
 
 pub mod ai;
 pub mod api_keys;
@@ -26,6 +28,7 @@ pub mod projects;
 pub mod push_tokens;
 pub mod rendering;
 pub mod reports;
+mod search;
 pub mod segments;
 pub mod sessions;
 pub mod subscription_groups;

@@ -12,7 +12,7 @@ use crate::resources::{
     projects, push_tokens, reports, segments, sessions, subscription_groups, suppressions, team, templates, users,
     webhook, webhook_endpoints,
 };
-use crate::router::{Access, Miss, Params, Router};
+use crate::router::{Access, Address, Miss, Params, Router};
 use route::{handler, routes};
 
 pub use route::{Answering, Handler, Limit, Route, Timeout};
@@ -168,8 +168,9 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/webhook/:id"                             Anyone        => webhook::receive(id), guessable;
 };
 
-static ROUTER: LazyLock<Router> =
-    LazyLock::new(|| Router::new(ROUTES.iter().map(|route| (route.method, route.pattern)), &OWN_IDS));
+static ROUTER: LazyLock<Router> = LazyLock::new(|| {
+    Router::new(ROUTES.iter().map(|route| Address { method: route.method, pattern: route.pattern }), &OWN_IDS)
+});
 
 /// A route that was asked for.
 #[derive(Clone, Copy)]

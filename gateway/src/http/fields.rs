@@ -168,13 +168,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::http::error::Problem;
 
-    fn problems(value: &Value, check: impl FnOnce(&mut Fields<'_>)) -> Vec<(String, String)> {
+    fn problems(value: &Value, check: impl FnOnce(&mut Fields<'_>)) -> Vec<Problem> {
         let mut fields = Fields::of(value.as_object().unwrap());
         check(&mut fields);
         match fields.finish() {
             Ok(()) => Vec::new(),
-            Err(error) => error.details().iter().map(|p| (p.field.clone(), p.message.clone())).collect(),
+            Err(error) => error.details().to_vec(),
         }
     }
 
@@ -205,7 +206,7 @@ mod tests {
             ("steps[1].dleay", "is not a field of this resource"),
             ("steps[2]", "must be an object"),
         ];
-        assert_eq!(found, expected.map(|(f, m)| (f.to_owned(), m.to_owned())));
+        assert_eq!(found, expected.map(|(field, message)| Problem::new(field, message)));
     }
 
     #[test]
@@ -228,8 +229,8 @@ mod tests {
             assert_eq!(f.integer("n", 1..=3), Some(3));
             assert_eq!(f.required_choice("c", &[("X", 1)]), None);
         });
-        assert_eq!(found, [("c".to_owned(), "is required".to_owned())]);
+        assert_eq!(found, [Problem::new("c", "is required")]);
         let found = problems(&body, |f| f.not_null(&["a", "n", "c"]));
-        assert_eq!(found.iter().map(|(field, _)| field.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(found.iter().map(|p| p.field.as_str()).collect::<Vec<_>>(), ["a"]);
     }
 }

@@ -8,6 +8,13 @@ use crate::http::error::ApiError;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
+/// One parameter, decoded.
+#[derive(Clone, Copy)]
+pub struct Parameter<'a> {
+    pub name: &'a str,
+    pub value: &'a str,
+}
+
 impl Query {
     pub fn parse(query: &str) -> Result<Self, ApiError> {
         let bad = |part: &str| ApiError::BadRequest(format!("the query string cannot be decoded at {:?}", short(part)));
@@ -59,9 +66,9 @@ impl Query {
     }
 
     /// Every parameter of one of these names, in their order, also where it is empty.
-    pub fn named<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        pairs.filter(|(name, _)| names.contains(name))
+    pub fn named<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = Parameter<'a>> {
+        let all = self.0.iter().map(|(name, value)| Parameter { name, value });
+        all.filter(|parameter| names.contains(&parameter.name))
     }
 }
 

@@ -88,10 +88,18 @@ struct Told {
     at_ms: i64,
 }
 
+/// Which calls of a link are repeats of each other: those of the same kind, message and detail.
+struct Repeated<'a> {
+    kind: &'static str,
+    message: Uuid,
+    detail: &'a str,
+}
+
 impl Told {
-    /// Repeats within a minute count once: of the same `kind`, `message` and `detail`.
-    fn new(app: &App, project: ProjectId, (kind, message, detail): (&'static str, Uuid, &str), data: Value) -> Self {
+    /// Repeats within a minute count once.
+    fn new(app: &App, project: ProjectId, repeated: &Repeated<'_>, data: Value) -> Self {
         const REPEAT_MS: i64 = 60_000;
+        let Repeated { kind, message, detail } = *repeated;
         let at_ms = app.clock.now_ms();
         let once =
             derived_update_id(project, IdSpace::Product, &format!("{kind}:{message}:{}:{detail}", at_ms / REPEAT_MS));

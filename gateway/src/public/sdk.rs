@@ -16,15 +16,22 @@ use sha2::{Digest, Sha384};
 use crate::http::respond::Reply;
 use releases::{RELEASES, Release};
 
-type Files = [(&'static str, &'static str); 3];
+/// A file of the SDK, by its name.
+#[derive(Clone, Copy)]
+struct File {
+    name: &'static str,
+    text: &'static str,
+}
+
+type Files = [File; 3];
 
 /// The major version, which is the address that pages use.
 const MAJOR: &str = "v1";
 /// The current build, which the next release will have.
 const CURRENT: Files = [
-    ("web.js", include_str!("sdk/web.js")),
-    ("stub.js", include_str!("sdk/stub.js")),
-    ("rekindle-sw.js", include_str!("sdk/rekindle-sw.js")),
+    File { name: "web.js", text: include_str!("sdk/web.js") },
+    File { name: "stub.js", text: include_str!("sdk/stub.js") },
+    File { name: "rekindle-sw.js", text: include_str!("sdk/rekindle-sw.js") },
 ];
 
 const FOR_AN_HOUR: &str = "public, max-age=3600";
@@ -46,8 +53,8 @@ pub fn at(path: &str) -> Option<Reply> {
     let (kind, body) = match name {
         "integrity.json" => ("application/json; charset=utf-8", Bytes::from(listed.to_string())),
         _ => {
-            let (_, text) = files.iter().find(|(file, _)| *file == name)?;
-            ("text/javascript; charset=utf-8", Bytes::from_static(text.as_bytes()))
+            let file = files.iter().find(|file| file.name == name)?;
+            ("text/javascript; charset=utf-8", Bytes::from_static(file.text.as_bytes()))
         }
     };
     let headers = HeaderMap::from_iter([
@@ -69,7 +76,7 @@ fn integrity() -> Value {
 }
 
 fn listed(release: &Release) -> Value {
-    let file = |(name, text): &(&str, &str)| {
+    let file = |File { name, text }: &File| {
         let path = format!("/sdk/{}/{name}", release.version);
         ((*name).to_owned(), json!({ "path": path, "integrity": hash(text) }))
     };
@@ -88,7 +95,7 @@ mod tests {
     fn the_current_build_may_change_and_a_version_never_does() {
         let current = (MAJOR, CURRENT, FOR_AN_HOUR);
         for (version, files, lasts) in RELEASES.iter().map(|r| (r.version, r.files, FOR_GOOD)).chain([current]) {
-            for (name, text) in files {
+            for File { name, text } in files {
                 let reply = at(&format!("/sdk/{version}/{name}")).unwrap();
                 assert_eq!(reply.body, text.as_bytes());
                 assert_eq!(reply.headers[CACHE_CONTROL], lasts);
@@ -115,7 +122,7 @@ mod tests {
     fn a_released_file_is_as_it_was_released() {
         let released: Map<String, Value> = serde_json::from_str(include_str!("sdk/released.json")).unwrap();
         for Release { version, files } in RELEASES {
-            for (name, text) in files {
+            for File { name, text } in files {
                 assert_eq!(released[*version][*name], hash(text), "{version}/{name} has changed: restore it");
             }
         }
@@ -135,7 +142,7 @@ mod tests {
         assert_eq!(all["files"], all["versions"][RELEASES[0].version]["files"]);
         for Release { version, files } in RELEASES {
             assert_eq!(list(&format!("/sdk/{version}/integrity.json")), all["versions"][version]);
-            for (name, text) in files {
+            for File { name, text } in files {
                 let entry = &all["versions"][version]["files"][name];
                 assert_eq!(at(entry["path"].as_str().unwrap()).unwrap().body, text.as_bytes());
                 assert_eq!(entry["integrity"], hash(text));

@@ -10,14 +10,13 @@ use store_projects::api_keys::{self, KeySettings, KeyType, ListedKey};
 use store_projects::projects;
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::auth::origins;
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Text};
 use crate::http::respond::{Reply, created, deleted, ok};
-use crate::resources::{change_hint, time_format};
+use crate::resources::{audit_log, change_hint, idempotency, time_format};
 
 const TYPES: &[(&str, KeyType)] = &[("secret", KeyType::Secret), ("public", KeyType::Public)];
 const NAME: Text = Text::line(200);

@@ -18,14 +18,13 @@ use store_profiles::segments;
 use store_sending::automations::{self, Automation};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
-use crate::http::respond::{Reply, deleted, ok};
+use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
-use crate::resources::{change_hint, path_params, time_format};
+use crate::resources::{audit_log, change_hint, idempotency, path_params, time_format};
 
 /// Automations in one answer at most.
 const LIST_MAX: i64 = 1_000;

@@ -21,14 +21,13 @@ use store_sending::campaigns::{self, Campaign};
 use store_sending::send_chunks::campaign as chunks;
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::{ApiError, Problem};
 use crate::http::etag::{EntityTag, Precondition};
-use crate::http::respond::{Reply, deleted, ok};
+use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
-use crate::resources::{path_params, time_format};
+use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 pub use report::report;
 pub use transition::{cancel, pause, resume, send};
@@ -154,7 +153,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
             let reason = format!("a campaign that is {} keeps all but its name", current.status.as_str());
             return Err(ApiError::Conflict(reason));
         }
-        if current.under_way && how_shared(&current) != how_shared(&campaign) {
+        if current.under_way && Sharing::of(&current) != Sharing::of(&campaign) {
             let reason = "a campaign that is being sent keeps its channel, variants, winner, sendInUserTimezone and \
                           subscriptionGroupId; cancel it, or let it end";
             return Err(ApiError::Conflict(reason.to_owned()));
@@ -190,9 +189,26 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
 }
 
 /// By what the audience was shared, and its messages made, when it was taken.
-fn how_shared(campaign: &Campaign) -> (Channel, &[Variant], Option<&Winner>, bool, Option<Uuid>) {
-    let Campaign { channel, settings, subscription_group_id: group, .. } = campaign;
-    (*channel, &settings.variants, settings.winner.as_ref(), settings.send_in_user_timezone, *group)
+#[derive(PartialEq)]
+struct Sharing<'a> {
+    channel: Channel,
+    variants: &'a [Variant],
+    winner: Option<&'a Winner>,
+    send_in_user_timezone: bool,
+    subscription_group: Option<Uuid>,
+}
+
+impl<'a> Sharing<'a> {
+    fn of(campaign: &'a Campaign) -> Self {
+        let Campaign { channel, settings, subscription_group_id, .. } = campaign;
+        Self {
+            channel: *channel,
+            variants: &settings.variants,
+            winner: settings.winner.as_ref(),
+            send_in_user_timezone: settings.send_in_user_timezone,
+            subscription_group: *subscription_group_id,
+        }
+    }
 }
 
 async fn locked(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid) -> Result<Campaign, ApiError> {

@@ -13,13 +13,12 @@ use domain::message::Channel;
 use serde_json::{Map, Value, json};
 use store_projects::channels::{self, ChannelSettings};
 
-use super::audit_log;
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::respond::{Reply, ok};
-use crate::resources::change_hint;
+use crate::resources::{audit_log, change_hint};
 use plain_login::PlainLogin;
 
 pub use trial::{test, unusable_address};

@@ -13,14 +13,13 @@ use store_sending::dead_letters::{self, DeadFilter, DeadLetter, Kind};
 use store_sending::erasures;
 use uuid::Uuid;
 
-use super::audit_log;
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::fields::{Element, Fields, Text};
 use crate::http::respond::{Reply, ok};
 use crate::resources::paging::NumberedPage;
-use crate::resources::time_format;
+use crate::resources::{audit_log, time_format};
 
 /// Of each kind, given another try by one request.
 const MOST: i64 = 10_000;

@@ -18,13 +18,12 @@ use store_profiles::users::user_ref::UserRef;
 use store_sending::erasures;
 use uuid::Uuid;
 
-use super::{audit_log, paging};
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, deleted, ok};
 use crate::resources::paging::{NumberedPage, PageView};
-use crate::resources::{id_type, path_params, time_format};
+use crate::resources::{audit_log, id_type, path_params, search, time_format};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -75,7 +74,7 @@ struct Pagination {
 pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let page = NumberedPage::of(&query)?;
-    let search = paging::search(&query)?;
+    let search = search::text(&query)?;
     let mut db = cx.database().await?;
     let filter = filter(cx, &db, &query, search).await?;
     let (mut events, total) = events::list(&mut db, cx.project, &filter, &page.start, page.rows()).await?;

@@ -3,17 +3,17 @@
 use store_profiles::users::user_ref::IdType;
 
 use crate::http::error::ApiError;
-use crate::http::query::{Query, one_of};
+use crate::http::query::{Parameter, Query, one_of};
 
 /// The kind that the request names. An empty value is refused, so that a request that means internal ids never matches an
 /// external one; so is a second one.
 pub fn of(query: &Query) -> Result<IdType, ApiError> {
     let mut given = query.named(&["idType", "id_type"]);
-    let Some((name, text)) = given.next() else { return Ok(IdType::Either) };
+    let Some(Parameter { name, value }) = given.next() else { return Ok(IdType::Either) };
     if given.next().is_some() {
         return Err(ApiError::invalid(name, "must be given once"));
     }
-    one_of(name, text, &[("internal", IdType::Internal), ("external", IdType::External)])
+    one_of(name, value, &[("internal", IdType::Internal), ("external", IdType::External)])
 }
 
 #[cfg(test)]

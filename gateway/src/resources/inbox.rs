@@ -15,7 +15,6 @@ use store_sending::messages::receipts::{self, Receipt};
 use store_sending::webhook_deliveries::tell::{self, MessageNews};
 use uuid::Uuid;
 
-use super::users::NOT_INTERNAL;
 use crate::auth::identity::{Evidence, Proven};
 use crate::context::Context;
 use crate::http::error::ApiError;
@@ -23,6 +22,7 @@ use crate::http::fields::Text;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, ok};
 use crate::resources::paging::{NumberedPage, PageView};
+use crate::resources::users::NOT_INTERNAL;
 use crate::resources::{id_type, path_params, time_format};
 
 pub use stream::stream;

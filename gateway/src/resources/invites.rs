@@ -16,16 +16,15 @@ use store_projects::login_attempts::{self, Attempt, Subject};
 use store_projects::members::{self, Role};
 use uuid::Uuid;
 
-use super::sessions::{BODY, EMAIL};
-use super::team::ROLES;
-use super::{audit_log, idempotency};
 use crate::auth::Caller;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::respond::{Reply, created, deleted, ok};
 use crate::resources::paging::CursorPage;
-use crate::resources::{path_params, time_format};
+use crate::resources::sessions::{BODY, EMAIL};
+use crate::resources::team::ROLES;
+use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 /// How long an invitation can be accepted.
 const LASTS: Duration = Duration::from_hours(7 * 24);

@@ -12,14 +12,13 @@ use serde_json::json;
 use store_sending::news::{self, NewsItem};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
-use crate::http::respond::{Reply, deleted, ok};
+use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
-use crate::resources::{path_params, time_format};
+use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 /// Items in one answer at most.
 const LIST_MAX: i64 = 1_000;

@@ -17,8 +17,6 @@ use crate::http::respond::{Reply, ok};
 const DEFAULT_LIMIT: i64 = 20;
 /// How deep numbered pages go; past it there are cursors.
 const DEEPEST: i64 = 10_000;
-/// A search's characters at most.
-const SEARCH_MAX: usize = 200;
 
 /// What a list is ordered by: a row's own is the cursor to what comes after it.
 pub trait Cursor: Sized {
@@ -228,16 +226,6 @@ pub struct PageView {
     next_cursor: Option<String>,
 }
 
-/// `search` in lower case.
-pub fn search(query: &Query) -> Result<Option<String>, ApiError> {
-    match query.get("search").map(str::trim).filter(|text| !text.is_empty()) {
-        Some(text) if text.chars().count() > SEARCH_MAX => {
-            Err(ApiError::invalid("search", format!("must have at most {SEARCH_MAX} characters")))
-        }
-        text => Ok(text.map(str::to_lowercase)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,12 +292,5 @@ mod tests {
         assert_eq!(reply.body, r#"{"things":[7],"total":1,"page":1,"limit":20,"nextCursor":null}"#);
         let end = CursorPage::of(&query(""), 9).unwrap().cut(&mut rows, |id| *id);
         assert_eq!(end.reply("things", [7]).unwrap().body, r#"{"things":[7],"nextCursor":null}"#);
-    }
-
-    #[test]
-    fn searches_are_bounded_and_in_lower_case() {
-        assert_eq!(search(&query("search=+%C3%84b+")).unwrap(), Some("äb".to_owned()));
-        assert_eq!(search(&query("search=+")).unwrap(), None);
-        assert!(search(&query(&format!("search={}", "a".repeat(201)))).is_err());
     }
 }

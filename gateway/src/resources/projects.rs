@@ -18,8 +18,6 @@ use store_projects::projects::{self, Project, ProjectSecrets, creators};
 use store_sending::project_deletion;
 use uuid::Uuid;
 
-use super::sessions::{BODY, MembershipView};
-use super::{audit_log, idempotency};
 use crate::app::App;
 use crate::auth;
 use crate::config::ProjectCreation;
@@ -28,7 +26,8 @@ use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::request::Request;
 use crate::http::respond::{Reply, created, deleted, ok};
-use crate::resources::{change_hint, time_format};
+use crate::resources::sessions::{BODY, MembershipView};
+use crate::resources::{audit_log, change_hint, idempotency, time_format};
 use secrets::SecretsView;
 
 #[derive(Serialize)]

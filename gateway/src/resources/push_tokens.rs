@@ -11,7 +11,6 @@ use serde_json::json;
 use store_projects::{channels, vapid_keys};
 use wire::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_bytes};
 
-use super::idempotency;
 use crate::auth::identity::Evidence;
 use crate::context::Context;
 use crate::http::body;
@@ -20,6 +19,7 @@ use crate::http::respond::{Reply, accepted, ok};
 use crate::ingest::applied::Position;
 use crate::ingest::prefer::Wait;
 use crate::ingest::{ids, publish};
+use crate::resources::idempotency;
 
 /// `POST /push-tokens`
 pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {

@@ -19,14 +19,13 @@ use store_profiles::segments::{self, Segment};
 use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
-use crate::http::respond::{Reply, deleted, ok};
+use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
-use crate::resources::{path_params, time_format};
+use crate::resources::{audit_log, idempotency, path_params, time_format};
 use evaluate::Count;
 
 pub use explain::explain;

@@ -15,13 +15,12 @@ use store_sending::automations::SendingUse;
 use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
 use crate::http::respond::{Reply, deleted, ok};
-use crate::resources::{path_params, time_format};
+use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

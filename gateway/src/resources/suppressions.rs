@@ -15,14 +15,13 @@ use store_profiles::users::user_ref::{IdType, UserRef};
 use store_sending::suppressions::{self, Suppression, SuppressionFilter};
 use uuid::Uuid;
 
-use super::audit_log;
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::query::Query;
-use crate::http::respond::{Reply, created, deleted, ok};
+use crate::http::respond::{Reply, created, deleted};
 use crate::resources::paging::NumberedPage;
-use crate::resources::{id_type, time_format};
+use crate::resources::{audit_log, id_type, time_format};
 use input::Whom;
 
 #[derive(Serialize)]

@@ -9,13 +9,12 @@ use store_projects::invites;
 use store_projects::members::{self, Member, Role};
 use uuid::Uuid;
 
-use super::audit_log;
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::respond::{Reply, deleted, ok};
-use crate::resources::{path_params, time_format};
+use crate::resources::{audit_log, path_params, time_format};
 
 pub const ROLES: &[(&str, Role)] = &[("ADMIN", Role::Admin), ("MEMBER", Role::Member)];
 

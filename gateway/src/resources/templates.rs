@@ -18,15 +18,14 @@ use store_sending::automations::SendingUse;
 use store_sending::{automations, campaigns};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::etag::{EntityTag, Precondition};
-use crate::http::respond::{Reply, deleted, ok};
+use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
 use crate::resources::templates::mail_body::Made;
-use crate::resources::{change_hint, path_params, time_format};
+use crate::resources::{audit_log, change_hint, idempotency, path_params, time_format};
 
 pub use input::CHANNELS;
 pub(in crate::resources) use input::{SUBJECT, parses, url};

@@ -17,14 +17,14 @@ use store_profiles::users::user_ref::UserRef;
 use subscriptions::SubscriptionView;
 use uuid::Uuid;
 
-use super::paging;
 use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, ok};
 use crate::resources::paging::NumberedPage;
-use crate::resources::{id_type, path_params, time_format};
+use crate::resources::{id_type, path_params, search, time_format};
 
 pub use large_searches::LargeSearches;
+use large_searches::Search;
 
 /// Error for a malformed internal id.
 pub(in crate::resources) const NOT_INTERNAL: &str = "must be a UUID when `idType` is `internal`";
@@ -70,8 +70,8 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let page = NumberedPage::of(&query)?;
     let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
     let since = cx.app.clock.now() - ACTIVE;
-    let search = paging::search(&query)?;
-    let asked = search.clone().map(|text| (cx.project, text, active));
+    let search = search::text(&query)?;
+    let asked = search.clone().map(|text| Search { project: cx.project, text, active });
     let is_many = asked.as_ref().is_some_and(|asked| cx.app.large_searches.contains(asked));
     let filter = UserFilter { search, seen_since: active.map(|active| (active, since)), is_many };
     let mut db = cx.database().await?;

@@ -13,12 +13,11 @@ use store_projects::projects;
 use store_projects::webhook_endpoints::{self, Endpoint};
 use uuid::Uuid;
 
-use super::{audit_log, idempotency};
 use crate::context::Context;
 use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, created, deleted, ok};
-use crate::resources::{path_params, time_format};
+use crate::resources::{audit_log, idempotency, path_params, time_format};
 
 /// Endpoints of a project.
 const MOST: usize = 20;

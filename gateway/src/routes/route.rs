@@ -63,7 +63,8 @@ pub enum Limit {
 impl Route {
     /// As most of its access are.
     pub const fn new(
-        (method, pattern): (&'static str, &'static str),
+        method: &'static str,
+        pattern: &'static str,
         access: Access,
         params: &'static [&'static str],
         handler: Handler,
@@ -116,7 +117,8 @@ macro_rules! routes {
     ($($method:ident $pattern:literal $access:ident => $($handler:ident)::+($($param:ident),*) $(, $option:ident)*;)*) => {
         &[$(
             Route::new(
-                (stringify!($method), $pattern),
+                stringify!($method),
+                $pattern,
                 Access::$access,
                 &[$(stringify!($param)),*],
                 handler!($access, $($handler)::+, $($param),*),

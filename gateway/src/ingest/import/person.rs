@@ -115,10 +115,9 @@ mod tests {
 
     use super::*;
 
-    fn read(line: &str) -> Result<(Option<String>, Option<String>, Value), Vec<String>> {
+    fn read(line: &str) -> Result<Person, Vec<String>> {
         let person = object(line.as_bytes()).and_then(Person::of);
-        let fields = |problems: Vec<Problem>| problems.into_iter().map(|p| p.field).collect();
-        person.map(|p| (p.user_id, p.anonymous_id, serde_json::from_str(&p.properties).unwrap())).map_err(fields)
+        person.map_err(|problems| problems.into_iter().map(|p| p.field).collect())
     }
 
     #[test]
@@ -137,7 +136,8 @@ mod tests {
                 (None, anonymous, json!({"email": "no"})),
             ),
         ] {
-            assert_eq!(read(line), Ok(expected), "{line}");
+            let Person { user_id, anonymous_id, properties } = read(line).unwrap();
+            assert_eq!((user_id, anonymous_id, serde_json::from_str(&properties).unwrap()), expected, "{line}");
         }
     }
 

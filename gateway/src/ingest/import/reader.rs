@@ -178,22 +178,25 @@ mod tests {
 
     use super::*;
 
-    /// The lines that are read, with the fields of their problems, and the number of the line behind.
-    async fn read(
-        text: &[u8],
-        shape: Shape,
-        from: Option<u64>,
-    ) -> Result<(Vec<(u64, Vec<String>)>, u64, u64), ApiError> {
+    struct Read {
+        /// By their numbers, with the fields of their problems.
+        lines: Vec<(u64, Vec<String>)>,
+        /// Number of the line behind the last one.
+        next: u64,
+        digest: u64,
+    }
+
+    async fn read(text: &[u8], shape: Shape, from: Option<u64>) -> Result<Read, ApiError> {
         let body = Full::new(Bytes::copy_from_slice(text));
         let Ok(source) = Source::new(body, &HeaderMap::new(), 1 << 20) else { panic!("refused at once") };
         let mut reader = Reader::new(source, shape);
         reader.open(from).await?;
-        let mut found = Vec::new();
+        let mut lines = Vec::new();
         while let Some(entry) = reader.next(0).await? {
             let problems = entry.person.unwrap().err().into_iter().flatten().map(|p| p.field);
-            found.push((entry.line, problems.collect()));
+            lines.push((entry.line, problems.collect()));
         }
-        Ok((found, reader.number(), reader.digest()))
+        Ok(Read { lines, next: reader.number(), digest: reader.digest() })
     }
 
     const CSV: Shape = Shape::Csv { delimiter: b',' };
@@ -201,27 +204,27 @@ mod tests {
     #[tokio::test]
     async fn a_bad_line_costs_no_other() {
         let text = b"{\"user_id\":\"a\"}\n\n{\"user_id\":\"\xff\"}\r\nno\n {\"user_id\":\"b\"} \n";
-        let (found, next, _) = read(text, Shape::Ndjson, None).await.unwrap();
+        let Read { lines, next, .. } = read(text, Shape::Ndjson, None).await.unwrap();
         let line = |field: &str| vec![field.to_owned()];
-        assert_eq!(found, [(1, vec![]), (3, line("line")), (4, line("line")), (5, vec![])]);
+        assert_eq!(lines, [(1, vec![]), (3, line("line")), (4, line("line")), (5, vec![])]);
         assert_eq!(next, 6);
 
         let text = b"user_id,n:number\r\na,1\r\nb,\xff\r\n\"c\r\n\",2\r\nd\r\ne,x\r\nf,3";
-        let (found, next, _) = read(text, CSV, None).await.unwrap();
+        let Read { lines, next, .. } = read(text, CSV, None).await.unwrap();
         let problems =
             [(2, vec![]), (3, line("n:number")), (4, vec![]), (6, line("line")), (7, line("n:number")), (8, vec![])];
-        assert_eq!((found, next), (problems.to_vec(), 8));
+        assert_eq!((lines, next), (problems.to_vec(), 8));
     }
 
     #[tokio::test]
     async fn a_part_counts_on_and_has_the_digest_of_the_whole() {
-        let (whole, next, digest) = read(b"user_id\r\na\r\nb\r\nc\r\n", CSV, None).await.unwrap();
-        let (part, next_of_part, _) = read(b"user_id\r\nb\r\nc\r\n", CSV, Some(3)).await.unwrap();
-        assert_eq!((&whole[1..], next), (&part[..], next_of_part));
-        let (_, _, same) = read(b"user_id\na\n\nb\n\"c\"", CSV, None).await.unwrap();
-        assert_eq!(digest, same);
-        let (_, _, other) = read(b"user_id\na\nb\nd\n", CSV, None).await.unwrap();
-        assert_ne!(digest, other);
+        let whole = read(b"user_id\r\na\r\nb\r\nc\r\n", CSV, None).await.unwrap();
+        let part = read(b"user_id\r\nb\r\nc\r\n", CSV, Some(3)).await.unwrap();
+        assert_eq!((&whole.lines[1..], whole.next), (&part.lines[..], part.next));
+        let same = read(b"user_id\na\n\nb\n\"c\"", CSV, None).await.unwrap();
+        assert_eq!(whole.digest, same.digest);
+        let other = read(b"user_id\na\nb\nd\n", CSV, None).await.unwrap();
+        assert_ne!(whole.digest, other.digest);
     }
 
     #[tokio::test]
@@ -233,7 +236,7 @@ mod tests {
             (b"\n\n", CSV, "header"),
             (b"\xff\xfeu\0s\0", CSV, "header"),
         ] {
-            let error = read(text, shape, None).await.unwrap_err();
+            let error = read(text, shape, None).await.err().unwrap();
             assert_eq!((error.status().as_u16(), error.details()[0].field.as_str()), (422, field), "{text:?}");
         }
     }

@@ -156,13 +156,30 @@ fn shown(seen: &Seen, done: bool) -> String {
     if !seen.groups.is_empty() || seen.from_everything {
         html.push_str("<form method=\"post\"><fieldset><legend>What would you like to get?</legend>");
         if seen.from_everything {
-            html.push_str(&choice("again", ("again", "yes"), false, ("Send me messages again", "")));
+            html.push_str(
+                &Choice {
+                    id: "again",
+                    name: "again",
+                    value: "yes",
+                    is_ticked: false,
+                    text: "Send me messages again",
+                    more: "",
+                }
+                .html(),
+            );
         }
         for (n, subscription) in seen.groups.iter().enumerate() {
             let (group, id) = (&subscription.group, subscription.group.id.to_string());
             let _ = write!(html, "<input type=\"hidden\" name=\"shown\" value=\"{id}\">");
-            let text = (group.name.as_str(), group.description.as_str());
-            html.push_str(&choice(&format!("g{n}"), ("group", id.as_str()), subscription.is_subscribed(), text));
+            let choice = Choice {
+                id: &format!("g{n}"),
+                name: "group",
+                value: &id,
+                is_ticked: subscription.is_subscribed(),
+                text: &group.name,
+                more: &group.description,
+            };
+            html.push_str(&choice.html());
         }
         html.push_str("</fieldset><button name=\"do\" value=\"save\">Save</button></form>");
     }
@@ -174,19 +191,33 @@ fn shown(seen: &Seen, done: bool) -> String {
     html
 }
 
-/// A box to tick, with what it stands for; `id` is its own in the page.
-fn choice(id: &str, (name, value): (&str, &str), ticked: bool, (text, more): (&str, &str)) -> String {
-    let checked = if ticked { " checked" } else { "" };
-    let (described, more) = if more.is_empty() {
-        (String::new(), String::new())
-    } else {
-        (format!(" aria-describedby=\"{id}-more\""), format!("<p id=\"{id}-more\">{}</p>", Escaped(more)))
-    };
-    format!(
-        "<div class=\"choice\"><input type=\"checkbox\" id=\"{id}\" name=\"{name}\" value=\"{value}\"{checked}{described}>\
-         <label for=\"{id}\">{}</label>{more}</div>",
-        Escaped(text)
-    )
+/// A box to tick, with what it stands for.
+struct Choice<'a> {
+    /// Its own in the page.
+    id: &'a str,
+    name: &'a str,
+    value: &'a str,
+    is_ticked: bool,
+    text: &'a str,
+    /// A description, or nothing.
+    more: &'a str,
+}
+
+impl Choice<'_> {
+    fn html(&self) -> String {
+        let Self { id, name, value, is_ticked, text, more } = *self;
+        let checked = if is_ticked { " checked" } else { "" };
+        let (described, more) = if more.is_empty() {
+            (String::new(), String::new())
+        } else {
+            (format!(" aria-describedby=\"{id}-more\""), format!("<p id=\"{id}-more\">{}</p>", Escaped(more)))
+        };
+        format!(
+            "<div class=\"choice\"><input type=\"checkbox\" id=\"{id}\" name=\"{name}\" value=\"{value}\"{checked}{described}>\
+             <label for=\"{id}\">{}</label>{more}</div>",
+            Escaped(text)
+        )
+    }
 }
 
 #[cfg(test)]

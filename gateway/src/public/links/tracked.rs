@@ -6,8 +6,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::json;
 
-use super::Told;
 use super::page::no_link;
+use super::{Repeated, Told};
 use crate::app::App;
 use crate::http::respond::Reply;
 use crate::ingest::publish;
@@ -58,7 +58,8 @@ pub fn by_a_person(method: &Method, headers: &HeaderMap) -> bool {
 pub async fn opened(app: &App, seen: bool, token: &str) -> Reply {
     if let Some(sent) = link::read_open(&app.master_keys, token).filter(|_| seen) {
         let data = json!({ "messageId": sent.message, "source": "link" });
-        tell(app, sent, &Told::new(app, sent.project, ("message.opened", sent.message, ""), data)).await;
+        let repeated = Repeated { kind: "message.opened", message: sent.message, detail: "" };
+        tell(app, sent, &Told::new(app, sent.project, &repeated, data)).await;
     }
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("image/gif")),
@@ -76,7 +77,8 @@ pub async fn clicked(app: &App, seen: bool, token: &str) -> Reply {
     let Some((sent, location, page)) = with_header else { return no_link() };
     if seen {
         let data = json!({ "messageId": sent.message, "url": page, "source": "link" });
-        tell(app, sent, &Told::new(app, sent.project, ("message.clicked", sent.message, &page), data)).await;
+        let repeated = Repeated { kind: "message.clicked", message: sent.message, detail: &page };
+        tell(app, sent, &Told::new(app, sent.project, &repeated, data)).await;
     }
     let mut reply = Reply::empty(StatusCode::FOUND);
     reply.headers.insert(LOCATION, location);

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::choose::{self, Chosen, Refused};
 use super::page::{Escaped, no_link, not_yet, page, too_many};
-use super::{Told, hand_over, named, read_permit};
+use super::{Repeated, Told, hand_over, named, read_permit};
 use crate::app::App;
 use crate::http::query::Query;
 use crate::http::respond::Reply;
@@ -89,7 +89,8 @@ pub async fn tell(app: &App, about: About) -> Result<(), Refused> {
             data["channel"] = channel.as_str().into();
         }
         let detail = app.clock.now_ms().to_string();
-        let told = Told::new(app, about.project, ("message.unsubscribed", about.message, &detail), data);
+        let repeated = Repeated { kind: "message.unsubscribed", message: about.message, detail: &detail };
+        let told = Told::new(app, about.project, &repeated, data);
         hand_over(app, about, person, told.item()).await
     };
     choose::in_turn(app, about, change).await

@@ -1,6 +1,6 @@
 //! The versions of the script that pages may pin, newest first: the last ten. `npm run release` in `sdk/` writes the list.
 
-use super::Files;
+use super::{File, Files};
 
 pub struct Release {
     pub version: &'static str,
@@ -12,9 +12,9 @@ macro_rules! releases {
         &[$(Release {
             version: $version,
             files: [
-                ("web.js", include_str!(concat!($version, "/web.js"))),
-                ("stub.js", include_str!(concat!($version, "/stub.js"))),
-                ("rekindle-sw.js", include_str!(concat!($version, "/rekindle-sw.js"))),
+                File { name: "web.js", text: include_str!(concat!($version, "/web.js")) },
+                File { name: "stub.js", text: include_str!(concat!($version, "/stub.js")) },
+                File { name: "rekindle-sw.js", text: include_str!(concat!($version, "/rekindle-sw.js")) },
             ],
         }),+]
     };

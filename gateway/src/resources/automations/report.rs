@@ -82,7 +82,7 @@ fn steps(definition: &Definition, version: i32, counts: &[Count]) -> Vec<StepVie
                 *arms.entry(count.arm.clone()).or_default() += count.count;
             }
         }
-        let (entered, waiting) = come_and_stayed(step.action.type_name(), &outcomes);
+        let Passage { entered, waiting } = passage(step.action.type_name(), &outcomes);
         StepView {
             kind: step.action.type_name(),
             name: step.name.clone(),
@@ -96,17 +96,25 @@ fn steps(definition: &Definition, version: i32, counts: &[Count]) -> Vec<StepVie
     definition.all_steps().into_iter().map(view).collect()
 }
 
-/// How many came to a step, and how many of them wait there still, from what happened at it.
-fn come_and_stayed(kind: &str, outcomes: &BTreeMap<String, i64>) -> (i64, i64) {
+/// How many runs came to a step, and how many of them wait there still.
+#[derive(Debug, PartialEq, Eq)]
+struct Passage {
+    entered: i64,
+    waiting: i64,
+}
+
+/// From what happened at a step.
+fn passage(kind: &str, outcomes: &BTreeMap<String, i64>) -> Passage {
     let sum = |names: &[&str]| names.iter().filter_map(|name| outcomes.get(*name)).sum::<i64>();
     let waited = sum(&["waited", "called"]);
     let went = sum(&["went_on", "answered", "failed", "exited"]);
-    match kind {
-        "WAIT_FOR_EVENT" => (waited, (waited - went - sum(&["took"])).max(0)),
-        "WAIT" | "WAIT_UNTIL" | "WEBHOOK" => (waited + sum(&["passed", "skipped"]), (waited - went).max(0)),
+    let (entered, waiting) = match kind {
+        "WAIT_FOR_EVENT" => (waited, waited - went - sum(&["took"])),
+        "WAIT" | "WAIT_UNTIL" | "WEBHOOK" => (waited + sum(&["passed", "skipped"]), waited - went),
         "EXIT" => (sum(&["exited"]), 0),
         _ => (outcomes.iter().filter(|(did, _)| *did != "exited").map(|(_, count)| count).sum(), 0),
-    }
+    };
+    Passage { entered, waiting: waiting.max(0) }
 }
 
 #[cfg(test)]
@@ -115,7 +123,7 @@ mod tests {
 
     #[test]
     fn whoever_came_and_did_not_go_on_waits() {
-        for (kind, outcomes, expected) in [
+        for (kind, outcomes, (entered, waiting)) in [
             ("WAIT", vec![("waited", 5), ("went_on", 2), ("exited", 1), ("passed", 3)], (8, 2)),
             ("WAIT_FOR_EVENT", vec![("waited", 5), ("took", 3), ("froze", 1)], (5, 2)),
             ("WEBHOOK", vec![("called", 5), ("answered", 3), ("failed", 1)], (5, 1)),
@@ -124,7 +132,7 @@ mod tests {
             ("EXIT", vec![("exited", 5)], (5, 0)),
         ] {
             let outcomes = outcomes.into_iter().map(|(did, count)| (did.to_owned(), count)).collect();
-            assert_eq!(come_and_stayed(kind, &outcomes), expected, "{kind}");
+            assert_eq!(passage(kind, &outcomes), Passage { entered, waiting }, "{kind}");
         }
     }
 }

@@ -30,6 +30,15 @@ use crate::resources::messages::send::{DirectInput, direct_message, outcome, pub
 use crate::resources::{id_type, idempotency};
 use input::Asked;
 
+/// Whom a test goes to.
+struct Target {
+    /// As the caller named them.
+    user: Option<String>,
+    to: Option<String>,
+    /// As whom the message is rendered.
+    person: Uuid,
+}
+
 /// A message of a test.
 struct Trial {
     /// As the caller named them.
@@ -152,10 +161,10 @@ async fn trials(
     (asked, id_type): (Asked, IdType),
 ) -> Result<Vec<Trial>, ApiError> {
     let mut problems = Vec::new();
-    let mut targets: Vec<(Option<String>, Option<String>, Uuid)> = Vec::new();
+    let mut targets = Vec::new();
     for (i, user) in asked.user_ids.into_iter().enumerate() {
         match people::find_id(tx, cx.project, UserRef::new(&user, id_type)).await? {
-            Some(person) => targets.push((Some(user), None, person)),
+            Some(person) => targets.push(Target { user: Some(user), to: None, person }),
             None => problems.push(Problem::new(format!("userIds[{i}]"), "no such user in this project")),
         }
     }
@@ -169,7 +178,8 @@ async fn trials(
     if !problems.is_empty() {
         return Err(ApiError::Invalid(problems));
     }
-    targets.extend(asked.to.into_iter().map(|to| (None, Some(to), seen_as.unwrap_or_default())));
+    let person = seen_as.unwrap_or_default();
+    targets.extend(asked.to.into_iter().map(|to| Target { user: None, to: Some(to), person }));
     let variants = &campaign.settings.variants;
     let mut templates: Vec<(Option<String>, Option<Uuid>)> = variants
         .iter()
@@ -180,7 +190,7 @@ async fn trials(
         templates.push((None, campaign.template_id));
     }
     let mut trials = Vec::with_capacity(targets.len() * templates.len());
-    for (user, to, person) in targets {
+    for Target { user, to, person } in targets {
         for (variant, template_id) in &templates {
             let (user, to, variant) = (user.clone(), to.clone(), variant.clone());
             trials.push(Trial { user, to, variant, template_id: *template_id, person });

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::Reply;
 use crate::resources::export::{self, List, Stretch};
-use crate::resources::{audit_log, paging};
+use crate::resources::{audit_log, search};
 
 struct Events {
     project: ProjectId,
@@ -43,7 +43,7 @@ impl List for Events {
 /// `GET /events/export`
 pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
-    let search = paging::search(&query)?;
+    let search = search::text(&query)?;
     let mut db = cx.database().await?;
     let wanted = super::filter(cx, &db, &query, search).await?;
     let behind = match query.get("after") {

@@ -49,7 +49,7 @@ pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     let found = invites::find(&app.store.connection().await?, &invites::token_hash(token)).await?;
     let (invite, holder) = found.ok_or_else(no_such_invite)?;
     pending(&invite, app.clock.now())?;
-    let joining = joining(app, request, &invite, holder, (name, password)).await?;
+    let joining = joining(app, request, &invite, holder, &Chosen { name, password }).await?;
 
     let now = app.clock.now();
     let mut db = app.store.connection().await?;
@@ -83,14 +83,22 @@ pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     sessions::begin(app, request, credentials).await
 }
 
+/// What the holder of a link chose, for an account that it does not have yet.
+struct Chosen<'a> {
+    name: &'a str,
+    /// Also of the account that it has.
+    password: &'a str,
+}
+
 /// Finds out as whom the holder of a link joins; checks or hashes the password.
 async fn joining(
     app: &App,
     request: &Request<'_>,
     invite: &Invite,
     holder: LinkHolder,
-    (name, password): (&str, &str),
+    chosen: &Chosen<'_>,
 ) -> Result<Joining, ApiError> {
+    let Chosen { name, password } = *chosen;
     let known = accounts::find(&app.store.connection().await?, &invite.email).await?;
     if let Some(known) = &known
         && (known.account.is_verified || holder == LinkHolder::Unproven)

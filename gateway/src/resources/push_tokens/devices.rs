@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::context::Context;
 use crate::http::error::ApiError;
-use crate::http::respond::{Reply, ok};
+use crate::http::respond::Reply;
 use crate::resources::paging::NumberedPage;
 use crate::resources::{id_type, time_format};
 

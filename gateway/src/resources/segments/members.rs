@@ -84,7 +84,7 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
     let id = path_params::id(segment, "segment")?;
     let id_type = id_type::of(&cx.query()?)?;
     let body = cx.read_json(body::MAX_BYTES).await?;
-    let (add, remove) = changes(&body)?;
+    let MemberChanges { add, remove } = changes(&body)?;
     let now = cx.app.clock.now();
     let (added, removed, not_found) = {
         let mut db = cx.database().await?;
@@ -130,7 +130,12 @@ fn ids(found: &HashMap<String, Uuid>) -> Vec<Uuid> {
 }
 
 /// Whom to put on the list, and whom to take off it.
-fn changes(body: &Map<String, Value>) -> Result<(Vec<&str>, Vec<&str>), ApiError> {
+struct MemberChanges<'a> {
+    add: Vec<&'a str>,
+    remove: Vec<&'a str>,
+}
+
+fn changes(body: &Map<String, Value>) -> Result<MemberChanges<'_>, ApiError> {
     let mut fields = Fields::of(body);
     fields.not_null(&["add", "remove"]);
     let mut people = |name| {
@@ -142,5 +147,5 @@ fn changes(body: &Map<String, Value>) -> Result<(Vec<&str>, Vec<&str>), ApiError
         fields.problem("add", "is required, or `remove`: arrays of external or internal ids");
     }
     fields.finish()?;
-    Ok((add, remove))
+    Ok(MemberChanges { add, remove })
 }

@@ -156,10 +156,10 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn look(channel: Channel, subject: &str, body: &str, data: Value) -> PreviewView {
-        look_opening(None, channel, (subject, body), data)
+        look_opening(None, channel, subject, body, data)
     }
 
-    fn look_opening(url: Option<&str>, channel: Channel, (subject, body): (&str, &str), data: Value) -> PreviewView {
+    fn look_opening(url: Option<&str>, channel: Channel, subject: &str, body: &str, data: Value) -> PreviewView {
         let template = StoredTemplate {
             id: Uuid::nil(),
             name: "n".to_owned(),
@@ -201,13 +201,13 @@ mod tests {
 
     #[test]
     fn a_push_shows_what_it_opens_and_why_it_would_fail() {
-        let seen = |link: &str| look_opening(Some("{{ link }}"), Channel::Push, ("t", "b"), json!({ "link": link }));
+        let seen = |link: &str| look_opening(Some("{{ link }}"), Channel::Push, "t", "b", json!({ "link": link }));
         let fine = seen("myapp://order/1");
         assert_eq!((fine.url.as_deref(), fine.warnings.len()), (Some("myapp://order/1"), 0));
         let refused = seen("javascript:alert(1)");
         assert_eq!((refused.url, refused.warnings.len()), (None, 1));
         assert!(refused.warnings[0].starts_with("url: it must be "), "{:?}", refused.warnings);
-        let nothing = look_opening(Some("{{ link }}"), Channel::Push, ("t", "b"), json!({}));
+        let nothing = look_opening(Some("{{ link }}"), Channel::Push, "t", "b", json!({}));
         assert_eq!(
             (nothing.url, nothing.warnings),
             (None, vec!["url: `link` has no value here and is left out".to_owned()])

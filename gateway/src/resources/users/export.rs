@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::http::respond::Reply;
 use crate::resources::export::{self, List, Stretch};
-use crate::resources::{audit_log, paging};
+use crate::resources::{audit_log, search};
 
 struct Users {
     project: ProjectId,
@@ -37,11 +37,8 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let active = query.choice("filter", &[("active", true), ("inactive", false)])?;
     let since = cx.app.clock.now() - ACTIVE;
-    let wanted = UserFilter {
-        search: paging::search(&query)?,
-        seen_since: active.map(|active| (active, since)),
-        is_many: false,
-    };
+    let wanted =
+        UserFilter { search: search::text(&query)?, seen_since: active.map(|active| (active, since)), is_many: false };
     let mut db = cx.database().await?;
     let behind = match query.get("after") {
         None => TOP,

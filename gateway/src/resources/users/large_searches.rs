@@ -13,8 +13,14 @@ const CAPACITY: usize = 1_000;
 /// capped is remembered, and most of them would have to be erased meanwhile to make that untrue.
 const IS_MANY_FOR: Duration = Duration::from_mins(1);
 
-/// The project, the text, and whether only active or inactive people were looked for.
-type Search = (ProjectId, String, Option<bool>);
+/// A search for users.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Search {
+    pub project: ProjectId,
+    pub text: String,
+    /// Whether only active or inactive users are searched.
+    pub active: Option<bool>,
+}
 
 /// With the time at which each was found to be large.
 pub struct LargeSearches(Cache<Search, Instant>);

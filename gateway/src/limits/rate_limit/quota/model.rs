@@ -33,13 +33,20 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Whether no stretch of a book of times and numbers sees more than `rate` per second and `most` at once.
-fn keeps(book: &[(u64, u64)], rate: f64, most: f64) -> bool {
+/// How many requests were let in at a time.
+#[derive(Clone, Copy)]
+struct LetIn {
+    at_us: u64,
+    requests: u64,
+}
+
+/// Whether no stretch of a book sees more than `rate` requests per second and `most` at once.
+fn keeps(book: &[LetIn], rate: f64, most: f64) -> bool {
     (0..book.len()).all(|first| {
         let mut sum = 0;
-        book[first..].iter().all(|(at_us, let_in)| {
-            sum += let_in;
-            sum as f64 <= most + (at_us - book[first].0) as f64 / 1e6 * rate + 1e-3
+        book[first..].iter().all(|LetIn { at_us, requests }| {
+            sum += requests;
+            sum as f64 <= most + (at_us - book[first].at_us) as f64 / 1e6 * rate + 1e-3
         })
     })
 }
@@ -55,18 +62,18 @@ proptest! {
             (prop_oneof![Just(0), 0..50_000_u64, 0..3_000_000_u64], 0..4_usize, 0..2_usize, act()), 1..60),
     ) {
         let mut world = World::new(limit, gateways);
-        let mut by_redis: Vec<(u64, u64)> = Vec::new();
-        let mut by_own: Vec<Vec<(u64, u64)>> = vec![Vec::new(); gateways as usize];
+        let mut by_redis: Vec<LetIn> = Vec::new();
+        let mut by_own: Vec<Vec<LetIn>> = vec![Vec::new(); gateways as usize];
         for (pause_us, which, lane, act) in acts {
             let which = which % gateways as usize;
             world.now_us += pause_us;
             let mut note = |world: &mut World, is_lost| {
                 let (allowance, by) = world.take(which, lane, is_lost);
                 let book = if by == By::Redis { &mut by_redis } else { &mut by_own[which] };
-                let let_in = u64::from(allowance.granted.is_ok());
+                let requests = u64::from(allowance.granted.is_ok());
                 match book.last_mut() {
-                    Some((at_us, before)) if *at_us == world.now_us => *before += let_in,
-                    _ => book.push((world.now_us, let_in)),
+                    Some(last) if last.at_us == world.now_us => last.requests += requests,
+                    _ => book.push(LetIn { at_us: world.now_us, requests }),
                 }
                 (allowance, by)
             };

@@ -3,6 +3,7 @@ mod triggers;
 use serde_json::json;
 
 use super::*;
+use crate::http::error::Problem;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -16,8 +17,8 @@ fn with(value: Value) -> Result<Automation, ApiError> {
     new_automation(&whole, Uuid::nil(), NOW)
 }
 
-fn problems(outcome: Result<Automation, ApiError>) -> Vec<(String, String)> {
-    outcome.unwrap_err().details().iter().map(|p| (p.field.clone(), p.message.clone())).collect()
+fn problems(outcome: Result<Automation, ApiError>) -> Vec<Problem> {
+    outcome.unwrap_err().details().to_vec()
 }
 
 #[test]
@@ -37,7 +38,7 @@ fn an_automation_is_read_with_its_defaults() {
 #[test]
 fn what_is_missing_is_named() {
     let fields: Vec<String> =
-        problems(new_automation(&Map::new(), Uuid::nil(), NOW)).into_iter().map(|p| p.0).collect();
+        problems(new_automation(&Map::new(), Uuid::nil(), NOW)).into_iter().map(|p| p.field).collect();
     assert_eq!(fields, ["name", "triggerType", "triggerEvent"]);
 }
 
@@ -127,7 +128,7 @@ fn wrong_fields_are_named_with_their_position() {
         (json!({"steps": [{"type": "EXIT", "delay": 5}]}), "steps[0].delay"),
     ] {
         let found = problems(with(value.clone()));
-        assert_eq!(found.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(), [field], "{value}");
+        assert_eq!(found.iter().map(|p| p.field.as_str()).collect::<Vec<_>>(), [field], "{value}");
     }
 }
 
@@ -139,12 +140,12 @@ fn steps_are_bounded_in_number_and_depth() {
     };
     assert!(with(json!({"steps": [nested(5)]})).is_ok());
     let found = problems(with(json!({"steps": [nested(6)]})));
-    assert_eq!(found[0].0, "steps[0].then[0].then[0].then[0].then[0].then[0].then");
+    assert_eq!(found[0].field, "steps[0].then[0].then[0].then[0].then[0].then[0].then");
     // Those within arms count.
     let arm = vec![json!({"type": "EXIT"}); 50];
     let split = json!({"type": "SPLIT", "branches": [{"weight": 1, "steps": arm}, {"weight": 1, "steps": arm}]});
     let found = problems(with(json!({"steps": [split]})));
-    assert_eq!((found[0].0.as_str(), found.len()), ("steps", 1));
+    assert_eq!((found[0].field.as_str(), found.len()), ("steps", 1));
 }
 
 #[test]
@@ -159,8 +160,8 @@ fn times_may_be_written_as_texts() {
 #[test]
 fn of_an_unknown_step_those_that_there_are_are_told() {
     let found = problems(with(json!({"steps": [{"type": "TELEPORT", "branches": []}]})));
-    assert_eq!((found[0].0.as_str(), found.len()), ("steps[0].type", 1));
-    assert!(found[0].1.contains("SEND_EMAIL, SEND_PUSH"), "{}", found[0].1);
+    assert_eq!((found[0].field.as_str(), found.len()), ("steps[0].type", 1));
+    assert!(found[0].message.contains("SEND_EMAIL, SEND_PUSH"), "{}", found[0].message);
 }
 
 #[test]

@@ -52,10 +52,10 @@ fn what_is_wrong_with_a_date_is_named_with_its_position() {
         (with_more(json!({"steps": [{"type": "WAIT_UNTIL", "property": "name"}]})), "steps[0].property"),
     ] {
         let found = problems(read(value.clone()));
-        assert_eq!(found.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(), [field], "{value}");
+        assert_eq!(found.iter().map(|p| p.field.as_str()).collect::<Vec<_>>(), [field], "{value}");
     }
     let found = problems(read(by_date(json!({"property": "email"}))));
-    assert!(found[0].1.contains("`properties.email`"), "{}", found[0].1);
+    assert!(found[0].message.contains("`properties.email`"), "{}", found[0].message);
 }
 
 #[test]
@@ -66,11 +66,11 @@ fn another_trigger_leaves_nothing_of_the_one_before() {
     let definition = &changed.definition;
     assert_eq!((&definition.trigger_event, &definition.trigger_filter, changed.version), (&None, &None, 2));
     let without = changed_automation(&object(json!({"triggerType": "EVENT"})), changed.clone(), NOW);
-    assert_eq!(problems(without)[0].0, "triggerEvent");
+    assert_eq!(problems(without)[0].field, "triggerEvent");
     let back = json!({"triggerType": "EVENT", "triggerEvent": "e"});
     assert_eq!(changed_automation(&object(back), changed, NOW).unwrap().definition.trigger_date, None);
     let nothing = changed_automation(&object(json!({"triggerEvent": null})), with(json!({})).unwrap(), NOW);
-    assert_eq!(problems(nothing)[0].0, "triggerEvent");
+    assert_eq!(problems(nothing)[0].field, "triggerEvent");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_segment_starts_what_names_it() {
         (json!({"triggerSegmentId": 5}), "must be a string"),
         (json!({"triggerSegmentId": "everybody"}), "must be the id of a segment"),
     ] {
-        assert_eq!(problems(by_segment(wrong)), [("triggerSegmentId".to_owned(), says.to_owned())]);
+        assert_eq!(problems(by_segment(wrong)), [Problem::new("triggerSegmentId", says)]);
     }
     let change = |value| changed_automation(&object(value), made.clone(), NOW);
     // What was read can be sent back.
@@ -97,7 +97,7 @@ fn a_segment_starts_what_names_it() {
     assert_eq!(change(read).unwrap().version, 1);
     let by_event = change(json!({"triggerType": "EVENT", "triggerEvent": "a"})).unwrap();
     assert_eq!((by_event.version, by_event.definition.trigger_segment_id), (2, None));
-    assert_eq!(problems(change(json!({"triggerType": "EVENT"})))[0].0, "triggerEvent");
+    assert_eq!(problems(change(json!({"triggerType": "EVENT"})))[0].field, "triggerEvent");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn what_is_of_another_trigger_is_refused_unless_it_is_null() {
         (&of_date, "triggerSegmentId", json!(id)),
     ] {
         let found = problems(made(whole, json!({ field: value })));
-        assert_eq!(found.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(), [field], "{whole}");
+        assert_eq!(found.iter().map(|p| p.field.as_str()).collect::<Vec<_>>(), [field], "{whole}");
         assert!(made(whole, json!({ field: null })).is_ok(), "{whole} {field}");
     }
     // The filter goes with the trigger that it was of.
