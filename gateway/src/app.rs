@@ -10,20 +10,20 @@ use kernel::clock::Clock;
 use secrets::MasterKeys;
 use trace::Sampler;
 
-use crate::ai::Ai;
-use crate::api::inbox::Inboxes;
-use crate::api::users::LargeSearches;
 use crate::auth::Auth;
 use crate::config::GatewayConfig;
-use crate::docs::Docs;
 use crate::health::readiness::Readiness;
-use crate::import::Imports;
 use crate::ingest::Ingest;
-use crate::links::Links;
+use crate::ingest::import::Imports;
+use crate::limits::permits::Permits;
+use crate::limits::rate_limit::RateLimits;
+use crate::limits::slots::Slots;
 use crate::measure::Meters;
-use crate::permits::Permits;
-use crate::rate_limit::RateLimits;
-use crate::slots::Slots;
+use crate::public::docs::Docs;
+use crate::public::links::Links;
+use crate::resources::ai::provider::Ai;
+use crate::resources::inbox::Inboxes;
+use crate::resources::users::LargeSearches;
 
 /// The parts that an [`App`] is put together from.
 pub struct Parts {

@@ -12,7 +12,7 @@ use runtime::system_mail::SystemMail;
 use secrets::MasterKeys;
 use trace::Sampling;
 
-use crate::ai::config::AiConfig;
+use crate::resources::ai::provider::config::AiConfig;
 
 /// The port of `/metrics` where `ADMIN_ADDR` names no other.
 pub const ADMIN_PORT: u16 = 9100;

@@ -8,8 +8,8 @@ use kernel::ids::{OwnerId, ProjectId};
 use crate::app::App;
 use crate::auth::identity::Proof;
 use crate::auth::{Admission, Caller, Standing};
-use crate::error::ApiError;
-use crate::request::Request;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
 
 /// A request that was let into a project.
 pub struct Context<'a> {

@@ -12,23 +12,39 @@ use hyper::body::Incoming;
 use kernel::trace_context::TraceContext;
 
 use crate::app::App;
-use crate::client_address;
 use crate::context::Context;
-use crate::error::ApiError;
-use crate::request::{self, Unread};
-use crate::respond::{self, Reply};
+use crate::http::error::ApiError;
+use crate::http::request::{self, Peer, Unread};
+use crate::http::respond::{self, Reply};
+use crate::http::server::Service;
+use crate::http::stream::AnswerBody;
+use crate::http::{body, compress, cors, framing, request_id};
+use crate::public::{dashboard, links, sdk};
 use crate::router::{self, Access, Miss};
 use crate::routes::{self, Answering, Found, Handler, Limit, Route, Timeout};
-use crate::stream::AnswerBody;
-use crate::{auth, body, compress, cors, dashboard, framing, health, links, request_id, sdk, traced};
+use crate::{auth, health, traced};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Longer than a body and a statement may take together.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
+impl Service for App {
+    fn max_connections(&self) -> usize {
+        self.config.max_connections
+    }
+
+    fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<AnswerBody>> + Send {
+        answer(self, request, peer)
+    }
+}
+
 /// Answers a request, whatever it is.
-pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
+async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     let body = Unread::new(body);
@@ -36,15 +52,20 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     let request_id = id.to_str().unwrap_or("");
     let found = routes::find(&parts.method, parts.uri.path());
     let span = traced::begin(&app.sampler, &parts.headers);
-    let outcome =
-        AssertUnwindSafe(reply(app, &parts, (&body, peer), (request_id, span.context()), &found)).catch_unwind().await;
+    let peer = Peer {
+        address: peer,
+        is_trusted_proxy: app.config.trust_forwarded,
+        is_secure: app.config.is_secure(&parts.headers),
+    };
+    let asked = Asked { parts: &parts, body: &body, peer, request_id, trace: span.context(), found: &found };
+    let outcome = AssertUnwindSafe(reply(app, &asked)).catch_unwind().await;
     let mut reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => respond::error(&error, request_id),
         Err(_) => respond::error(&ApiError::Internal("the handler panicked".to_owned()), request_id),
     };
     if is_refusal(&found, reply.status)
-        && let Some(client) = client_address::of(Some(peer), &parts.headers, app.config.trust_forwarded)
+        && let Some(client) = peer.client(&parts.headers)
     {
         let _ = app.auth.refusal_limit.take(&client);
     }
@@ -56,7 +77,7 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
     }
     compress::compress(&mut reply, &parts.headers).await;
     // Behind the compression, which leaves out what must not be stored.
-    protect(app, &mut reply, &parts, &found);
+    protect(&mut reply, peer, &found);
     let pattern = found.as_ref().map_or("none", |found| found.route.pattern);
     traced::end(span, &parts.method, pattern, reply.status, request_id);
     app.meters.request(pattern, reply.status, started.elapsed());
@@ -68,11 +89,11 @@ pub async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Resp
 }
 
 /// Keeps what the API answers out of caches, and browsers that came by TLS on TLS.
-fn protect(app: &App, reply: &mut Reply, parts: &http::request::Parts, found: &Result<Found<'_>, Miss>) {
+fn protect(reply: &mut Reply, peer: Peer, found: &Result<Found<'_>, Miss>) {
     if found.as_ref().is_ok_and(|found| !found.route.is_cacheable) {
         reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
-    if app.config.is_secure(&parts.headers) {
+    if peer.is_secure {
         reply.headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
 }
@@ -81,7 +102,7 @@ fn protect(app: &App, reply: &mut Reply, parts: &http::request::Parts, found: &R
 fn is_open(found: &Result<Found<'_>, Miss>, method: &Method, path: &str) -> bool {
     match found {
         Ok(found) => found.route.access == Access::Public,
-        Err(_) => *method == Method::OPTIONS && cors::is_open(path),
+        Err(_) => *method == Method::OPTIONS && !routes::open_methods(path).is_empty(),
     }
 }
 
@@ -91,13 +112,19 @@ fn is_refusal(found: &Result<Found<'_>, Miss>, status: StatusCode) -> bool {
     status == StatusCode::UNAUTHORIZED || (is_guessable && status == StatusCode::NOT_FOUND)
 }
 
-async fn reply(
-    app: &App,
-    parts: &http::request::Parts,
-    (body, peer): (&Unread, IpAddr),
-    (request_id, trace): (&str, Option<TraceContext>),
-    found: &Result<Found<'_>, Miss>,
-) -> Result<Reply, ApiError> {
+/// A request as it arrived, and the route that its path leads to.
+struct Asked<'a> {
+    parts: &'a http::request::Parts,
+    body: &'a Unread,
+    peer: Peer,
+    request_id: &'a str,
+    /// Where the request is traced.
+    trace: Option<TraceContext>,
+    found: &'a Result<Found<'a>, Miss>,
+}
+
+async fn reply(app: &App, asked: &Asked<'_>) -> Result<Reply, ApiError> {
+    let Asked { parts, body, peer, request_id, trace, found } = *asked;
     let received_ms = app.clock.now_ms();
     let found = match found {
         Ok(found) => *found,
@@ -106,7 +133,7 @@ async fn reply(
     if app.draining.load(Ordering::Relaxed) {
         return Err(ApiError::Unavailable("this gateway is stopping"));
     }
-    let request = request::Request::new(&app.config, request_id, received_ms, trace, parts, (body, peer));
+    let request = request::Request::new(parts, body, peer, request_id, received_ms, trace);
     let (route, params) = (found.route, found.params);
     let handler = match route.handler {
         Handler::InProject(handler) => handler,
@@ -125,14 +152,14 @@ async fn reply(
         let context = Context::new(app, &request, admission);
         return in_time(route, handler(&context, params)).await;
     }
-    let allowance = admission.allowance(&app.limits).await;
+    let allowance = admission.allowance(&app.limits, &app.config).await;
     let context = Context::new(app, &request, admission);
-    let done = match respond::within(&allowance) {
+    let done = match allowance.check() {
         Ok(()) => in_time(route, handler(&context, params)).await,
         Err(over) => Err(over),
     };
     let mut reply = done.unwrap_or_else(|error| respond::error(&error, request_id));
-    respond::tell_limit(&mut reply, &allowance);
+    allowance.tell(&mut reply);
     Ok(reply)
 }
 
@@ -162,7 +189,9 @@ async fn elsewhere(app: &App, parts: &http::request::Parts, body: &Unread, miss:
         return answered;
     }
     match miss {
-        Miss::Method(allow) if parts.method == Method::OPTIONS => Ok(cors::preflight(path, allow)),
+        Miss::Method(allow) if parts.method == Method::OPTIONS => {
+            Ok(cors::preflight(&routes::open_methods(path), allow))
+        }
         Miss::Method(allow) => Err(ApiError::MethodNotAllowed(allow.clone())),
         Miss::Path => Err(ApiError::NotFound(format!("there is no such address; the API is below {}", router::BASE))),
     }

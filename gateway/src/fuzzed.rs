@@ -2,17 +2,19 @@
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue};
+use jiff::Timestamp;
 use kernel::ids::ProjectId;
 use uuid::Uuid;
 use wire::event::{BorrowedItem, EncodedItems, IngestBatch, begin_message};
 
-use crate::api::paging::{parse_time_cursor, time_cursor};
-use crate::api::webhook::signature::Signature;
 use crate::auth::{cookie, header};
-use crate::body::{json_object, unzip};
+use crate::http::body::{json_object, unzip};
+use crate::http::query::Query;
+use crate::ingest::batch::Batch;
 use crate::ingest::check::{Checker, Kind};
-use crate::ingest::item::{Batch, Item};
-use crate::query::Query;
+use crate::ingest::item::Item;
+use crate::resources::paging::Cursor;
+use crate::resources::webhook::signature::Signature;
 
 const NOW_MS: i64 = 1_790_000_000_500;
 /// So little that no execution takes long.
@@ -105,8 +107,8 @@ pub fn body(data: &[u8]) {
 /// A cursor is read as it was made, and the query string that it stands in too.
 pub fn cursor(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Some((at, id)) = parse_time_cursor(text) {
-        assert_eq!(parse_time_cursor(&time_cursor(at, id)), Some((at, id)), "{text}");
+    if let Some(place) = <(Timestamp, Uuid)>::parse(text) {
+        assert_eq!(Cursor::parse(&place.text()), Some(place), "{text}");
     }
     let _ = Query::parse(text);
 }

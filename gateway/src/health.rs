@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use crate::app::App;
-use crate::error::ApiError;
-use crate::respond::{self, Reply};
+use crate::http::error::ApiError;
+use crate::http::respond::{self, Reply};
 
 /// Not while it stops, and only if broker and database can be used.
 pub async fn ready(app: &App) -> readiness::Verdict {

@@ -4,8 +4,10 @@
 //! before.
 
 pub mod applied;
+pub(crate) mod batch;
 pub(crate) mod check;
 pub mod ids;
+pub mod import;
 pub(crate) mod item;
 pub mod prefer;
 pub mod properties;
@@ -21,12 +23,13 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::auth::identity::{Evidence, Proof, Refusal};
-use crate::body::{self, MAX_BYTES, Media};
 use crate::context::Context;
-use crate::error::{ApiError, Problem};
-use crate::respond::{self, Reply};
+use crate::http::body::{self, MAX_BYTES, Media};
+use crate::http::error::{ApiError, Problem};
+use crate::http::respond::{self, Reply};
+use batch::Batch;
 use check::{Checked, Checker, Content, Kind, text_of};
-use item::{Batch, Item};
+use item::Item;
 use publish::Outgoing;
 pub use state::Ingest;
 

@@ -1,46 +1,37 @@
 //! The gateway: takes requests, checks them, and queues them durably.
+//!
+//! A request passes through these modules, in this order:
+//!
+//! 1. [`http`] accepts the connection and reads the request's head.
+//! 2. [`dispatch`] finds its route in [`routes`], the table of all addresses ([`router`] matches paths), and calls all that follows.
+//! 3. [`public`] answers what browsers fetch without a key: the dashboard, the API reference, SDK files, links in messages.
+//! 4. [`auth`] determines who calls, and which project the call concerns.
+//! 5. [`limits`] counts the request against its project, key or account.
+//! 6. A handler takes the [`context`] and reads the body: [`ingest`] checks events and imports and publishes them to the bus,
+//!    [`resources`] reads and writes what the management API shows.
+//! 7. [`http`] compresses the answer and writes it.
+//!
+//! [`start`] builds the [`App`], which all requests share, from the [`config`]; [`health`] says whether it can do its work, and
+//! [`measure`] counts requests.
 
-pub mod ai;
-pub mod api;
 pub mod app;
 pub mod auth;
-pub mod body;
-pub mod client_address;
-mod compress;
 pub mod config;
 pub mod context;
-pub mod cors;
-pub mod dashboard;
 pub mod dispatch;
-pub mod docs;
-pub mod error;
-pub mod etag;
-pub mod export;
-pub mod fields;
-mod framing;
 #[cfg(fuzzing)]
 pub mod fuzzed;
 pub mod health;
-pub mod import;
+pub mod http;
 pub mod ingest;
-mod limits;
-pub mod links;
-pub mod mail_body;
+pub mod limits;
 pub mod measure;
-pub mod permits;
-pub mod query;
-pub mod rate_limit;
-pub mod request;
-pub mod request_id;
-pub mod respond;
+pub mod public;
+pub mod resources;
 pub mod router;
 pub mod routes;
-pub mod sdk;
-pub mod server;
-pub mod slots;
 pub mod start;
-pub mod stream;
 mod traced;
 
+pub use crate::http::server::serve;
 pub use app::App;
-pub use server::serve;

@@ -1,8 +1,6 @@
-//! What a request may be at most.
+//! How much one project, account, address or owner may ask for: requests a second ([`rate_limit`]), work that lasts
+//! ([`slots`]), and short costly work ([`permits`]).
 
-use std::time::Duration;
-
-/// Bytes of a body, also after decompression.
-pub const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// How long all of a body may take to arrive.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(10);
+pub mod permits;
+pub mod rate_limit;
+pub mod slots;

@@ -48,16 +48,23 @@ enum Segment {
     Param(Vec<&'static str>),
 }
 
+/// A method, and the pattern of the paths that it is for (`/users/:id`).
+#[derive(Clone, Copy)]
+pub struct Address {
+    pub method: &'static str,
+    pub pattern: &'static str,
+}
+
 impl Router {
-    /// Of methods and patterns (`/users/:id`), which are numbered as they come. Below what is named in `own_ids`, ids are
+    /// The addresses are numbered as they come. Below what is named in `own_ids`, ids are
     /// texts of the callers': one that in its place is a literal segment of any pattern is taken by no parameter.
     ///
     /// # Panics
     ///
     /// Where a pattern is malformed or comes twice by the same method.
-    pub fn new(addresses: impl IntoIterator<Item = (&'static str, &'static str)>, own_ids: &[&str]) -> Self {
+    pub fn new(addresses: impl IntoIterator<Item = Address>, own_ids: &[&str]) -> Self {
         let split =
-            |(method, path): (&'static str, &'static str)| (method, path.split('/').skip(1).collect::<Vec<_>>());
+            |Address { method, pattern }: Address| (method, pattern.split('/').skip(1).collect::<Vec<&'static str>>());
         let addresses: Vec<_> = addresses.into_iter().map(split).collect();
         let mut router = Self { places: Vec::new() };
         for (number, (method, path)) in addresses.iter().enumerate() {

@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 
 use http::Method;
 
-use crate::api::{
+use crate::ingest;
+use crate::resources::{
     ai, api_keys, audit_log, automations, campaigns, channels, dead_letters, events, inbox, invites, messages, news,
     projects, push_tokens, reports, segments, sessions, subscription_groups, suppressions, team, templates, users,
     webhook, webhook_endpoints,
 };
-use crate::ingest;
-use crate::router::{Access, Miss, Params, Router};
+use crate::router::{Access, Address, Miss, Params, Router};
 use route::{handler, routes};
 
 pub use route::{Answering, Handler, Limit, Route, Timeout};
@@ -136,9 +136,9 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/projects/:id"                            Member        => projects::get(), names_project;
     PUT    "/projects/:id"                            Admin         => projects::update(), names_project;
     DELETE "/projects/:id"                            Admin         => projects::delete(), names_project;
-    POST   "/projects/:id/webhook-secret"             Admin         => projects::rotate_webhook_secret(), names_project;
-    POST   "/projects/:id/identity-secret"            Admin         => projects::rotate_identity_secret(), names_project;
-    POST   "/projects/:id/signing-secret"             Admin         => projects::rotate_signing_secret(), names_project;
+    POST   "/projects/:id/webhook-secret"             Admin         => projects::secrets::rotate_webhook(), names_project;
+    POST   "/projects/:id/identity-secret"            Admin         => projects::secrets::rotate_identity(), names_project;
+    POST   "/projects/:id/signing-secret"             Admin         => projects::secrets::rotate_signing(), names_project;
 
     GET    "/api-keys"                                Admin         => api_keys::list(), account_limit;
     POST   "/api-keys"                                Admin         => api_keys::create();
@@ -168,8 +168,9 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/webhook/:id"                             Anyone        => webhook::receive(id), guessable;
 };
 
-static ROUTER: LazyLock<Router> =
-    LazyLock::new(|| Router::new(ROUTES.iter().map(|route| (route.method, route.pattern)), &OWN_IDS));
+static ROUTER: LazyLock<Router> = LazyLock::new(|| {
+    Router::new(ROUTES.iter().map(|route| Address { method: route.method, pattern: route.pattern }), &OWN_IDS)
+});
 
 /// A route that was asked for.
 #[derive(Clone, Copy)]
@@ -194,6 +195,13 @@ pub fn find<'p>(method: &Method, path: &'p str) -> Result<Found<'p>, Miss> {
 /// Who may call an address by a method; `None` where it takes no such method. For preflights.
 pub fn access_of(method: &Method, path: &str) -> Option<Access> {
     find(method, path).ok().map(|found| found.route.access)
+}
+
+/// The methods of an address that public keys may call.
+pub fn open_methods(path: &str) -> Vec<&'static str> {
+    let all = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
+    let open = |m: &Method| access_of(m, path) == Some(Access::Public);
+    all.iter().zip(["GET", "POST", "PUT", "DELETE"]).filter(|(m, _)| open(m)).map(|(_, name)| name).collect()
 }
 
 #[cfg(test)]

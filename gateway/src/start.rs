@@ -13,24 +13,23 @@ use runtime::startup::{self, Connected, StartError};
 use tokio::net::TcpListener;
 use trace::Sampler;
 
-use crate::ai::Ai;
-use crate::api::inbox::Inboxes;
-use crate::api::rendering;
-use crate::api::segments::evaluate;
-use crate::api::users::LargeSearches;
 use crate::app::{App, Parts};
 use crate::auth::{self, Auth};
 use crate::config::ProcessConfig;
-use crate::docs::Docs;
-use crate::export;
 use crate::health::readiness::Readiness;
-use crate::import::Imports;
 use crate::ingest::Ingest;
-use crate::links::Links;
+use crate::ingest::import::Imports;
+use crate::limits::permits::Permits;
+use crate::limits::rate_limit::RateLimits;
+use crate::limits::slots::Slots;
 use crate::measure::Meters;
-use crate::permits::Permits;
-use crate::rate_limit::RateLimits;
-use crate::slots::Slots;
+use crate::public::docs::Docs;
+use crate::public::links::Links;
+use crate::resources::ai::provider::Ai;
+use crate::resources::inbox::Inboxes;
+use crate::resources::segments::evaluate;
+use crate::resources::users::LargeSearches;
+use crate::resources::{export, rendering};
 
 /// How often the clock is set by the database's.
 const SYNCHRONIZE: Duration = Duration::from_mins(1);

@@ -11,7 +11,7 @@ const SERVED = 10;
 const FILES = ['web.js', 'stub.js', 'rekindle-sw.js'];
 
 const path = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
-const gateway = (name) => path(`../gateway/src/sdk/${name}`);
+const gateway = (name) => path(`../gateway/src/public/sdk/${name}`);
 const json = (file) => JSON.parse(readFileSync(file, 'utf8'));
 const parts = (version) => version.split('.').map(Number);
 const isAfter = (a, b) => {

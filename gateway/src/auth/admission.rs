@@ -14,9 +14,10 @@ use super::key_cache::KnownKey;
 use super::session::{self, Session};
 use super::state::Auth;
 use super::{header, origins};
-use crate::error::ApiError;
-use crate::rate_limit::{Allowance, Lane, RateLimits};
-use crate::request::Request;
+use crate::config::GatewayConfig;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
+use crate::limits::rate_limit::{Allowance, Lane, PublicKey, RateLimits};
 use crate::router::Access;
 
 const NO_KEY: ApiError = ApiError::Unauthorized(
@@ -27,18 +28,20 @@ const NO_KEY: ApiError = ApiError::Unauthorized(
 pub struct Admission {
     pub project: ProjectId,
     pub owner: OwnerId,
-    /// The project's limit, in requests per second.
+    /// The project's limit as it is stored, in requests per second.
     pub rate_limit: u32,
     pub caller: Caller,
 }
 
 impl Admission {
     /// Counts a request against the limits of the project and, where it has one, of the key.
-    pub async fn allowance(&self, limits: &RateLimits) -> Allowance {
-        let (project, limit) = (self.project, self.rate_limit);
+    pub async fn allowance(&self, limits: &RateLimits, config: &GatewayConfig) -> Allowance {
+        let (project, limit) = (self.project, config.effective_rate_limit(self.rate_limit));
         match &self.caller {
             Caller::Key(key) if key.key_type == KeyType::Public => match key.settings.rate_limit {
-                Some(of_key) if of_key < limit => limits.take_of_key((project, limit), (key.id, of_key)).await,
+                Some(of_key) if of_key < limit => {
+                    limits.take_of_key(project, limit, PublicKey { id: key.id, limit: of_key }).await
+                }
                 _ => limits.take(project, limit, Lane::Public).await,
             },
             Caller::Key(_) | Caller::Member { .. } => limits.take(project, limit, Lane::Priority).await,
@@ -103,8 +106,7 @@ async fn by_key(auth: &Auth, request: &Request<'_>, text: &str, access: Access) 
         ));
     }
     key.used(request.received_ms);
-    let rate_limit = request.config.effective_rate_limit(key.rate_limit);
-    Ok(Admission { project: key.project, owner: key.owner, rate_limit, caller: Caller::Key(key) })
+    Ok(Admission { project: key.project, owner: key.owner, rate_limit: key.rate_limit, caller: Caller::Key(key) })
 }
 
 /// The error for an API key at a route that takes only sessions: 403 if the key is valid, 401 if it is not.
@@ -127,7 +129,7 @@ async fn by_session(
     Ok(Admission {
         project: membership.project,
         owner: membership.owner,
-        rate_limit: request.config.effective_rate_limit(membership.rate_limit),
+        rate_limit: membership.rate_limit,
         caller: Caller::Member { account: session.account, role: membership.role },
     })
 }

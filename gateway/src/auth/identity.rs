@@ -13,8 +13,8 @@ use sha2::Sha256;
 use store_projects::projects::IdentitySecrets;
 
 use super::state::Auth;
-use crate::error::ApiError;
-use crate::request::Request;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
 use secret_cache::{SecretHash, secret_hash};
 use token::UserToken;
 

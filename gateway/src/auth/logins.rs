@@ -10,8 +10,8 @@ use store_projects::login_attempts::{self, Attempt, Subject};
 
 use super::passwords;
 use super::state::Auth;
-use crate::error::ApiError;
-use crate::request::Request;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
 
 const MOST_WRONG: i32 = 10;
 const WINDOW: Duration = Duration::from_mins(15);

@@ -3,7 +3,7 @@
 use secrets::password;
 
 use super::sign_in_queue::Turn;
-use crate::error::ApiError;
+use crate::http::error::ApiError;
 
 /// Returns whether a password matches a hash. Without a hash it returns false after the same time.
 pub async fn fits(turn: &Turn, password: &str, hash: Option<String>) -> Result<bool, ApiError> {

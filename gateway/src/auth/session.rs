@@ -13,8 +13,8 @@ use subtle::ConstantTimeEq;
 use super::cookie;
 use super::logins::REFUSED;
 use super::state::Auth;
-use crate::error::ApiError;
-use crate::request::Request;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
 
 /// A session ends when it was not used for so long,
 const IDLE: Duration = Duration::from_hours(7 * 24);

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::client_address::network;
-use crate::error::ApiError;
+use crate::http::client_address::network;
+use crate::http::error::ApiError;
 
 /// Waiters of all origins: about as many as one processor hashes within `PATIENCE`.
 const MAX_WAITING: usize = 256;

@@ -12,7 +12,7 @@ use super::caller::Caller;
 use super::identity::secret_cache::{SecretHash, is_accepted};
 use super::state::Auth;
 use super::{header, session};
-use crate::request::Request;
+use crate::http::request::Request;
 
 /// A caller, to be asked about again.
 #[derive(Clone)]

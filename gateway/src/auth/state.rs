@@ -10,10 +10,10 @@ use super::key_cache::KeyCache;
 use super::lookups::Lookups;
 use super::recent_sessions::RecentSessions;
 use super::sign_in_queue::SignInQueue;
-use crate::client_address::ClientAddress;
-use crate::error::ApiError;
-use crate::rate_limit::{LimitByKey, Scope};
-use crate::request::Request;
+use crate::http::client_address::ClientAddress;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
+use crate::limits::rate_limit::{LimitByKey, Scope};
 
 /// Requests per second of one account outside of any project, in one gateway.
 const PER_ACCOUNT: u32 = 50;

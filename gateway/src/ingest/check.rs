@@ -12,7 +12,7 @@ use super::item::Item;
 use super::{ids, in_one_line, properties, time};
 use crate::auth::identity::token;
 use crate::context::Context;
-use crate::error::{ApiError, Problem};
+use crate::http::error::{ApiError, Problem};
 
 /// Characters of names and ids.
 const MAX_TEXT: usize = 200;

@@ -1,15 +1,14 @@
 //! The shape of an item as it arrives: every field as raw JSON, under both styles of names.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{MAX_ITEMS, unreadable};
-use crate::error::ApiError;
+use super::unreadable;
+use crate::http::error::ApiError;
 
-type Raw<'a> = Option<&'a RawValue>;
+pub(super) type Raw<'a> = Option<&'a RawValue>;
 
 /// An item, or the body of a single one. Where a field stands twice, the last one counts.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +39,7 @@ impl<'a> Item<'a> {
 }
 
 /// A body that cannot be read is told apart: JSON of another shape, or no JSON.
-fn whole_body(text: &str, error: &serde_json::Error) -> ApiError {
+pub(super) fn whole_body(text: &str, error: &serde_json::Error) -> ApiError {
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) if !text.trim_start().starts_with('{') => {
             ApiError::BadRequest("the body must be a JSON object".to_owned())
@@ -72,6 +71,8 @@ macro_rules! fields {
     };
 }
 
+pub(super) use fields;
+
 fields!(ItemField {
     Kind: "type",
     Id: "id" | "messageId" | "message_id",
@@ -88,7 +89,7 @@ fields!(ItemField {
 });
 
 /// What is read into where it stays: an item is large, and moving it from hand to hand costs as much as reading it.
-trait ReadInPlace<'de>: Default {
+pub(super) trait ReadInPlace<'de>: Default {
     fn read<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error>;
 }
 
@@ -142,145 +143,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
     }
 }
 
-/// An element of a batch, whatever it is.
-#[derive(Default)]
-struct Element<'a>(Raw<'a>);
-
-impl<'de: 'a, 'a> ReadInPlace<'de> for Element<'a> {
-    fn read<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
-        self.0 = Some(<&'de RawValue>::deserialize(deserializer)?);
-        Ok(())
-    }
-}
-
-struct Place<'p, T>(&'p mut T);
-
-impl<'de, T: ReadInPlace<'de>> DeserializeSeed<'de> for Place<'_, T> {
-    type Value = ();
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        self.0.read(deserializer)
-    }
-}
-
-/// The body of a batch: an item that cannot be read is its own error, which costs the others nothing.
-#[derive(Debug)]
-pub struct Batch<'a> {
-    /// In their order; in place of what cannot be read, an empty one.
-    pub items: Vec<Item<'a>>,
-    /// Why an item cannot be read, by its index.
-    pub unreadable: BTreeMap<usize, String>,
-    pub sent_at: Raw<'a>,
-}
-
-fields!(BatchField { Batch: "batch", SentAt: "sentAt" | "sent_at" });
-
-/// A batch whose elements are read as `T`; no more than [`MAX_ITEMS`] of them are kept.
-struct Outer<'a, T> {
-    elements: Option<Elements<T>>,
-    sent_at: Raw<'a>,
-}
-
-struct Elements<T> {
-    kept: Vec<T>,
-    total: usize,
-}
-
-impl<'de, T: ReadInPlace<'de>> Deserialize<'de> for Elements<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct All<T>(std::marker::PhantomData<T>);
-        impl<'de, T: ReadInPlace<'de>> Visitor<'de> for All<T> {
-            type Value = Elements<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Elements<T>, A::Error> {
-                let mut kept: Vec<T> = Vec::with_capacity(MAX_ITEMS);
-                while kept.len() < MAX_ITEMS {
-                    let at = kept.len();
-                    kept.push(T::default());
-                    if seq.next_element_seed(Place(&mut kept[at]))?.is_none() {
-                        kept.truncate(at);
-                        return Ok(Elements { total: at, kept });
-                    }
-                }
-                let mut total = kept.len();
-                while seq.next_element::<IgnoredAny>()?.is_some() {
-                    total += 1;
-                }
-                Ok(Elements { kept, total })
-            }
-        }
-        deserializer.deserialize_seq(All(std::marker::PhantomData))
-    }
-}
-
-impl<'de: 'a, 'a, T: ReadInPlace<'de>> Deserialize<'de> for Outer<'a, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Outers<'a, T>(std::marker::PhantomData<(&'a (), T)>);
-        impl<'de: 'a, 'a, T: ReadInPlace<'de>> Visitor<'de> for Outers<'a, T> {
-            type Value = Outer<'a, T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outer<'a, T>, A::Error> {
-                let mut outer = Outer { elements: None, sent_at: None };
-                while let Some(field) = map.next_key()? {
-                    match field {
-                        BatchField::Batch => outer.elements = Some(map.next_value()?),
-                        BatchField::SentAt => {
-                            outer.sent_at = Some(map.next_value::<&'de RawValue>()?).filter(|r| r.get() != "null");
-                        }
-                        BatchField::Other => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                Ok(outer)
-            }
-        }
-        deserializer.deserialize_map(Outers(std::marker::PhantomData))
-    }
-}
-
-impl<'a> Batch<'a> {
-    pub fn parse(text: &'a str) -> Result<Self, ApiError> {
-        // Nearly always all items are objects; only where that fails is the body read again, element by element.
-        if let Ok(outer) = serde_json::from_str::<Outer<'a, Item<'a>>>(text) {
-            let sent_at = outer.sent_at;
-            return Ok(Self { items: outer.into_elements()?, unreadable: BTreeMap::new(), sent_at });
-        }
-        let outer: Outer<'a, Element<'a>> = serde_json::from_str(text).map_err(|e| not_a_batch(text, &e))?;
-        let sent_at = outer.sent_at;
-        let (mut items, mut unreadable) = (Vec::new(), BTreeMap::new());
-        for (index, element) in outer.into_elements()?.into_iter().enumerate() {
-            let text = element.0.map_or("null", RawValue::get);
-            items.push(serde_json::from_str(text).unwrap_or_else(|e| {
-                let is_object = text.starts_with('{');
-                let why = if is_object { format!("cannot be read: {e}") } else { "must be an object".to_owned() };
-                unreadable.insert(index, why);
-                Item::default()
-            }));
-        }
-        Ok(Self { items, unreadable, sent_at })
-    }
-}
-
-impl<T> Outer<'_, T> {
-    fn into_elements(self) -> Result<Vec<T>, ApiError> {
-        let Some(elements) = self.elements else { return Err(ApiError::invalid("batch", "is required")) };
-        if elements.total > MAX_ITEMS {
-            let message = format!("has {} items, and {MAX_ITEMS} is the most; nothing was taken", elements.total);
-            return Err(ApiError::invalid("batch", message));
-        }
-        Ok(elements.kept)
-    }
-}
-
-fn not_a_batch(text: &str, error: &serde_json::Error) -> ApiError {
-    if error.is_data() && text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok() {
-        return ApiError::invalid("batch", format!("must be an array of at most {MAX_ITEMS} items"));
-    }
-    whole_body(text, error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,39 +153,5 @@ mod tests {
             Item::single(r#"{"eventName":"a","userId":"u","anonymous_id":null,"event":"b","x":[1e999]}"#).unwrap();
         assert_eq!((item.event.unwrap().get(), item.user_id.unwrap().get()), (r#""b""#, r#""u""#));
         assert!(item.anonymous_id.is_none());
-    }
-
-    #[test]
-    fn bodies_of_another_shape() {
-        for (text, status) in
-            [("", 400), ("nope", 400), ("[]", 400), ("\"x\"", 400), ("{\"event\":}", 400), ("{} x", 400)]
-        {
-            assert_eq!(Item::single(text).unwrap_err().status().as_u16(), status, "{text}");
-            assert_eq!(Batch::parse(text).unwrap_err().status().as_u16(), status, "{text}");
-        }
-        for text in ["{}", r#"{"batch":1}"#, r#"{"batch":{}}"#, r#"{"batch":null}"#, r#"{"batch":"[]"}"#] {
-            assert_eq!(Batch::parse(text).unwrap_err().status().as_u16(), 422, "{text}");
-        }
-    }
-
-    #[test]
-    fn an_unreadable_item_costs_its_neighbours_nothing() {
-        let batch =
-            Batch::parse(r#"{"sentAt":"s","batch":[{"type":"track"},7,1e999,null,[],{"\ud800":1},{"event":"e"}]}"#);
-        let batch = batch.unwrap();
-        assert_eq!(batch.items.len(), 7);
-        assert_eq!(batch.unreadable.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-        assert_eq!((batch.items[0].kind.unwrap().get(), batch.items[6].event.unwrap().get()), ("\"track\"", "\"e\""));
-        assert_eq!(batch.sent_at.unwrap().get(), "\"s\"");
-    }
-
-    #[test]
-    fn one_item_too_many_refuses_all() {
-        let of =
-            |n: usize| Batch::parse(&format!(r#"{{"batch":[{}]}}"#, vec!["{}"; n].join(","))).map(|b| b.items.len());
-        assert_eq!(of(MAX_ITEMS).unwrap(), MAX_ITEMS);
-        assert_eq!(of(0).unwrap(), 0);
-        let error = of(MAX_ITEMS + 1).unwrap_err();
-        assert_eq!((error.status().as_u16(), error.details()[0].field.as_str()), (422, "batch"));
     }
 }

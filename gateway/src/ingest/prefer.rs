@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::applied::Position;
 use crate::app::App;
-use crate::error::ApiError;
-use crate::request::Request;
-use crate::respond::Reply;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
+use crate::http::respond::Reply;
 
 /// Seconds at most.
 const MAX_WAIT: u64 = 10;

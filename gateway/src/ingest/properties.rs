@@ -164,9 +164,9 @@ impl Scan<'_> {
             match bytes.get(at) {
                 Some(b'"') | None => break,
                 Some(b'\\') if bytes.get(at + 1) == Some(&b'u') => {
-                    let (read, bytes_of_it) = escaped(&bytes[at..])?;
-                    saved += read - bytes_of_it;
-                    at += read;
+                    let escape = escaped(&bytes[at..])?;
+                    saved += escape.read - escape.utf8;
+                    at += escape.read;
                 }
                 Some(b'\\') => {
                     saved += 1;
@@ -209,19 +209,27 @@ impl Scan<'_> {
     }
 }
 
-/// Reads `\uXXXX`, or two of them that belong together; returns the bytes read and those of the character in UTF-8.
-fn escaped(bytes: &[u8]) -> Result<(usize, usize), String> {
+/// A character that is written as `\uXXXX`, or as two of them that belong together.
+struct Escape {
+    /// Bytes that were read.
+    read: usize,
+    /// Bytes of the character in UTF-8.
+    utf8: usize,
+}
+
+fn escaped(bytes: &[u8]) -> Result<Escape, String> {
+    let of = |read, utf8| Ok(Escape { read, utf8 });
     let lone = || Err("must not contain half of a surrogate pair".to_owned());
     match unit(bytes) {
         Some(0) => Err("must not contain the character U+0000".to_owned()),
         Some(0xD800..=0xDBFF) => match bytes.get(6..).and_then(unit) {
-            Some(0xDC00..=0xDFFF) => Ok((12, 4)),
+            Some(0xDC00..=0xDFFF) => of(12, 4),
             _ => lone(),
         },
         Some(0xDC00..=0xDFFF) | None => lone(),
-        Some(0x01..=0x7F) => Ok((6, 1)),
-        Some(0x80..=0x7FF) => Ok((6, 2)),
-        Some(_) => Ok((6, 3)),
+        Some(0x01..=0x7F) => of(6, 1),
+        Some(0x80..=0x7FF) => of(6, 2),
+        Some(_) => of(6, 3),
     }
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use wire::event::{BorrowedItem, EncodedItems, IngestItem};
 
 use super::applied::Position;
-use crate::error::ApiError;
+use crate::http::error::ApiError;
 
 /// How long all of it may take: a client hears within 2 s that the broker is away.
 const TIMEOUT: Duration = Duration::from_millis(1_800);

@@ -1,16 +1,20 @@
 use super::*;
 
-const ADDRESSES: [(&str, &str); 9] = [
-    ("GET", "/things"),
-    ("PATCH", "/things"),
-    ("GET", "/things/:id"),
-    ("DELETE", "/things/:id"),
-    ("POST", "/things/export"),
-    ("GET", "/things/:id/parts/:part"),
-    ("GET", "/words/:id"),
-    ("GET", "/words/:id/parts"),
-    ("POST", "/words/export"),
+const ADDRESSES: [Address; 9] = [
+    address("GET", "/things"),
+    address("PATCH", "/things"),
+    address("GET", "/things/:id"),
+    address("DELETE", "/things/:id"),
+    address("POST", "/things/export"),
+    address("GET", "/things/:id/parts/:part"),
+    address("GET", "/words/:id"),
+    address("GET", "/words/:id/parts"),
+    address("POST", "/words/export"),
 ];
+
+const fn address(method: &'static str, pattern: &'static str) -> Address {
+    Address { method, pattern }
+}
 
 fn find<'p>(method: &str, path: &'p str) -> Result<(usize, Params<'p>), Miss> {
     Router::new(ADDRESSES, &["words"]).find(&method.parse().unwrap(), path)
@@ -60,11 +64,11 @@ fn nothing_is_found_elsewhere() {
 #[test]
 #[should_panic(expected = "there twice")]
 fn an_address_is_there_once() {
-    Router::new([("GET", "/things"), ("GET", "/things")], &[]);
+    Router::new([address("GET", "/things"), address("GET", "/things")], &[]);
 }
 
 #[test]
 #[should_panic(expected = "/:id")]
 fn an_address_begins_with_a_literal_segment() {
-    Router::new([("GET", "/:id")], &[]);
+    Router::new([address("GET", "/:id")], &[]);
 }

@@ -4,9 +4,9 @@ use std::pin::Pin;
 
 use crate::app::App;
 use crate::context::Context;
-use crate::error::ApiError;
-use crate::request::Request;
-use crate::respond::Reply;
+use crate::http::error::ApiError;
+use crate::http::request::Request;
+use crate::http::respond::Reply;
 use crate::router::{Access, Params};
 
 /// A line of the table.
@@ -63,7 +63,8 @@ pub enum Limit {
 impl Route {
     /// As most of its access are.
     pub const fn new(
-        (method, pattern): (&'static str, &'static str),
+        method: &'static str,
+        pattern: &'static str,
         access: Access,
         params: &'static [&'static str],
         handler: Handler,
@@ -116,7 +117,8 @@ macro_rules! routes {
     ($($method:ident $pattern:literal $access:ident => $($handler:ident)::+($($param:ident),*) $(, $option:ident)*;)*) => {
         &[$(
             Route::new(
-                (stringify!($method), $pattern),
+                stringify!($method),
+                $pattern,
                 Access::$access,
                 &[$(stringify!($param)),*],
                 handler!($access, $($handler)::+, $($param),*),

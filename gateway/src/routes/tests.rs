@@ -208,3 +208,20 @@ fn what_differs_from_most_routes() {
     assert_eq!(those(|r| r.is_guessable), unknown);
     assert_eq!(those(|r| r.limit == Limit::Refusals), [&["POST /auth/login"], &unknown[..]].concat());
 }
+
+#[test]
+fn only_what_public_keys_may_call_is_open() {
+    for (path, methods) in [
+        ("/api/v1/events", vec!["POST"]),
+        ("/api/v1/events/batch", vec!["POST"]),
+        ("/api/v1/users/identify", vec!["POST"]),
+        ("/api/v1/push-tokens", vec!["GET", "POST", "DELETE"]),
+        ("/api/v1/feed", vec!["GET"]),
+        ("/api/v1/inbox/stream", vec!["GET"]),
+        ("/api/v1/users", vec![]),
+        ("/api/v1/templates", vec![]),
+        ("/api/v1/channels", vec![]),
+    ] {
+        assert_eq!(open_methods(path), methods, "{path}");
+    }
+}

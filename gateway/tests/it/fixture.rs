@@ -9,7 +9,7 @@ use bytes::Bytes;
 use database::ingest_partitions;
 use gateway::App;
 use gateway::config::GatewayConfig;
-use gateway::permits::Permit;
+use gateway::limits::permits::Permit;
 use kernel::env::Env;
 use serde_json::Value;
 use testkit::{TestDatabase, TestNats};

@@ -7,7 +7,7 @@ use database::migrate;
 use database::{Store, StoreError};
 use futures_util::future::join_all;
 use gateway::config::GatewayConfig;
-use gateway::error::ApiError;
+use gateway::http::error::ApiError;
 use store_projects::api_keys::{self, KeyType};
 use testkit::{PrivateNats, PrivatePostgres, TestDatabase, TestNats, eventually};
 use wire::event::{Body, IngestItem};

@@ -1,0 +1,18 @@
+//! Connections, and the messages of HTTP on them: how a request is read, and what an answer consists of. Nothing here knows
+//! projects, keys or resources.
+
+pub mod body;
+mod body_limits;
+pub mod client_address;
+pub mod compress;
+pub mod cors;
+pub mod error;
+pub mod etag;
+pub mod fields;
+pub mod framing;
+pub mod query;
+pub mod request;
+pub mod request_id;
+pub mod respond;
+pub mod server;
+pub mod stream;

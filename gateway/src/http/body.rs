@@ -1,0 +1,196 @@
+//! Reading a request's body: bounded in time and in size, before and after decompression.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use serde_json::{Map, Value};
+
+pub use crate::http::body_limits::{MAX_BYTES, READ_TIMEOUT};
+use crate::http::error::ApiError;
+
+/// What a body may call itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    Json,
+    /// Also `text/plain`, which is what browsers' beacons send.
+    JsonOrText,
+}
+
+/// What is read of a body that nobody wants, so that its sender gets to read the answer.
+const MAX_DISCARDED: usize = 16 * 1024 * 1024;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Reads on without keeping anything: a connection that is closed while its client still writes loses the answer.
+pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, headers: &HeaderMap) {
+    // Who waits to be told whether to go on is answered at once instead.
+    if body.is_end_stream() || headers.contains_key(EXPECT) {
+        return;
+    }
+    let reading = async {
+        let mut discarded = 0;
+        while discarded <= MAX_DISCARDED
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            discarded += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, reading).await;
+}
+
+/// The bytes of a body, decompressed. `limit` is at most [`MAX_BYTES`].
+pub async fn read<B>(mut body: B, headers: &HeaderMap, media: Media, limit: usize) -> Result<Bytes, ApiError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let gzip = match check_media(headers, media).and_then(|()| is_gzip(headers)) {
+        Ok(gzip) => gzip,
+        Err(error) => {
+            discard(body, headers).await;
+            return Err(error);
+        }
+    };
+    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        discard(body, headers).await;
+        return Err(ApiError::TooLarge);
+    }
+    let bytes = match in_time(collect(&mut body, limit)).await.ok_or(ApiError::Timeout)? {
+        Err(ApiError::TooLarge) => {
+            discard(body, headers).await;
+            return Err(ApiError::TooLarge);
+        }
+        collected => collected?,
+    };
+    if gzip { unzip(&bytes, limit) } else { Ok(bytes) }
+}
+
+/// The bytes of what a page's form sends, which is little, whatever it calls itself.
+pub async fn read_form<B>(mut body: B) -> Result<Bytes, ApiError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    const MOST: usize = 32 * 1024;
+    match in_time(collect(&mut body, MOST)).await.ok_or(ApiError::Timeout)? {
+        Err(ApiError::TooLarge) => {
+            discard(body, &HeaderMap::new()).await;
+            Err(ApiError::TooLarge)
+        }
+        collected => collected,
+    }
+}
+
+/// What came within [`READ_TIMEOUT`]. No timer is set for what is there already, as most bodies are.
+async fn in_time<T>(reading: impl Future<Output = T>) -> Option<T> {
+    let mut reading = pin!(reading);
+    match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+        Poll::Ready(read) => Some(read),
+        Poll::Pending => tokio::time::timeout(READ_TIMEOUT, reading).await.ok(),
+    }
+}
+
+async fn collect<B>(body: &mut B, limit: usize) -> Result<Bytes, ApiError>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| ApiError::BadRequest(format!("the body broke off: {e}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > limit {
+            return Err(ApiError::TooLarge);
+        }
+        // Most bodies arrive in one piece and are not copied.
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.reserve(first.len() + data.len());
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+fn check_media(headers: &HeaderMap, media: Media) -> Result<(), ApiError> {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let essence = value.to_str().unwrap_or("?").split(';').next().unwrap_or("").trim();
+    let allowed = essence.is_empty()
+        || essence.eq_ignore_ascii_case("application/json")
+        || (media == Media::JsonOrText && essence.eq_ignore_ascii_case("text/plain"));
+    if allowed {
+        return Ok(());
+    }
+    Err(ApiError::UnsupportedMedia("Content-Type must be application/json".to_owned()))
+}
+
+pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, ApiError> {
+    let Some(value) = headers.get(CONTENT_ENCODING) else { return Ok(false) };
+    match value.to_str().unwrap_or("?").trim().to_ascii_lowercase().as_str() {
+        "" | "identity" => Ok(false),
+        "gzip" | "x-gzip" => Ok(true),
+        _ => Err(ApiError::UnsupportedMedia("Content-Encoding must be gzip or absent".to_owned())),
+    }
+}
+
+pub(crate) fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
+    use std::io::Read;
+    let mut out = Vec::with_capacity((bytes.len() * 4).min(limit));
+    let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(limit as u64 + 1);
+    reader.read_to_end(&mut out).map_err(|e| ApiError::BadRequest(format!("the body is not gzip: {e}")))?;
+    if out.len() > limit { Err(ApiError::TooLarge) } else { Ok(out.into()) }
+}
+
+/// A body as a JSON object in memory. What the database's `jsonb` would refuse later is refused here.
+pub fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| ApiError::BadRequest("the body is not UTF-8".to_owned()))?;
+    let value: Value = serde_json::from_str(text).map_err(|e| refused(&e))?;
+    if let Some(path) = nul_in(&value, "") {
+        return Err(ApiError::invalid(path, "must not contain the character U+0000"));
+    }
+    match value {
+        Value::Object(object) => Ok(object),
+        _ => Err(ApiError::BadRequest("the body must be a JSON object".to_owned())),
+    }
+}
+
+/// Whether a text is no JSON at all, or JSON that nobody can store.
+pub fn refused(error: &serde_json::Error) -> ApiError {
+    let why = error.to_string();
+    let storable = ["number out of range", "surrogate", "recursion limit", "unexpected end of hex escape"];
+    if storable.iter().any(|s| why.contains(s)) {
+        return ApiError::invalid("body", why);
+    }
+    ApiError::BadRequest(format!("the body is not JSON: {why}"))
+}
+
+fn nul_in(value: &Value, path: &str) -> Option<String> {
+    let at = |path: &str| Some(if path.is_empty() { "body".to_owned() } else { path.to_owned() });
+    match value {
+        Value::String(text) if text.contains('\0') => at(path),
+        Value::Array(items) => items.iter().enumerate().find_map(|(i, v)| nul_in(v, &format!("{path}[{i}]"))),
+        Value::Object(object) => object.iter().find_map(|(name, v)| {
+            if name.contains('\0') {
+                return at(path);
+            }
+            let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            nul_in(v, &below)
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

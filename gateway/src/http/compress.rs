@@ -1,0 +1,153 @@
+//! Answers that are large enough to be worth it, as gzip for those who ask for that.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, SET_COOKIE, VARY};
+use http::{HeaderMap, HeaderValue};
+
+use crate::http::etag;
+use crate::http::respond::Reply;
+
+/// Below it an answer fits into a packet or two as it is.
+const LEAST_BYTES: usize = 1024;
+/// Above it the work is too long to keep the other connections of a thread waiting.
+pub const MOST_BYTES_IN_PLACE: usize = 128 * 1024;
+
+/// Compresses an answer where that helps and its client asks for it.
+pub async fn compress(reply: &mut Reply, asked: &HeaderMap) {
+    if reply.body.len() < LEAST_BYTES || reply.headers.contains_key(CONTENT_ENCODING) || holds_secrets(&reply.headers) {
+        return;
+    }
+    reply.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if !takes_gzip(asked) {
+        return;
+    }
+    let plain = reply.body.clone();
+    let zipped = if plain.len() <= MOST_BYTES_IN_PLACE {
+        gzip(&plain)
+    } else {
+        tokio::task::spawn_blocking(move || gzip(&plain)).await.ok().flatten()
+    };
+    if let Some(zipped) = zipped.filter(|zipped| zipped.len() < reply.body.len()) {
+        reply.body = zipped;
+        reply.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        if let Some(tag) = reply.headers.get(ETAG).and_then(of_gzipped) {
+            reply.headers.insert(ETAG, tag);
+        }
+    }
+}
+
+/// Two codings of a resource are two representations, which a strong tag tells apart (RFC 9110, 8.8.3.3).
+fn of_gzipped(tag: &HeaderValue) -> Option<HeaderValue> {
+    let opaque = tag.to_str().ok()?.strip_suffix('"')?;
+    HeaderValue::from_str(&format!("{opaque}{}\"", etag::GZIPPED)).ok()
+}
+
+/// Lengths of compressed secrets tell about them.
+fn holds_secrets(headers: &HeaderMap) -> bool {
+    headers.contains_key(SET_COOKIE) || headers.get(CACHE_CONTROL).is_some_and(|v| v == "no-store")
+}
+
+fn gzip(plain: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 3), Compression::fast());
+    encoder.write_all(plain).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+/// Whether `Accept-Encoding` (RFC 9110, 12.5.3) names gzip, or anything, with a weight above 0.
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
+    let (mut named, mut any) = (None, None);
+    for value in headers.get_all(ACCEPT_ENCODING) {
+        for part in value.to_str().unwrap_or("").split(',') {
+            let (coding, parameters) = part.split_once(';').unwrap_or((part, ""));
+            let weight = parameters.split_once('=').map_or(Some(1.0), |(_, q)| q.trim().parse::<f32>().ok());
+            let wanted = weight.is_some_and(|q| q > 0.0);
+            match coding.trim().to_ascii_lowercase().as_str() {
+                "gzip" | "x-gzip" => named = Some(wanted),
+                "*" => any = Some(wanted),
+                _ => {}
+            }
+        }
+    }
+    named.or(any).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use http::StatusCode;
+
+    use super::*;
+
+    fn asking(value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(value))])
+    }
+
+    fn reply(bytes: usize) -> Reply {
+        let body = Bytes::from("answer ".repeat(bytes / 7 + 1)).slice(..bytes);
+        Reply { status: StatusCode::OK, headers: HeaderMap::new(), body, pieces: None }
+    }
+
+    #[test]
+    fn gzip_is_found_among_others_with_its_weight() {
+        for (value, takes) in [
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("deflate, *", true),
+            ("", false),
+            ("br", false),
+            ("gzip;q=0", false),
+            ("gzip; q=0.0, *", false),
+            ("*;q=0, gzip;q=1", true),
+            ("gzip;q=much", false),
+        ] {
+            assert_eq!(takes_gzip(&asking(value)), takes, "{value}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+
+    #[tokio::test]
+    async fn only_what_is_large_is_compressed_and_reads_back() {
+        for bytes in [LEAST_BYTES, MOST_BYTES_IN_PLACE + 1] {
+            let (mut zipped, plain) = (reply(bytes), reply(bytes).body);
+            compress(&mut zipped, &asking("gzip, deflate")).await;
+            assert_eq!(zipped.headers[CONTENT_ENCODING], "gzip");
+            assert_eq!(zipped.headers[VARY], "accept-encoding");
+            let mut read = Vec::new();
+            flate2::read::GzDecoder::new(&zipped.body[..]).read_to_end(&mut read).unwrap();
+            assert_eq!(read, plain);
+        }
+        let mut small = reply(LEAST_BYTES - 1);
+        compress(&mut small, &asking("gzip")).await;
+        assert!(small.headers.is_empty());
+        let mut unasked = reply(LEAST_BYTES);
+        compress(&mut unasked, &HeaderMap::new()).await;
+        assert_eq!((unasked.headers.get(CONTENT_ENCODING), unasked.body.len()), (None, LEAST_BYTES));
+        assert_eq!(unasked.headers[VARY], "accept-encoding");
+    }
+
+    #[tokio::test]
+    async fn a_compressed_answer_has_a_tag_of_its_own() {
+        let tag = HeaderValue::from_static("\"abc\"");
+        for (asked, expected) in [(asking("gzip"), "\"abc-gzip\""), (HeaderMap::new(), "\"abc\"")] {
+            let mut tagged = reply(LEAST_BYTES);
+            tagged.headers.insert(ETAG, tag.clone());
+            compress(&mut tagged, &asked).await;
+            assert_eq!(tagged.headers[ETAG], expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_holds_secrets_is_left_as_it_is() {
+        for (name, value) in [(SET_COOKIE, "session=s"), (CACHE_CONTROL, "no-store")] {
+            let mut secret = reply(LEAST_BYTES);
+            secret.headers.insert(name, HeaderValue::from_static(value));
+            compress(&mut secret, &asking("gzip")).await;
+            assert_eq!(secret.headers.get(CONTENT_ENCODING), None);
+        }
+    }
+}

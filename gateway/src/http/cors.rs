@@ -1,0 +1,51 @@
+//! Cross-origin requests: any origin, without credentials, where public keys may call; none anywhere else.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW,
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::http::respond::Reply;
+
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "x-api-key, x-user-token, x-user-hash, authorization, content-type, content-encoding, idempotency-key, if-match, traceparent",
+);
+const EXPOSED_HEADERS: HeaderValue =
+    HeaderValue::from_static("Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, X-Request-Id, ETag");
+const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
+
+/// Lets any origin read an answer.
+pub fn allow(headers: &mut HeaderMap) {
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+}
+
+/// The answer to `OPTIONS`: `allow`, which the address takes, and to browsers `open_methods`, which other origins may call.
+pub fn preflight(open_methods: &[&str], allow: &str) -> Reply {
+    let mut reply = Reply::empty(StatusCode::NO_CONTENT);
+    if let Ok(allow) = HeaderValue::from_str(allow) {
+        reply.headers.insert(ALLOW, allow);
+    }
+    if let (false, Ok(methods)) = (open_methods.is_empty(), HeaderValue::from_str(&open_methods.join(", "))) {
+        reply.headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
+        reply.headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+        reply.headers.insert(ACCESS_CONTROL_MAX_AGE, ONE_DAY);
+    }
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_are_told_only_of_methods_that_are_open() {
+        let reply = preflight(&["GET", "POST"], "GET, POST, PUT");
+        assert_eq!(reply.headers[ALLOW], "GET, POST, PUT");
+        assert_eq!(reply.headers[ACCESS_CONTROL_ALLOW_METHODS], "GET, POST");
+        assert!(reply.headers.contains_key(ACCESS_CONTROL_MAX_AGE));
+        let reply = preflight(&[], "PUT");
+        assert_eq!(reply.headers.keys().collect::<Vec<_>>(), [ALLOW]);
+    }
+}

@@ -1,0 +1,223 @@
+//! The one error of the request path, and what each kind of it answers.
+
+use bus::PublishError;
+use database::StoreError;
+use http::StatusCode;
+use serde::Serialize;
+use uuid::Uuid;
+
+/// One thing that is wrong with the input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Where, for example `steps[1].delay`.
+    pub field: String,
+    /// What is allowed there.
+    pub message: String,
+}
+
+impl Problem {
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), message: message.into() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// Not JSON, not UTF-8, a bad query string, a body that is no object.
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{0}")]
+    Unauthorized(&'static str),
+    #[error("{0}")]
+    Forbidden(&'static str),
+    /// No such route, or no such resource in this project.
+    #[error("{0}")]
+    NotFound(String),
+    /// Holds the value of `Allow`.
+    #[error("this address does not take the method; it takes {0}")]
+    MethodNotAllowed(String),
+    /// Head or body did not arrive in time.
+    #[error("the body did not arrive within {} s", crate::http::body_limits::READ_TIMEOUT.as_secs())]
+    Timeout,
+    /// A state that forbids what was asked, with the reason.
+    #[error("{0}")]
+    Conflict(String),
+    /// What `If-Match` names is not the state of the resource, for example of a `template`.
+    #[error(
+        "this {0} has been changed since it was read: its ETag is no longer the one in If-Match, and nothing was written; read it again and send the change with its new ETag, or without If-Match to write over what is there now"
+    )]
+    PreconditionFailed(String),
+    #[error(
+        "the body is over {} bytes, which is the limit also after decompression",
+        crate::http::body_limits::MAX_BYTES
+    )]
+    TooLarge,
+    /// What came before it was taken.
+    #[error("the body is over {0} bytes, which is the limit also after decompression")]
+    OverLimit(u64),
+    /// An import that stands where it broke off.
+    #[error(
+        "{cause}; import {id} has come to line {next_line}: send the body again with `Idempotency-Key: {id}`, or, with `fromLine={next_line}` as well, what is left of it"
+    )]
+    Interrupted { cause: Box<ApiError>, id: Uuid, next_line: u64 },
+    #[error("{0}")]
+    UnsupportedMedia(String),
+    /// Well-formed but invalid.
+    #[error("{}", summary(.0))]
+    Invalid(Vec<Problem>),
+    #[error("over the rate limit of this {scope} ({limit}/s); retry after {retry_after} s")]
+    TooManyRequests { scope: &'static str, limit: u32, retry_after: u32 },
+    /// Too many wrong passwords.
+    #[error("too many wrong passwords for this address; wait {retry_after} s")]
+    TooManyAttempts { retry_after: u32 },
+    /// As many of something that lasts as one may have.
+    #[error("{0}")]
+    TooMany(&'static str),
+    /// Something that the request needs is away and is likely to come back.
+    #[error("{0}; send the request again after the time in Retry-After")]
+    Unavailable(&'static str),
+    /// The operator has not set what the request needs.
+    #[error("{0}")]
+    NotConfigured(&'static str),
+    /// More of something costly than the limit allows.
+    #[error("{message}")]
+    TooManyCalls { message: String, retry_after: u32 },
+    /// A service that the request needs failed.
+    #[error("{0}")]
+    BadGateway(String),
+    /// A service that the request needs did not answer in time.
+    #[error("{0}")]
+    GatewayTimeout(String),
+    /// Our own fault: logged, not told.
+    #[error("the request failed for a reason on the server's side, which has been logged")]
+    Internal(String),
+}
+
+fn summary(problems: &[Problem]) -> String {
+    match problems {
+        [] => "the request is invalid".to_owned(),
+        [one] => format!("{}: {}", one.field, one.message),
+        [first, rest @ ..] => {
+            format!("{}: {} (and {} more, see details)", first.field, first.message, rest.len())
+        }
+    }
+}
+
+impl ApiError {
+    /// A single problem with one field.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![Problem::new(field, message)])
+    }
+
+    /// That a resource is not there, for example `template`.
+    pub fn no_such(what: &str) -> Self {
+        Self::NotFound(format!("no such {what} in this project"))
+    }
+
+    /// That a resource is no longer what `If-Match` names.
+    pub fn changed_since(what: &str) -> Self {
+        Self::PreconditionFailed(what.to_owned())
+    }
+
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
+            Self::TooLarge | Self::OverLimit(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Interrupted { cause, .. } => cause.status(),
+            Self::UnsupportedMedia(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::TooManyRequests { .. }
+            | Self::TooManyAttempts { .. }
+            | Self::TooMany(_)
+            | Self::TooManyCalls { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable(_) | Self::NotConfigured(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BadGateway(_) => StatusCode::BAD_GATEWAY,
+            Self::GatewayTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    pub fn details(&self) -> &[Problem] {
+        match self {
+            Self::Invalid(problems) => problems,
+            Self::Interrupted { cause, .. } => cause.details(),
+            _ => &[],
+        }
+    }
+
+    /// Seconds until it makes sense to try again. Spread out, so that clients do not come back all at once.
+    pub fn retry_after(&self) -> Option<u32> {
+        match self {
+            Self::TooManyRequests { retry_after, .. }
+            | Self::TooManyAttempts { retry_after }
+            | Self::TooManyCalls { retry_after, .. } => Some(*retry_after),
+            Self::Unavailable(_) | Self::TooMany(_) => Some(rand::random_range(1..=5)),
+            Self::Interrupted { cause, .. } => cause.retry_after(),
+            _ => None,
+        }
+    }
+
+    /// The methods that the address takes.
+    pub fn allow(&self) -> Option<&str> {
+        match self {
+            Self::MethodNotAllowed(allow) => Some(allow),
+            _ => None,
+        }
+    }
+
+    /// Whether the connection must end because the rest of the body is not read.
+    pub fn closes(&self) -> bool {
+        matches!(self, Self::Timeout | Self::TooLarge | Self::OverLimit(_) | Self::Interrupted { .. })
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        if error.is_unavailable() {
+            tracing::warn!(%error, "the database is away");
+            return Self::Unavailable("the database cannot be reached");
+        }
+        if error.is_conflict() {
+            tracing::info!(%error, "a conflict in the database");
+            return Self::Unavailable("another change was under way");
+        }
+        Self::Internal(error.to_string())
+    }
+}
+
+impl From<PublishError> for ApiError {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Disconnected => Self::Unavailable("the broker cannot be reached"),
+            PublishError::Timeout => Self::Unavailable("the broker did not acknowledge in time"),
+            PublishError::Full => Self::Unavailable("the broker's stream is full"),
+            PublishError::Busy => Self::Unavailable("too many requests wait for the broker"),
+            PublishError::Refused(why) => {
+                tracing::warn!(error = why, "the broker refused a publish");
+                Self::Unavailable("the broker refused the request")
+            }
+            PublishError::TooLarge => Self::Internal("a message larger than the broker takes".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_says_when_to_come_back() {
+        for _ in 0..20 {
+            assert!((1..=5).contains(&ApiError::Unavailable("x").retry_after().unwrap()));
+        }
+        assert_eq!(ApiError::TooManyRequests { scope: "project", limit: 1, retry_after: 3 }.retry_after(), Some(3));
+        assert_eq!(ApiError::Timeout.retry_after(), None);
+    }
+}

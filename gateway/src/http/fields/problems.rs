@@ -1,0 +1,26 @@
+//! The problems that are found with one body, whichever of its objects they are in.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::http::error::Problem;
+
+/// Problems reported at most, so that an answer stays readable.
+const MOST: usize = 100;
+
+/// Shared by all objects of a body.
+#[derive(Clone, Default)]
+pub(super) struct Problems(Arc<Mutex<Vec<Problem>>>);
+
+impl Problems {
+    pub fn report(&self, field: String, message: String) {
+        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < MOST {
+            problems.push(Problem { field, message });
+        }
+    }
+
+    /// Removes and returns what was reported.
+    pub fn take(&self) -> Vec<Problem> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

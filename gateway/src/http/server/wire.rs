@@ -1,0 +1,263 @@
+//! A connection's bytes, watched from below HTTP.
+//!
+//! It does three things that the HTTP library leaves out. The time for a request's head runs from its first byte, so that
+//! a connection between two requests may stay idle for longer; only of a head whose beginning came along with the request
+//! before, the rest has as long as an idle connection. An answer that its client does not read ends the connection. And
+//! what could not be read as HTTP at all is answered in the same shape as every other error.
+//!
+//! A connection has one timer for what it waits to read, which a request does not touch: it is left to go off, and set
+//! anew for what is left of the time then.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::http::{request_id, respond};
+
+/// Where a connection stands.
+#[derive(Clone, Default)]
+pub struct Phase(Arc<AtomicU8>);
+
+/// A head is awaited or arriving.
+const HEAD: u8 = 0;
+/// A request is being answered.
+const BUSY: u8 = 1;
+/// Between two requests.
+const IDLE: u8 = 2;
+/// An answer is being made while it is written.
+const STREAMING: u8 = 3;
+
+impl Phase {
+    pub fn busy(&self) {
+        self.0.store(BUSY, Ordering::Relaxed);
+    }
+
+    pub fn idle(&self) {
+        self.0.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// Until what it returns is dropped; then the connection is idle.
+    pub fn streaming(&self) -> Streaming {
+        self.0.store(STREAMING, Ordering::Relaxed);
+        Streaming(self.clone())
+    }
+
+    fn is(&self, phase: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == phase
+    }
+}
+
+pub struct Streaming(Phase);
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.0.idle();
+    }
+}
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For a request's head, from its first byte.
+    pub head: Duration,
+    /// Between two requests.
+    pub idle: Duration,
+    /// To take an answer that does not fit into the system's buffers; where it is still being made, some of it.
+    pub write: Duration,
+}
+
+pub struct Wire<S> {
+    stream: S,
+    phase: Phase,
+    limits: Limits,
+    /// The phase in which something is waited for, and since when.
+    waiting: Option<(u8, Instant)>,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Runs from when the client took no more, until all that was written is with the system.
+    write_deadline: Option<Pin<Box<Sleep>>>,
+    /// Our own words, written in place of the library's, and how far.
+    instead: Option<(Vec<u8>, usize)>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    pub fn new(stream: S, phase: Phase, limits: Limits) -> Self {
+        Self { stream, phase, limits, waiting: None, timer: None, write_deadline: None, instead: None }
+    }
+
+    /// Ready when what is waited for has not come in its time.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let phase = self.phase.0.load(Ordering::Relaxed);
+        let limit = match phase {
+            HEAD => self.limits.head,
+            IDLE => self.limits.idle,
+            // A body has its own time.
+            _ => {
+                self.waiting = None;
+                return Poll::Pending;
+            }
+        };
+        let since = match self.waiting {
+            Some((same, since)) if same == phase => since,
+            _ => self.waiting.insert((phase, Instant::now())).1,
+        };
+        let deadline = since + limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if timer.deadline() > deadline {
+            timer.as_mut().reset(deadline);
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if timer.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+
+    /// What a write came to, or that its time is over.
+    fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_pending() {
+            let timeout = self.limits.write;
+            let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+            ready!(deadline.as_mut().poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        // It may never be that all of it is with the system, however fast the client reads.
+        if self.phase.is(STREAMING) {
+            self.write_deadline = None;
+        }
+        written
+    }
+
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_instead(cx))?;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    /// Takes what the library says by itself; true when our own words go out in its place.
+    fn replaces(&mut self, start: &[u8]) -> bool {
+        if !self.phase.is(HEAD) || self.instead.is_some() {
+            return false;
+        }
+        let Some(answer) = unreadable(start) else { return false };
+        self.instead = Some((answer, 0));
+        true
+    }
+
+    fn poll_instead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some((bytes, written)) = &mut self.instead {
+            if *written == bytes.len() {
+                break;
+            }
+            match ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes[*written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                n => *written += n,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The answer in place of one that the library gave by itself: those have an empty body, and no request id as all of
+/// ours have.
+fn unreadable(start: &[u8]) -> Option<Vec<u8>> {
+    let head = std::str::from_utf8(start).ok()?;
+    let code = head.strip_prefix("HTTP/1.1 4")?.get(..2)?;
+    if head.contains("x-request-id") || !head.contains("content-length: 0") {
+        return None;
+    }
+    let status = StatusCode::from_bytes(format!("4{code}").as_bytes()).ok()?;
+    let message = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the request's headers are too many or too large",
+        StatusCode::URI_TOO_LONG => "the address is too long",
+        _ => "the request cannot be read as HTTP/1.1",
+    };
+    let id = request_id::fresh();
+    let id = id.to_str().ok()?;
+    let body = respond::error_body(status, message, id, &[]);
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json; charset=utf-8\r\nx-request-id: {id}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    answer.extend_from_slice(&body);
+    Some(answer)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buf.filled().len();
+        match Pin::new(&mut this.stream).poll_read(cx, buf) {
+            Poll::Pending => {
+                ready!(this.poll_late(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            Poll::Ready(outcome) => {
+                if this.phase.is(IDLE) && buf.filled().len() > before {
+                    this.phase.0.store(HEAD, Ordering::Relaxed);
+                    this.waiting = None;
+                }
+                Poll::Ready(outcome)
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.replaces(buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        let written = match self.poll_instead(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_write(cx, buf),
+            other => other.map_ok(|()| 0),
+        };
+        self.bounded(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(first) = bufs.first()
+            && self.replaces(first)
+        {
+            return Poll::Ready(Ok(bufs.iter().map(|b| b.len()).sum()));
+        }
+        let written = match self.poll_instead(cx) {
+            Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_write_vectored(cx, bufs),
+            other => other.map_ok(|()| 0),
+        };
+        self.bounded(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.poll_all(cx);
+        if flushed.is_ready() {
+            self.write_deadline = None;
+        }
+        self.bounded(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = self.poll_instead(cx);
+        ready!(self.bounded(cx, written))?;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Who is at an import: one request at a time, which says so again and again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use database::{Store, StoreError};
+use kernel::clock::Clock;
+use kernel::ids::{self, ProjectId};
+use serde_json::json;
+use store_profiles::client_ids;
+use store_profiles::user_imports::{self as imports, Advance, Holder, ImportStatus, UserImport};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::asked::Asked;
+use super::state::AT_ONCE_PER_OWNER;
+use crate::context::Context;
+use crate::http::error::ApiError;
+use crate::resources::audit_log;
+
+/// For how long an import is held without a word of its holder.
+const LEASE: Duration = Duration::from_secs(30);
+const RENEWED_EVERY: Duration = Duration::from_secs(8);
+
+/// The ids that a text may name an import by: its own, or the key that it was begun under.
+pub fn candidates(project: ProjectId, text: &str) -> Vec<Uuid> {
+    let derived = client_ids::resource_key(project, "user_import", text);
+    Uuid::try_parse(text).ok().into_iter().chain([derived]).collect()
+}
+
+/// An import that is this request's. Given up when it is dropped.
+pub struct Hold {
+    store: Store,
+    clock: Clock,
+    holder: Holder,
+    next_line: AtomicU64,
+    released: AtomicBool,
+}
+
+impl Hold {
+    /// Takes the import that the request names, or makes it; returns it as it was.
+    pub async fn begin(cx: &Context<'_>, asked: &Asked<'_>, digest: u64) -> Result<(Self, UserImport), ApiError> {
+        let now = cx.app.clock.now();
+        let mut db = cx.database().await?;
+        let tx = db.transaction().await.map_err(StoreError::from)?;
+        let candidates = asked.key.map(|key| candidates(cx.project, key)).unwrap_or_default();
+        let known = imports::find(&tx, cx.project, &candidates).await?;
+        if asked.from_line.is_some() && known.is_none() {
+            return Err(conflict("no import was begun under this Idempotency-Key: send the body from its first line"));
+        }
+        let id = known.map(|import| import.id).or(candidates.last().copied());
+        let id = id.unwrap_or_else(|| ids::fresh(now.as_millisecond()));
+        let import = imports::ensure(&tx, cx.project, id, (asked.shape.as_str(), digest as i64), now).await?;
+        if import.status(now) == ImportStatus::Running {
+            return Err(conflict("this import is under way in another request"));
+        }
+        if import.format != asked.shape.as_str() {
+            return Err(conflict(format!("this import is one of {}", import.format)));
+        }
+        if let Some(from) = asked.from_line.filter(|from| *from > import.next_line as u64) {
+            let message = format!("this import goes on with line {}, not {from}", import.next_line);
+            return Err(conflict(message));
+        }
+        if imports::running(&tx, cx.project, now).await? >= AT_ONCE_PER_OWNER as i64 {
+            return Err(too_many());
+        }
+        let attempt = imports::take(&tx, cx.project, id, now + LEASE).await?;
+        if attempt == 1 {
+            let details = json!({ "format": asked.shape.as_str() });
+            audit_log::note(cx, &tx, "user_import.created", (id, ""), details).await?;
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        let hold = Self {
+            store: cx.app.store.clone(),
+            clock: cx.app.clock.clone(),
+            holder: Holder { project: cx.project, id, attempt },
+            next_line: AtomicU64::new(import.next_line as u64),
+            released: AtomicBool::new(false),
+        };
+        Ok((hold, import))
+    }
+
+    pub fn id(&self) -> Uuid {
+        self.holder.id
+    }
+
+    /// The line to go on with: all before it are settled.
+    pub fn next_line(&self) -> u64 {
+        self.next_line.load(Ordering::Relaxed)
+    }
+
+    /// Notes what was settled.
+    pub async fn advance(&self, by: &Advance) -> Result<(), ApiError> {
+        let now = self.clock.now();
+        if !imports::advance(&self.store.connection().await?, self.holder, by, (now, now + LEASE)).await? {
+            return Err(lost());
+        }
+        self.next_line.store(by.next_line as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends only when the import is no longer this request's.
+    pub async fn keep(&self) -> ApiError {
+        let mut held_until = Instant::now() + LEASE;
+        loop {
+            tokio::time::sleep(RENEWED_EVERY).await;
+            let asked_at = Instant::now();
+            let until = self.clock.now() + LEASE;
+            let renewing = async { imports::renew(&self.store.connection().await?, self.holder, until).await };
+            let renewed: Result<bool, StoreError> = renewing.await;
+            match renewed {
+                Ok(true) => held_until = asked_at + LEASE,
+                Ok(false) => return lost(),
+                Err(error) if Instant::now() + RENEWED_EVERY > held_until => return error.into(),
+                Err(error) => tracing::debug!(%error, "cannot hold an import for longer; trying again"),
+            }
+        }
+    }
+
+    /// Gives the import up; returns it as it is then.
+    pub async fn release(&self, completed: bool) -> Result<UserImport, ApiError> {
+        let db = self.store.connection().await?;
+        imports::release(&db, self.holder, completed, self.clock.now()).await?;
+        self.released.store(true, Ordering::Relaxed);
+        let import = imports::find(&db, self.holder.project, &[self.holder.id]).await?;
+        import.ok_or_else(|| ApiError::no_such("import"))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.released.load(Ordering::Relaxed) {
+            return;
+        }
+        // The client went, and its request with it.
+        let (store, holder, now) = (self.store.clone(), self.holder, self.clock.now());
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let released = async { imports::release(&store.connection().await?, holder, false, now).await };
+                let released: Result<(), StoreError> = released.await;
+                if let Err(error) = released {
+                    tracing::debug!(%error, "cannot give an import up; its lease will run out");
+                }
+            });
+        }
+    }
+}
+
+/// The project, or its owner in this gateway, has as many imports under way as allowed.
+pub fn too_many() -> ApiError {
+    ApiError::TooMany(
+        "this project and its creator's other projects have reached their limit of running imports; wait until one is complete",
+    )
+}
+
+fn conflict(message: impl Into<String>) -> ApiError {
+    ApiError::Conflict(message.into())
+}
+
+fn lost() -> ApiError {
+    conflict("another request has taken this import over")
+}

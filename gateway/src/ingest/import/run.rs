@@ -1,0 +1,140 @@
+//! One request of an import, from its first byte to its end or to where it broke off.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use kernel::failpoint;
+use store_profiles::user_imports::UserImport;
+use tokio::time::{Instant, timeout};
+
+use super::MAX_BYTES;
+use super::asked::Asked;
+use super::hold::{Hold, too_many};
+use super::reader::Reader;
+use super::slice::Slice;
+use super::source::Source;
+use crate::context::Context;
+use crate::http::body;
+use crate::http::error::ApiError;
+use crate::limits::slots::Full;
+
+/// For how long the worker may take to record a slice, before the client is told to come back.
+const RECORDED: Duration = Duration::from_mins(1);
+
+/// For how long a body may take to bring its first line.
+const OPENED: Duration = Duration::from_secs(30);
+
+/// Imports the request's body. An import that broke off goes on where it was.
+pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
+    let _slot = cx.app.imports.slots.take(cx.owner).map_err(|full| match full {
+        Full::Owner => too_many(),
+        Full::Gateway => ApiError::Unavailable("as many imports are under way as this gateway allows"),
+    })?;
+    let source = match Source::new(cx.take_body()?, cx.headers, MAX_BYTES) {
+        Ok(source) => source,
+        Err((error, body)) => {
+            body::discard(body, cx.headers).await;
+            return Err(error);
+        }
+    };
+    let mut reader = Reader::new(source, asked.shape);
+    let outcome = import(cx, asked, &mut reader).await;
+    if outcome.is_err() {
+        body::discard(reader.into_body(), cx.headers).await;
+    }
+    outcome
+}
+
+async fn import(cx: &Context<'_>, asked: Asked<'_>, reader: &mut Reader<Incoming>) -> Result<UserImport, ApiError> {
+    // Nobody knows yet whose place this is among the project's imports.
+    timeout(OPENED, reader.open(asked.from_line)).await.map_err(|_| ApiError::Timeout)??;
+    let (hold, before) = Hold::begin(cx, &asked, reader.digest()).await?;
+    let outcome = tokio::select! {
+        outcome = all(cx, &hold, &before, asked, reader) => outcome,
+        lost = hold.keep() => Err(lost),
+    };
+    let released = hold.release(outcome.is_ok()).await;
+    match outcome {
+        Ok(()) => released,
+        Err(cause) => Err(ApiError::Interrupted { cause: Box::new(cause), id: hold.id(), next_line: hold.next_line() }),
+    }
+}
+
+/// Settles all lines, slice by slice.
+async fn all(
+    cx: &Context<'_>,
+    hold: &Hold,
+    before: &UserImport,
+    asked: Asked<'_>,
+    reader: &mut Reader<Incoming>,
+) -> Result<(), ApiError> {
+    let settled = before.next_line as u64;
+    // What is sent again must be what has been settled; of a rest that cannot be told.
+    let mut is_other = settled > 1 && asked.from_line.is_none();
+    if asked.from_line.is_some() {
+        reader.set_digest(before.digest as u64);
+    }
+    let mut shown = before.problems.len();
+    let mut slice = Slice::default();
+    let mut digest = reader.digest();
+    while let Some(entry) = reader.next(settled).await? {
+        if entry.line < settled {
+            match asked.from_line {
+                None => digest = entry.digest,
+                Some(_) => reader.set_digest(digest),
+            }
+            continue;
+        }
+        if is_other && digest != before.digest as u64 {
+            return Err(other_body());
+        }
+        is_other = false;
+        digest = entry.digest;
+        if let Some(person) = entry.person {
+            slice.add(entry.line, person, &mut shown);
+        }
+        slice.advance.next_line = reader.number().max(entry.line + 1) as i64;
+        slice.advance.digest = digest as i64;
+        if slice.is_full() {
+            settle(cx, hold, std::mem::take(&mut slice)).await?;
+        }
+    }
+    if is_other && digest != before.digest as u64 {
+        return Err(other_body());
+    }
+    if !slice.is_empty() {
+        settle(cx, hold, slice).await?;
+    }
+    Ok(())
+}
+
+/// Hands a slice on, notes how far that has brought the import, and waits until the people are recorded. Of all imports
+/// of this gateway one slice at a time is under way: all that what people do now may have to wait for.
+async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiError> {
+    let Ok(_turn) = cx.app.imports.turn.acquire().await else {
+        return Err(ApiError::Internal("nobody closes the imports' turn".to_owned()));
+    };
+    if cx.app.draining.load(Ordering::Relaxed) {
+        return Err(ApiError::Unavailable("this server is being stopped"));
+    }
+    if let Some(standing) = cx.standing()
+        && !standing.holds().await
+    {
+        return Err(ApiError::Unauthorized("the key was revoked, or the account left the team, while this import ran"));
+    }
+    let positions = slice.publish(cx).await?;
+    failpoint::hit("gateway.after_import_published");
+    hold.advance(&slice.advance).await?;
+    failpoint::hit("gateway.after_import_noted");
+    if cx.app.ingest.applied.wait(&cx.app.store, &positions, Instant::now() + RECORDED).await {
+        return Ok(());
+    }
+    Err(ApiError::Unavailable("what has been imported so far is still waiting to be recorded"))
+}
+
+fn other_body() -> ApiError {
+    ApiError::Conflict(
+        "the body differs from what this import has taken so far; use another Idempotency-Key".to_owned(),
+    )
+}

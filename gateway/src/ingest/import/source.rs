@@ -1,0 +1,197 @@
+//! A body of any length as it arrives, decompressed. Only a few pieces of it are ever there.
+
+use std::io::{self, Write};
+
+use bytes::{Buf, Bytes};
+use flate2::write::MultiGzDecoder;
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use tokio::time::timeout;
+
+use crate::http::body::{self, READ_TIMEOUT};
+use crate::http::error::ApiError;
+
+/// Bytes that are decompressed at once: they may become a thousand times as many.
+const COMPRESSED: usize = 2 * 1024;
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Reads a body piece by piece.
+pub struct Source<B> {
+    body: B,
+    gunzip: Option<MultiGzDecoder<Vec<u8>>>,
+    /// Of the compressed bytes, those still to be decompressed.
+    compressed: Bytes,
+    /// What may still come, also after decompression.
+    left: u64,
+    limit: u64,
+    /// The beginning, while it may be a byte order mark.
+    start: Option<Vec<u8>>,
+    ended: bool,
+}
+
+impl<B> Source<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    /// A body that announces more than `limit` bytes is refused at once.
+    pub fn new(body: B, headers: &HeaderMap, limit: u64) -> Result<Self, (ApiError, B)> {
+        let gzip = match body::is_gzip(headers) {
+            Ok(gzip) => gzip,
+            Err(error) => return Err((error, body)),
+        };
+        let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
+        if announced.is_some_and(|length| length > limit) {
+            return Err((ApiError::OverLimit(limit), body));
+        }
+        let gunzip = gzip.then(|| MultiGzDecoder::new(Vec::new()));
+        let (compressed, start) = (Bytes::new(), Some(Vec::new()));
+        Ok(Self { body, gunzip, compressed, left: limit, limit, start, ended: false })
+    }
+
+    /// The next bytes, none at the end. Each piece has its own time to arrive, so that a stall ends it and length does not.
+    /// A byte order mark at the start is left out.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        loop {
+            let Some(piece) = self.piece().await? else {
+                // So short that it could still have become a mark.
+                return Ok(self.start.take().filter(|start| !start.is_empty()));
+            };
+            self.left = self.left.checked_sub(piece.len() as u64).ok_or(ApiError::OverLimit(self.limit))?;
+            let Some(mut start) = self.start.take() else { return Ok(Some(piece)) };
+            start.extend_from_slice(&piece);
+            if start.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(&start) {
+                self.start = Some(start);
+                continue;
+            }
+            if start.starts_with(BYTE_ORDER_MARK) {
+                start.drain(..BYTE_ORDER_MARK.len());
+            }
+            if !start.is_empty() {
+                return Ok(Some(start));
+            }
+        }
+    }
+
+    /// Bytes that are not nothing.
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        loop {
+            if let Some(gunzip) = &mut self.gunzip {
+                let fed = self.compressed.len().min(COMPRESSED);
+                if fed > 0 {
+                    gunzip.write_all(&self.compressed[..fed]).map_err(no_gzip)?;
+                    self.compressed.advance(fed);
+                } else if self.ended {
+                    gunzip.try_finish().map_err(no_gzip)?;
+                }
+                let piece = std::mem::take(gunzip.get_mut());
+                if !piece.is_empty() {
+                    return Ok(Some(piece));
+                }
+                if fed > 0 {
+                    continue;
+                }
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match timeout(READ_TIMEOUT, self.body.frame()).await.map_err(|_| ApiError::Timeout)? {
+                None => self.ended = true,
+                Some(Err(error)) => return Err(ApiError::BadRequest(format!("the body broke off: {error}"))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) if data.is_empty() => {}
+                    Ok(data) if self.gunzip.is_some() => self.compressed = data,
+                    Ok(data) => return Ok(Some(data.into())),
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+
+    /// What is left of the body, for a sender who is to read the answer.
+    pub fn into_body(self) -> B {
+        self.body
+    }
+}
+
+fn no_gzip(error: io::Error) -> ApiError {
+    ApiError::BadRequest(format!("the body is not gzip: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{Full, StreamBody};
+    use hyper::body::Frame;
+
+    use super::*;
+
+    fn zipped(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// All of a body that arrives in pieces of a size, and its largest piece; or the status of the error.
+    async fn read(bytes: &[u8], gzip: bool, size: usize, limit: u64) -> Result<(Vec<u8>, usize), u16> {
+        let mut headers = HeaderMap::new();
+        if gzip {
+            headers.insert("content-encoding", "gzip".parse().unwrap());
+        }
+        let pieces: Vec<_> = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
+        let frames = pieces.into_iter().map(|piece| Ok::<_, std::convert::Infallible>(Frame::data(piece)));
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let mut source = Source::new(body, &headers, limit).map_err(|(e, _)| e.status().as_u16())?;
+        let (mut all, mut largest) = (Vec::new(), 0);
+        while let Some(piece) = source.next().await.map_err(|e| e.status().as_u16())? {
+            assert!(!piece.is_empty());
+            largest = largest.max(piece.len());
+            all.extend_from_slice(&piece);
+        }
+        Ok((all, largest))
+    }
+
+    #[tokio::test]
+    async fn a_body_is_the_same_in_whatever_pieces_it_comes() {
+        let text = "\u{feff}a line\nanother, \u{feff}\n".repeat(50);
+        let expected = text.as_bytes()[3..].to_vec();
+        for size in [1, 2, 3, 7, 64, 10_000] {
+            assert_eq!(read(text.as_bytes(), false, size, 1 << 20).await.unwrap().0, expected, "{size}");
+            assert_eq!(read(&zipped(text.as_bytes()), true, size, 1 << 20).await.unwrap().0, expected, "{size}");
+            let members = [zipped(&text.as_bytes()[..10]), zipped(&text.as_bytes()[10..])].concat();
+            assert_eq!(read(&members, true, size, 1 << 20).await.unwrap().0, expected, "{size}");
+        }
+        for (text, expected) in [("", ""), ("\u{feff}", ""), ("a", "a")] {
+            assert_eq!(read(text.as_bytes(), false, 1, 9).await.unwrap().0, expected.as_bytes());
+        }
+        assert_eq!(read(b"\xef\xbb", false, 1, 9).await.unwrap().0, b"\xef\xbb");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_gzip_or_not_all_of_it_is_told() {
+        let whole = zipped(&b"some text that goes on".repeat(100));
+        assert_eq!(read(b"{\"user_id\":\"u\"}", true, 9, 100).await, Err(400));
+        assert_eq!(read(&whole[..whole.len() - 9], true, 9, 1 << 20).await, Err(400));
+        assert_eq!(read(&[], true, 9, 1 << 20).await, Err(400));
+    }
+
+    #[tokio::test]
+    async fn a_gzip_bomb_is_cut_off_and_never_in_memory() {
+        let bomb = zipped(&vec![0; 64 << 20]);
+        assert!(bomb.len() < 100_000);
+        assert_eq!(read(&bomb, true, 1 << 20, 32 << 20).await, Err(413));
+        let (all, largest) = read(&bomb, true, 1 << 20, 128 << 20).await.unwrap();
+        assert_eq!(all.len(), 64 << 20);
+        assert!(largest < 4 << 20, "{largest}");
+        assert_eq!(read(b"12345", false, 2, 4).await, Err(413));
+    }
+
+    #[tokio::test]
+    async fn what_announces_too_much_is_refused_at_once() {
+        let headers = HeaderMap::from_iter([(CONTENT_LENGTH, "5".parse().unwrap())]);
+        let body = || Full::new(Bytes::from_static(b"12345"));
+        assert!(matches!(Source::new(body(), &headers, 4), Err((ApiError::OverLimit(4), _))));
+        assert!(Source::new(body(), &headers, 5).is_ok());
+    }
+}

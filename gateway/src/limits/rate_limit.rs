@@ -1,0 +1,117 @@
+//! How many requests a project may make: a quota per second with a burst of twice that, shared by all gateways.
+//!
+//! Tokens are leased from Redis in twentieths of a second's quota and spent in process, so that a request costs a few
+//! nanoseconds and all gateways together exceed the limit by a lease or two per lane each at most. Without Redis every gateway
+//! keeps its own share.
+//!
+//! A public key can be read from any page that uses it, so public keys cannot take all of a project's quota: a fifth of it is
+//! kept for secret keys and sessions while those need it ([`Lane`]).
+
+mod allowance;
+mod by_key;
+mod local;
+mod quota;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use kernel::ids::ProjectId;
+use kernel::shutdown::Shutdown;
+use quick_cache::sync::Cache;
+use rate_limits::Buckets;
+use uuid::Uuid;
+
+use crate::config::GatewayConfig;
+pub use allowance::{Allowance, Scope};
+pub use by_key::LimitByKey;
+use quota::Quota;
+
+/// Which tokens a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Requests with public keys.
+    Public,
+    /// Requests with secret keys or sessions, which also have tokens that public keys cannot take.
+    Priority,
+}
+
+/// How many seconds of quota may be used at once.
+const BURST: u32 = 2;
+
+/// Tokens kept for [`Lane::Priority`] beside the burst: a tenth of a second's quota, at least one.
+fn priority_capacity(limit: u32) -> u32 {
+    (limit / 10).max(1)
+}
+
+/// A public key with a limit of its own.
+#[derive(Clone, Copy)]
+pub struct PublicKey {
+    pub id: Uuid,
+    /// Requests per second.
+    pub limit: u32,
+}
+
+/// Limit of one project, or of one of its public keys.
+type Key = (ProjectId, Option<Uuid>);
+
+/// The limits of all projects and keys.
+pub struct RateLimits {
+    replicas: u32,
+    redis: Option<Arc<Buckets>>,
+    quotas: Cache<Key, Arc<Quota>>,
+}
+
+/// Limits whose state is kept; one that was evicted begins with what Redis knows, or anew.
+const CAPACITY: usize = 100_000;
+
+impl RateLimits {
+    /// `prefix` keeps installations apart that share a Redis.
+    pub fn start(config: &GatewayConfig, prefix: &str, shutdown: &Shutdown) -> Self {
+        let redis = match &config.redis {
+            Some(server) => Some(Buckets::start(server.clone(), prefix, shutdown.clone())),
+            None => {
+                tracing::warn!("no Redis (REDIS_URL): each gateway limits requests on its own");
+                None
+            }
+        };
+        Self { replicas: config.replicas, redis, quotas: Cache::new(CAPACITY) }
+    }
+
+    /// Whether limits are shared with the other gateways at this moment.
+    pub fn are_shared(&self) -> bool {
+        self.redis.as_ref().is_some_and(|r| r.is_up())
+    }
+
+    /// Counts a request against a project's limit of `limit` requests per second.
+    pub async fn take(&self, project: ProjectId, limit: u32, lane: Lane) -> Allowance {
+        self.quota((project, None), Scope::Project, limit).take(self.redis.as_ref(), lane).await
+    }
+
+    /// Counts a request with a public key that has a limit of its own, against that limit and the project's.
+    pub async fn take_of_key(&self, project: ProjectId, limit: u32, key: PublicKey) -> Allowance {
+        let quota = self.quota((project, Some(key.id)), Scope::ApiKey, key.limit);
+        let of_key = quota.take(self.redis.as_ref(), Lane::Public).await;
+        if of_key.granted.is_err() {
+            return of_key;
+        }
+        of_key.and(self.take(project, limit, Lane::Public).await)
+    }
+
+    fn quota(&self, key: Key, scope: Scope, limit: u32) -> Arc<Quota> {
+        let limit = limit.max(1);
+        let new = || {
+            let bucket = match key {
+                (project, None) => format!("rate-limit:{project}"),
+                (project, Some(key)) => format!("rate-limit:{project}:{key}"),
+            };
+            Arc::new(Quota::new(bucket, scope, limit, self.replicas))
+        };
+        let Ok(quota) = self.quotas.get_or_insert_with(&key, || Ok::<_, Infallible>(new()));
+        if quota.limit == limit {
+            return quota;
+        }
+        let changed = new();
+        self.quotas.insert(key, changed.clone());
+        changed
+    }
+}

@@ -1,0 +1,175 @@
+//! The bucket in place of Redis, and the gateways that lease from it.
+
+use super::*;
+
+/// A millionth of a token: at N tokens per second, N of them come in a microsecond.
+pub(super) const MICRO: u64 = 1_000_000;
+/// Of what comes, one part in this many goes to the priority tokens first.
+pub(super) const PARTS: u64 = 5;
+
+/// In whole millionths and microseconds, so that nothing is rounded.
+pub(super) struct Bucket {
+    pub(super) micros: u64,
+    pub(super) priority: u64,
+    at_us: u64,
+}
+
+impl Bucket {
+    pub(super) fn full(leased: &Leased) -> Self {
+        let (most, capacity) = (leased.terms().most as u64, leased.priority().capacity as u64);
+        Self { micros: most * MICRO, priority: capacity * MICRO, at_us: 0 }
+    }
+
+    pub(super) fn lease(&mut self, leased: &Leased, wanted: u32, now_us: u64) -> Lease {
+        self.fill(leased, now_us);
+        let is_granted = leased.priority().is_granted;
+        let own = (self.micros / MICRO).min(wanted.into());
+        self.micros -= own * MICRO;
+        let extra = if is_granted { (self.priority / MICRO).min(u64::from(wanted) - own) } else { 0 };
+        self.priority -= extra * MICRO;
+        let wait = if own + extra == 0 { self.wait(leased) } else { Duration::ZERO };
+        let left = self.micros / MICRO + if is_granted { self.priority / MICRO } else { 0 };
+        Lease { taken: (own + extra) as u32, left: left as u32, wait }
+    }
+
+    pub(super) fn fill(&mut self, leased: &Leased, now_us: u64) {
+        let (terms, capacity) = (leased.terms(), leased.priority().capacity as u64 * MICRO);
+        let come = (now_us - self.at_us) * terms.rate as u64;
+        let to_priority = (capacity - self.priority).min(come / PARTS);
+        self.priority += to_priority;
+        self.micros = (self.micros + come - to_priority).min(terms.most as u64 * MICRO);
+        self.at_us = now_us;
+    }
+
+    /// In whole milliseconds, rounded up.
+    pub(super) fn wait(&self, leased: &Leased) -> Duration {
+        let missing = leased.priority().capacity as u64 * MICRO - self.priority;
+        let short = MICRO - self.micros;
+        let mut needed = (short * PARTS).div_ceil(PARTS - 1).min(short + missing);
+        if leased.priority().is_granted {
+            needed = needed.min(MICRO.saturating_sub(self.priority) * PARTS);
+        }
+        Duration::from_millis(needed.div_ceil(leased.terms().rate as u64).div_ceil(1_000))
+    }
+}
+
+/// What Redis answered: nothing where the answer was lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer(Option<Lease>);
+
+pub(super) struct Gateway {
+    pub(super) lanes: [Leased; 2],
+    local: Local,
+    /// Answers to the background refills that have not arrived yet.
+    underway: [Option<Answer>; 2],
+    /// Since Redis had too few for a request that found no token.
+    quiet_until_us: [u64; 2],
+    /// Let in by tokens of Redis.
+    pub(super) spent: u64,
+}
+
+pub(super) const LANES: [Lane; 2] = [Lane::Public, Lane::Priority];
+
+pub(super) struct World {
+    start: Instant,
+    pub(super) now_us: u64,
+    limit: u32,
+    pub(super) is_up: bool,
+    pub(super) bucket: Bucket,
+    pub(super) leased: u64,
+    /// Leased by an answer that never came.
+    pub(super) lost: u64,
+    pub(super) gateways: Vec<Gateway>,
+}
+
+/// Which count let a request in or denied it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Redis,
+    Own,
+}
+
+impl World {
+    pub(super) fn new(limit: u32, gateways: u32) -> Self {
+        let gateway = |_| Gateway {
+            lanes: LANES.map(|lane| Leased::new(Scope::Project, limit, lane)),
+            local: Local::share(limit, gateways, true),
+            underway: [None, None],
+            quiet_until_us: [0, 0],
+            spent: 0,
+        };
+        let gateways: Vec<_> = (0..gateways).map(gateway).collect();
+        let bucket = Bucket::full(&gateways[0].lanes[0]);
+        Self { start: Instant::now(), now_us: 0, limit, is_up: true, bucket, leased: 0, lost: 0, gateways }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.start + Duration::from_micros(self.now_us)
+    }
+
+    pub(super) fn by_own_share(limit: u32, local: &Local, lane: usize, now: Instant) -> (Allowance, By) {
+        let allowance = match local.take(LANES[lane], now) {
+            Ok(left) => Allowance::granted(Scope::Project, limit, left),
+            Err(wait) => Allowance::denied(Scope::Project, limit, wait),
+        };
+        (allowance, By::Own)
+    }
+
+    /// As `Quota::take`, but that what Redis says is known at once, or (`is_lost`) never.
+    pub(super) fn take(&mut self, which: usize, lane: usize, is_lost: bool) -> (Allowance, By) {
+        let now = self.now();
+        let gateway = &mut self.gateways[which];
+        if !self.is_up {
+            return Self::by_own_share(self.limit, &gateway.local, lane, now);
+        }
+        let leased = &gateway.lanes[lane];
+        let mut lease = || {
+            let lease = self.bucket.lease(leased, leased.size(), self.now_us);
+            self.leased += u64::from(lease.taken);
+            if is_lost {
+                self.lost += u64::from(lease.taken);
+            }
+            Some(lease).filter(|_| !is_lost)
+        };
+        let mut underway = None;
+        let spent = leased.spend(|| now, || underway = Some(Answer(lease())));
+        let is_quiet = self.now_us < gateway.quiet_until_us[lane];
+        if underway.is_some() {
+            assert!(gateway.underway[lane].is_none(), "two get the next tokens at a time");
+            assert!(!is_quiet, "the next tokens are asked for too soon");
+            gateway.underway[lane] = underway;
+        }
+        let allowance = match spent {
+            Some(allowance) => allowance,
+            None => {
+                assert!(!is_quiet, "Redis is asked again too soon");
+                let Some(lease) = lease() else {
+                    return Self::by_own_share(self.limit, &gateway.local, lane, now);
+                };
+                if lease.taken < leased.size() {
+                    gateway.quiet_until_us[lane] = self.now_us + 10_000;
+                }
+                leased.answered(lease, || now)
+            }
+        };
+        gateway.spent += u64::from(allowance.granted.is_ok());
+        (allowance, By::Redis)
+    }
+
+    pub(super) fn hear(&mut self, which: usize, lane: usize) {
+        let gateway = &mut self.gateways[which];
+        if let Some(Answer(lease)) = gateway.underway[lane].take() {
+            gateway.lanes[lane].refilled(lease);
+        }
+    }
+
+    /// Leased, whether or not the answer arrived, and not spent.
+    pub(super) fn held(&self) -> u64 {
+        let held = |gateway: &Gateway| {
+            let underway = gateway.underway.iter().flatten().filter_map(|answer| answer.0);
+            let tokens = gateway.lanes.iter().map(|leased| leased.tokens.load(Ordering::Relaxed) as u64);
+            tokens.sum::<u64>() + underway.map(|lease| u64::from(lease.taken)).sum::<u64>()
+        };
+        self.gateways.iter().map(held).sum()
+    }
+}

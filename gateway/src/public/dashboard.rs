@@ -1,0 +1,191 @@
+//! The dashboard, as `make dashboard` has built it; without it a page stands in its place that says so.
+//!
+//! It is one page for all its addresses, with files that never change under their names. It talks to the API as any
+//! other client does, by its user's session.
+
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use crate::http::compress;
+use crate::http::respond::Reply;
+use crate::public::links;
+
+/// A file of it.
+struct File {
+    /// Where it is asked for.
+    path: &'static str,
+    plain: &'static [u8],
+    /// The same, where it was worth it.
+    gzip: Option<&'static [u8]>,
+}
+
+include!(concat!(env!("OUT_DIR"), "/dashboard_files.rs"));
+
+/// Its addresses: those of a project are below `/p/`.
+const PAGES: [&str; 5] = ["/", "/sign-in", "/accept-invite", "/new-project", "/account"];
+const PROJECT_PAGES: &str = "/p/";
+const INDEX: &str = "/index.html";
+/// What a message is shown in.
+const PREVIEW: &str = "/preview.html";
+/// Where the page has it filled in, and tells its own styles by it.
+const NONCE: &str = "{nonce}";
+
+/// A message is drawn without an origin, and loads pictures and fonts; no script runs but the frame's own.
+const PREVIEW_POLICY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; \
+     img-src https: data:; font-src https: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+
+/// The page loads what is its own and nothing else, and nobody may frame it.
+fn page_policy(nonce: &str) -> String {
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; font-src 'self'; \
+         connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+}
+
+/// What is at a path, if anything of the dashboard is.
+pub fn at(path: &str, asked: &HeaderMap) -> Option<Reply> {
+    among(FILES, path, asked)
+}
+
+fn among(files: &[File], path: &str, asked: &HeaderMap) -> Option<Reply> {
+    if PAGES.contains(&path) || path.starts_with(PROJECT_PAGES) {
+        let index = files.iter().find(|file| file.path == INDEX);
+        return Some(index.map_or_else(notice, |index| page(index.plain)));
+    }
+    let file = files.iter().find(|file| file.path == path && path != INDEX)?;
+    let lasts = if path.starts_with("/assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let mut reply = answer(kind(path)?, lasts, Bytes::from_static(file.plain));
+    if path == PREVIEW {
+        reply.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PREVIEW_POLICY));
+    }
+    if let Some(gzip) = file.gzip {
+        reply.headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        if compress::takes_gzip(asked) {
+            reply.body = Bytes::from_static(gzip);
+            reply.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+    }
+    Some(reply)
+}
+
+fn page(index: &'static [u8]) -> Reply {
+    let nonce = hex::encode(rand::random::<[u8; 16]>());
+    let html = String::from_utf8_lossy(index).replace(NONCE, &nonce);
+    let mut reply = answer("text/html; charset=utf-8", "no-cache", html.into())
+        .with("content-security-policy", page_policy(&nonce));
+    reply.headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    reply.headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
+    reply
+}
+
+fn notice() -> Reply {
+    let content = "<p>This program was built without its dashboard. <code>make dashboard</code> builds it, with Node 20.19 or \
+                   newer, and <code>make up</code> puts it in its place.</p>\
+                   <p>The API works as ever: it is described at <a href=\"/docs\">/docs</a>.</p>";
+    links::page(StatusCode::OK, "Rekindle is running", content)
+}
+
+fn answer(kind: &'static str, lasts: &'static str, body: Bytes) -> Reply {
+    let headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (CACHE_CONTROL, HeaderValue::from_static(lasts)),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]);
+    Reply { status: StatusCode::OK, headers, body, pieces: None }
+}
+
+/// The media type of what the dashboard is made of.
+fn kind(path: &str) -> Option<&'static str> {
+    Some(match path.rsplit_once('.')?.1 {
+        "html" => "text/html; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "woff2" => "font/woff2",
+        "png" => "image/png",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::ACCEPT_ENCODING;
+
+    use super::*;
+
+    const BUILT: &[File] = &[
+        File { path: "/assets/main-1.js", plain: b"script", gzip: Some(b"zipped") },
+        File { path: "/index.html", plain: b"<meta content=\"{nonce}\">", gzip: None },
+        File { path: "/preview.html", plain: b"frame", gzip: None },
+        File { path: "/secrets.map", plain: b"map", gzip: None },
+    ];
+
+    fn get(path: &str) -> Option<Reply> {
+        among(BUILT, path, &HeaderMap::new())
+    }
+
+    #[test]
+    fn every_address_of_it_is_the_one_page() {
+        for path in ["/", "/sign-in", "/accept-invite", "/p/0/users/a%2Fb", "/p/"] {
+            let reply = get(path).unwrap();
+            assert_eq!(reply.headers[CONTENT_TYPE], "text/html; charset=utf-8", "{path}");
+            assert_eq!(reply.headers[CACHE_CONTROL], "no-cache", "{path}");
+        }
+        for path in
+            ["/index.html", "/api/v1/nothing", "/assets/main-2.js", "/assets/", "/p", "/secrets.map", "/sign-in/"]
+        {
+            assert!(get(path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn each_answer_has_a_nonce_of_its_own_that_its_policy_names() {
+        let nonces = [(); 2].map(|()| {
+            let reply = get("/").unwrap();
+            let html = String::from_utf8(reply.body.to_vec()).unwrap();
+            let nonce =
+                html.strip_prefix("<meta content=\"").and_then(|rest| rest.strip_suffix("\">")).unwrap().to_owned();
+            let policy = reply.headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
+            assert!(nonce.len() == 32 && policy.contains(&format!("'nonce-{nonce}'")), "{policy}");
+            assert!(!policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"), "{policy}");
+            nonce
+        });
+        assert_ne!(nonces[0], nonces[1]);
+    }
+
+    #[test]
+    fn files_never_change_under_their_names_and_come_compressed_where_that_is_asked_for() {
+        let plain = get("/assets/main-1.js").unwrap();
+        assert_eq!(plain.body, "script");
+        assert_eq!(plain.headers[CACHE_CONTROL], "public, max-age=31536000, immutable");
+        assert_eq!(
+            (plain.headers.get(CONTENT_ENCODING), &plain.headers[VARY]),
+            (None, &HeaderValue::from_static("accept-encoding"))
+        );
+        let asked = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
+        let zipped = among(BUILT, "/assets/main-1.js", &asked).unwrap();
+        assert_eq!(
+            (zipped.body.as_ref(), &zipped.headers[CONTENT_ENCODING]),
+            (&b"zipped"[..], &HeaderValue::from_static("gzip"))
+        );
+    }
+
+    #[test]
+    fn what_a_message_is_shown_in_has_no_origin() {
+        let policy = get("/preview.html").unwrap().headers[CONTENT_SECURITY_POLICY].clone();
+        assert!(policy.to_str().unwrap().starts_with("sandbox allow-scripts; default-src 'none'; "));
+    }
+
+    #[test]
+    fn a_program_without_it_says_so() {
+        let reply = among(&[], "/", &HeaderMap::new()).unwrap();
+        assert!(String::from_utf8_lossy(&reply.body).contains("built without its dashboard"));
+        assert!(among(&[], "/assets/main-1.js", &HeaderMap::new()).is_none());
+    }
+}

@@ -1,0 +1,151 @@
+//! What is behind the links in messages: for people, who have no key. What a link is about is signed.
+//!
+//! `GET` changes nothing but what is known of a message, for whatever scans mails follows their links.
+
+mod choose;
+mod lately;
+mod page;
+mod preferences;
+mod state;
+mod tracked;
+mod unsubscribe;
+
+use std::time::Duration;
+
+use domain::link::{About, Purpose};
+use http::Method;
+use http::request::Parts;
+use kernel::ids::{IdSpace, ProjectId, derived_update_id};
+use serde_json::Value;
+use store_profiles::users::read::{self as people, ShownPerson};
+use tokio::time::Instant;
+use uuid::Uuid;
+use wire::event::{Body, IngestItem, Webhook, id_bytes};
+
+use crate::app::App;
+use crate::http::body;
+use crate::http::error::ApiError;
+use crate::http::query::Query;
+use crate::http::request::Unread;
+use crate::http::respond::Reply;
+use crate::ingest::{ids, publish};
+use crate::limits::permits::Permit;
+
+pub use page::page;
+pub use state::Links;
+
+/// How long such a read waits for its permit.
+const PERMIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long an answer waits until what was asked for has been applied.
+const WAIT: Duration = Duration::from_secs(3);
+/// How long it looks for the name of its person.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is behind a path, if it is one of a link.
+pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Option<Result<Reply, ApiError>> {
+    let (purpose, token) = Purpose::ALL.into_iter().find_map(|p| Some((p, path.strip_prefix(p.path())?)))?;
+    let (method, headers) = (&parts.method, &parts.headers);
+    let allowed = match purpose {
+        Purpose::Unsubscribe | Purpose::Preferences => "GET, HEAD, POST",
+        Purpose::Open | Purpose::Click => "GET, HEAD",
+    };
+    if !allowed.split(", ").any(|allowed| allowed == method.as_str()) {
+        return Some(Err(ApiError::MethodNotAllowed(allowed.to_owned())));
+    }
+    let form = match form(method, body).await {
+        Ok(form) => form,
+        Err(error) => {
+            let why = "<p>What was sent cannot be read. Please try again.</p>";
+            return Some(Ok(page(error.status(), "Not taken", why)));
+        }
+    };
+    Some(Ok(match purpose {
+        Purpose::Unsubscribe => unsubscribe::answer(app, form.as_ref(), token).await,
+        Purpose::Preferences => preferences::answer(app, form.as_ref(), token).await,
+        Purpose::Open => tracked::opened(app, tracked::by_a_person(method, headers), token).await,
+        Purpose::Click => tracked::clicked(app, tracked::by_a_person(method, headers), token).await,
+    }))
+}
+
+/// What a page's form sent. What is none, as mail programs may send it (RFC 8058), says no more than that it was sent.
+async fn form(method: &Method, body: &Unread) -> Result<Option<Query>, ApiError> {
+    if method != Method::POST {
+        return Ok(None);
+    }
+    let Some(body) = body.take() else { return Ok(Some(Query::default())) };
+    let bytes = body::read_form(body).await?;
+    let text = std::str::from_utf8(&bytes).unwrap_or_default();
+    Ok(Some(Query::parse(text.trim_end()).unwrap_or_default()))
+}
+
+/// Something that a link told, as the webhook of a provider would.
+struct Told {
+    project: ProjectId,
+    kind: &'static str,
+    data: Value,
+    /// The same of all repeats that count once.
+    once: Uuid,
+    at_ms: i64,
+}
+
+/// Which calls of a link are repeats of each other: those of the same kind, message and detail.
+struct Repeated<'a> {
+    kind: &'static str,
+    message: Uuid,
+    detail: &'a str,
+}
+
+impl Told {
+    /// Repeats within a minute count once.
+    fn new(app: &App, project: ProjectId, repeated: &Repeated<'_>, data: Value) -> Self {
+        const REPEAT_MS: i64 = 60_000;
+        let Repeated { kind, message, detail } = *repeated;
+        let at_ms = app.clock.now_ms();
+        let once =
+            derived_update_id(project, IdSpace::Product, &format!("{kind}:{message}:{}:{detail}", at_ms / REPEAT_MS));
+        Self { project, kind, data, once, at_ms }
+    }
+
+    fn item(&self) -> IngestItem {
+        IngestItem {
+            project_id: id_bytes(self.project.0),
+            id: id_bytes(ids::of_update(self.project, IdSpace::Product, None, self.at_ms).row),
+            dedupe_id: id_bytes(self.once),
+            received_ms: self.at_ms,
+            timestamp_ms: self.at_ms,
+            body: Some(Body::Webhook(Webhook { kind: self.kind.to_owned(), data: self.data.to_string().into() })),
+            ..IngestItem::default()
+        }
+    }
+}
+
+/// Waits for a permit to read what a page shows. The database's connections are shared, and a link can be opened without end.
+async fn read_permit(app: &App, about: About) -> Option<Permit> {
+    app.links.permits.acquire(about.project.into(), PERMIT_TIMEOUT).await
+}
+
+/// How somebody is called, where that can be found out at once.
+async fn named(app: &App, about: About) -> ShownPerson {
+    let named = async {
+        let _permit = read_permit(app, about).await?;
+        let db = app.store.connection().await.ok()?;
+        people::shown(&db, about.project, &[about.user]).await.ok()?.remove(&about.user)
+    };
+    tokio::time::timeout(LOOK, named).await.ok().flatten().unwrap_or_default()
+}
+
+/// Hands an item to the stream, into its person's own partition where they are found, and waits a while until it is applied.
+async fn hand_over(app: &App, about: About, person: ShownPerson, item: IngestItem) -> Result<(), ApiError> {
+    let item = IngestItem {
+        anonymous_id: person.anonymous_id.filter(|_| person.external_id.is_none()),
+        user_id: person.external_id,
+        ..item
+    };
+    let positions = if item.user_key().is_ok() {
+        publish::one(&app.ingest.group_commit, about.project, &item).await?
+    } else {
+        publish::keyed(&app.ingest.group_commit, about.message, &item).await?
+    };
+    app.ingest.applied.wait(&app.store, &positions, Instant::now() + WAIT).await;
+    Ok(())
+}

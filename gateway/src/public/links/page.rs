@@ -1,0 +1,96 @@
+//! Pages for people: plain HTML that works without scripts.
+
+use std::fmt::{self, Display};
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use sha2::{Digest, Sha256};
+
+use crate::http::respond::Reply;
+
+const STYLE: &str = include_str!("page.css");
+/// Nothing is loaded or run, only this style counts, nobody may frame the page, and its forms go nowhere else.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let style = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{style}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    );
+    HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"))
+});
+
+/// A text as it may stand in HTML, between tags and within quotes.
+pub struct Escaped<'a>(pub &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '"' => f.write_str("&quot;"),
+            '\'' => f.write_str("&#39;"),
+            c => write!(f, "{c}"),
+        })
+    }
+}
+
+/// A page. The title is a text, the content HTML.
+pub fn page(status: StatusCode, title: &str, content: &str) -> Reply {
+    let title = Escaped(title);
+    let html = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><meta name=\"robots\" content=\"noindex\"><title>{title}</title>\
+         <style>{STYLE}</style></head><body><main><h1>{title}</h1>{content}</main></body></html>"
+    );
+    let headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (CONTENT_SECURITY_POLICY, POLICY.clone()),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ]);
+    Reply { status, headers, body: html.into(), ..Reply::empty(status) }
+}
+
+pub fn no_link() -> Reply {
+    page(StatusCode::NOT_FOUND, "This link does not work", "<p>It is incomplete, or was never made here.</p>")
+}
+
+/// What was asked for was not taken.
+pub fn not_yet() -> Reply {
+    let later = "<p>Something is not working right now. Please try again in a moment.</p>";
+    page(StatusCode::SERVICE_UNAVAILABLE, "Not yet", later).with("retry-after", "5")
+}
+
+pub fn too_many() -> Reply {
+    let later = "<p>This link was opened many times within a short time. Please try again in a minute.</p>";
+    page(StatusCode::TOO_MANY_REQUESTS, "Too many requests", later).with("retry-after", "60")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_cannot_leave_their_place() {
+        let text = Escaped("<b a='1' c=\"2\">&amp;").to_string();
+        assert_eq!(text, "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;amp;");
+        let shown = page(StatusCode::OK, "</title><script>", "<p>x</p>");
+        let html = String::from_utf8(shown.body.to_vec()).unwrap();
+        assert!(html.contains("<title>&lt;/title&gt;&lt;script&gt;</title>") && !html.contains("<script"), "{html}");
+    }
+
+    #[test]
+    fn the_policy_allows_the_pages_own_style_alone() {
+        let shown = page(StatusCode::OK, "x", "");
+        let policy = shown.headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"), "{policy}");
+        // The hash is of the element's text as it stands in the page.
+        let html = String::from_utf8(shown.body.to_vec()).unwrap();
+        let style = html.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+        assert!(policy.contains(&STANDARD.encode(Sha256::digest(style.as_bytes()))));
+    }
+}

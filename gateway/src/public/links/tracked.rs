@@ -1,0 +1,132 @@
+//! Opens and clicks. People are counted and led on, programs only led on.
+
+use bytes::Bytes;
+use domain::link::{self, Sent};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use serde_json::json;
+
+use super::page::no_link;
+use super::{Repeated, Told};
+use crate::app::App;
+use crate::http::respond::Reply;
+use crate::ingest::publish;
+
+/// Headers by which browsers and mail programs say that they fetch ahead.
+const AHEAD: [&str; 4] = ["purpose", "sec-purpose", "x-purpose", "x-moz"];
+/// What programs that read mails, or unfold links, call themselves: parts of their names in lower case.
+const PROGRAMS: [&str; 19] = [
+    "bot",
+    "crawl",
+    "spider",
+    "slurp",
+    "preview",
+    "scanner",
+    "safelinks",
+    "barracuda",
+    "mimecast",
+    "proofpoint",
+    "facebookexternalhit",
+    "headless",
+    "phantomjs",
+    "curl/",
+    "wget/",
+    "python",
+    "go-http-client",
+    "okhttp",
+    "java/",
+];
+/// All that Apple's servers say, which load every picture of a mail when it arrives, whether or not it is ever opened.
+const LOADS_EVERYTHING: &str = "mozilla/5.0";
+
+/// A picture of one transparent point.
+const POINT: &[u8] =
+    b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\0\0\0!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
+
+/// Whether somebody looks, as far as headers tell: not a program that fetches ahead, or reads whatever a mail links to.
+pub fn by_a_person(method: &Method, headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_ascii_lowercase();
+    let ahead =
+        AHEAD.iter().any(|name| ["prefetch", "preview", "prerender"].iter().any(|why| text(name).contains(why)));
+    let agent = text(USER_AGENT.as_str());
+    let agent = agent.trim();
+    let is_program = agent.is_empty() || agent == LOADS_EVERYTHING || PROGRAMS.iter().any(|name| agent.contains(name));
+    method == Method::GET && !ahead && !is_program
+}
+
+/// The picture comes whoever asks: its link tells nothing.
+pub async fn opened(app: &App, seen: bool, token: &str) -> Reply {
+    if let Some(sent) = link::read_open(&app.master_keys, token).filter(|_| seen) {
+        let data = json!({ "messageId": sent.message, "source": "link" });
+        let repeated = Repeated { kind: "message.opened", message: sent.message, detail: "" };
+        tell(app, sent, &Told::new(app, sent.project, &repeated, data)).await;
+    }
+    let headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static("image/gif")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]);
+    Reply { headers, body: Bytes::from_static(POINT), ..Reply::empty(StatusCode::OK) }
+}
+
+/// On to the page that the link was made for, whether or not it can be told.
+pub async fn clicked(app: &App, seen: bool, token: &str) -> Reply {
+    let found = link::read_click(&app.master_keys, token);
+    // Where a link may lead was decided when it was made.
+    let with_header = found.and_then(|(sent, page)| Some((sent, HeaderValue::from_str(&page).ok()?, page)));
+    let Some((sent, location, page)) = with_header else { return no_link() };
+    if seen {
+        let data = json!({ "messageId": sent.message, "url": page, "source": "link" });
+        let repeated = Repeated { kind: "message.clicked", message: sent.message, detail: &page };
+        tell(app, sent, &Told::new(app, sent.project, &repeated, data)).await;
+    }
+    let mut reply = Reply::empty(StatusCode::FOUND);
+    reply.headers.insert(LOCATION, location);
+    reply.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply.headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    reply
+}
+
+/// Hands it to the stream, unless that was done just now. That it cannot be taken is nobody's business who reads a mail.
+async fn tell(app: &App, sent: Sent, told: &Told) {
+    if app.links.told.was_told(told.once) {
+        return;
+    }
+    app.links.told.note(told.once);
+    if let Err(error) = publish::keyed(&app.ingest.group_commit, sent.message, &told.item()).await {
+        app.links.told.forget(told.once);
+        tracing::warn!(project = %sent.project, kind = told.kind, %error, "what happened to a message cannot be taken");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BROWSER: (&str, &str) = ("user-agent", "Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 Safari/605.1.15");
+
+    fn seen(method: &Method, pairs: &[(&'static str, &'static str)]) -> bool {
+        let headers = pairs.iter().map(|(n, v)| (n.parse().unwrap(), HeaderValue::from_static(v)));
+        by_a_person(method, &headers.collect())
+    }
+
+    #[test]
+    fn programs_that_read_mail_are_told_from_people() {
+        assert!(seen(&Method::GET, &[BROWSER]));
+        // Mail programs whose servers load pictures for their readers when these open a mail.
+        assert!(seen(&Method::GET, &[("user-agent", "Mozilla/5.0 (Windows NT 5.1) (via ggpht.com GoogleImageProxy)")]));
+        for program in [
+            &[BROWSER, ("sec-purpose", "prefetch;prerender")][..],
+            &[BROWSER, ("x-moz", "Prefetch")],
+            &[BROWSER, ("x-purpose", "preview")],
+            &[("user-agent", "Slackbot-LinkExpanding 1.0")],
+            &[("user-agent", "curl/8.5.0")],
+            &[("user-agent", "Mozilla/5.0")],
+            &[("user-agent", " ")],
+            &[],
+        ] {
+            assert!(!seen(&Method::GET, program), "{program:?}");
+        }
+        assert!(!seen(&Method::HEAD, &[BROWSER]));
+    }
+}

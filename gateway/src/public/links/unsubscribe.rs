@@ -1,0 +1,97 @@
+//! The page by which people take themselves off: of a group where the message was of one, or of everything.
+
+use std::time::Duration;
+
+use domain::link::{self, About};
+use domain::subscription::Source;
+use http::StatusCode;
+use serde_json::json;
+use store_profiles::subscription_groups;
+use uuid::Uuid;
+
+use super::choose::{self, Chosen, Refused};
+use super::page::{Escaped, no_link, not_yet, page, too_many};
+use super::{Repeated, Told, hand_over, named, read_permit};
+use crate::app::App;
+use crate::http::query::Query;
+use crate::http::respond::Reply;
+
+/// How long it looks for the name of a group.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Without a form it only asks; with one it unsubscribes: by the page's button or by the mail program's own (RFC 8058).
+pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
+    let Some(about) = link::read_unsubscribe(&app.master_keys, token) else { return no_link() };
+    if form.is_none() && app.links.limit.take(&about.message).is_err() {
+        return too_many();
+    }
+    // Beside the page's own address, wherever that is.
+    let choose = format!(
+        "<p><a href=\"{}\">Choose what you get</a></p>",
+        Escaped(&link::preferences(&app.master_keys, "..", about))
+    );
+    let Some(form) = form else { return asks(app, about, &choose).await };
+    let group = about.group.filter(|_| form.get("all") != Some("yes"));
+    let told = match group {
+        None => tell(app, about).await,
+        Some(group) => {
+            let chosen = Chosen { choices: vec![(group, false)], source: Source::Link, resubscribe: false };
+            choose::tell(app, about, chosen).await
+        }
+    };
+    let done = "<p class=\"done\" role=\"status\">You will get no more of these messages.</p>";
+    match told {
+        Ok(()) if group.is_none() => page(StatusCode::OK, "You are unsubscribed", done),
+        Ok(()) => page(StatusCode::OK, "You are unsubscribed", &format!("{done}{choose}")),
+        Err(refused) => refuses(about, &refused),
+    }
+}
+
+/// The page that says why a choice was not taken.
+pub fn refuses(about: About, refused: &Refused) -> Reply {
+    match refused {
+        Refused::TooMany => too_many(),
+        Refused::Failed(error) => {
+            tracing::warn!(project = %about.project, %error, "an unsubscription cannot be taken");
+            not_yet()
+        }
+    }
+}
+
+async fn asks(app: &App, about: About, choose: &str) -> Reply {
+    let Some(group) = about.group else {
+        let form =
+            "<p>You will get no more of these messages.</p><form method=\"post\"><button>Unsubscribe</button></form>";
+        return page(StatusCode::OK, "Unsubscribe?", form);
+    };
+    let name = tokio::time::timeout(LOOK, name_of(app, about, group)).await.ok().flatten();
+    let what = name.map_or("of these messages".to_owned(), |name| format!("of <strong>{}</strong>", Escaped(&name)));
+    let content = format!(
+        "<p>You will get no more {what}.</p><form method=\"post\"><button>Unsubscribe</button>\
+         <button class=\"other\" name=\"all\" value=\"yes\">Unsubscribe from everything</button></form>{choose}"
+    );
+    page(StatusCode::OK, "Unsubscribe?", &content)
+}
+
+async fn name_of(app: &App, about: About, group: Uuid) -> Option<String> {
+    let _permit = read_permit(app, about).await?;
+    let db = app.store.connection().await.ok()?;
+    Some(subscription_groups::get(&db, about.project, group).await.ok()??.name)
+}
+
+/// Hands an unsubscription from everything to the stream. Each counts: the one before may have been taken back since.
+pub async fn tell(app: &App, about: About) -> Result<(), Refused> {
+    let change = async {
+        // Whom it is about is only needed by automations that wait for it.
+        let person = named(app, about).await;
+        let mut data = json!({ "messageId": about.message, "userId": person.external_id, "source": "link" });
+        if let Some(channel) = about.channel {
+            data["channel"] = channel.as_str().into();
+        }
+        let detail = app.clock.now_ms().to_string();
+        let repeated = Repeated { kind: "message.unsubscribed", message: about.message, detail: &detail };
+        let told = Told::new(app, about.project, &repeated, data);
+        hand_over(app, about, person, told.item()).await
+    };
+    choose::in_turn(app, about, change).await
+}

@@ -1,0 +1,158 @@
+//! The web SDK as a script, served by the program itself: a page needs no other origin. `sdk/packages/browser` builds the
+//! files. In `sdk/`, `npm run embed` copies the current build here and `npm run release` adds a version that can be pinned.
+
+mod releases;
+
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha384};
+
+use crate::http::respond::Reply;
+use releases::{RELEASES, Release};
+
+/// A file of the SDK, by its name.
+#[derive(Clone, Copy)]
+struct File {
+    name: &'static str,
+    text: &'static str,
+}
+
+type Files = [File; 3];
+
+/// The major version, which is the address that pages use.
+const MAJOR: &str = "v1";
+/// The current build, which the next release will have.
+const CURRENT: Files = [
+    File { name: "web.js", text: include_str!("sdk/web.js") },
+    File { name: "stub.js", text: include_str!("sdk/stub.js") },
+    File { name: "rekindle-sw.js", text: include_str!("sdk/rekindle-sw.js") },
+];
+
+const FOR_AN_HOUR: &str = "public, max-age=3600";
+const FOR_GOOD: &str = "public, max-age=31536000, immutable";
+
+/// Returns the file of the SDK at a path, if there is one. `/sdk/v1` is the script itself and `/sdk/v1/<file>` the current
+/// build. `/sdk/<version>/<file>` never changes. `integrity.json` has the addresses of the latter with their hashes
+/// (Subresource Integrity): of one version, or under `/sdk/v1` of all.
+pub fn at(path: &str) -> Option<Reply> {
+    static INTEGRITY: LazyLock<Value> = LazyLock::new(integrity);
+    let path = path.strip_prefix("/sdk/")?;
+    let (version, name) = if path == MAJOR { (path, "web.js") } else { path.split_once('/')? };
+    let release = RELEASES.iter().find(|release| release.version == version);
+    let (files, listed, lasts) = match release {
+        Some(release) => (&release.files, &INTEGRITY["versions"][version], FOR_GOOD),
+        None if version == MAJOR => (&CURRENT, &*INTEGRITY, FOR_AN_HOUR),
+        None => return None,
+    };
+    let (kind, body) = match name {
+        "integrity.json" => ("application/json; charset=utf-8", Bytes::from(listed.to_string())),
+        _ => {
+            let file = files.iter().find(|file| file.name == name)?;
+            ("text/javascript; charset=utf-8", Bytes::from_static(file.text.as_bytes()))
+        }
+    };
+    let headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (CACHE_CONTROL, HeaderValue::from_static(lasts)),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        // A script with an integrity hash is fetched as from another origin.
+        (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
+    ]);
+    Some(Reply { status: StatusCode::OK, headers, body, pieces: None })
+}
+
+/// The newest version with its files, and under `versions` each one that is served.
+fn integrity() -> Value {
+    let versions = RELEASES.iter().map(|release| (release.version.to_owned(), listed(release)));
+    let mut all = listed(&RELEASES[0]);
+    all["versions"] = Value::Object(versions.collect());
+    all
+}
+
+fn listed(release: &Release) -> Value {
+    let file = |File { name, text }: &File| {
+        let path = format!("/sdk/{}/{name}", release.version);
+        ((*name).to_owned(), json!({ "path": path, "integrity": hash(text) }))
+    };
+    json!({ "version": release.version, "files": release.files.iter().map(file).collect::<Map<_, _>>() })
+}
+
+fn hash(text: &str) -> String {
+    format!("sha384-{}", STANDARD.encode(Sha384::digest(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_build_may_change_and_a_version_never_does() {
+        let current = (MAJOR, CURRENT, FOR_AN_HOUR);
+        for (version, files, lasts) in RELEASES.iter().map(|r| (r.version, r.files, FOR_GOOD)).chain([current]) {
+            for File { name, text } in files {
+                let reply = at(&format!("/sdk/{version}/{name}")).unwrap();
+                assert_eq!(reply.body, text.as_bytes());
+                assert_eq!(reply.headers[CACHE_CONTROL], lasts);
+                assert_eq!(reply.headers[ACCESS_CONTROL_ALLOW_ORIGIN], "*");
+            }
+        }
+        assert_eq!(at("/sdk/v1").unwrap().body, at("/sdk/v1/web.js").unwrap().body);
+        for path in [
+            "/sdk",
+            "/sdk/",
+            "/sdk/v1/",
+            "/sdk/v2",
+            "/sdk/1.0.0",
+            "/sdk/1.0/web.js",
+            "/sdk/v2/web.js",
+            "/sdk/v1/../web.js",
+            "/sdk/v1/other.js",
+        ] {
+            assert!(at(path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_released_file_is_as_it_was_released() {
+        let released: Map<String, Value> = serde_json::from_str(include_str!("sdk/released.json")).unwrap();
+        for Release { version, files } in RELEASES {
+            for File { name, text } in files {
+                assert_eq!(released[*version][*name], hash(text), "{version}/{name} has changed: restore it");
+            }
+        }
+        let mut newest_first: Vec<_> = released.keys().collect();
+        newest_first
+            .sort_by_key(|version| version.split('.').map(|part| part.parse::<u32>().unwrap()).collect::<Vec<_>>());
+        newest_first.reverse();
+        newest_first.truncate(10);
+        assert_eq!(RELEASES.iter().map(|release| release.version).collect::<Vec<_>>(), newest_first);
+    }
+
+    #[test]
+    fn the_hashes_are_those_of_the_files() {
+        let list = |path: &str| -> Value { serde_json::from_slice(&at(path).unwrap().body).unwrap() };
+        let all = list("/sdk/v1/integrity.json");
+        assert_eq!(all["version"], RELEASES[0].version);
+        assert_eq!(all["files"], all["versions"][RELEASES[0].version]["files"]);
+        for Release { version, files } in RELEASES {
+            assert_eq!(list(&format!("/sdk/{version}/integrity.json")), all["versions"][version]);
+            for File { name, text } in files {
+                let entry = &all["versions"][version]["files"][name];
+                assert_eq!(at(entry["path"].as_str().unwrap()).unwrap().body, text.as_bytes());
+                assert_eq!(entry["integrity"], hash(text));
+            }
+        }
+    }
+
+    #[test]
+    fn the_newest_version_is_the_packages() {
+        let package: Value = serde_json::from_str(include_str!("../../../sdk/packages/browser/package.json")).unwrap();
+        assert_eq!(package["version"], RELEASES[0].version);
+    }
+}

@@ -1,0 +1,114 @@
+//! Text by a language model: any endpoint that speaks OpenAI's chat completions, as the operator configures it.
+
+pub mod config;
+mod limit;
+mod wire;
+
+use std::time::Duration;
+
+use kernel::ids::OwnerId;
+use reqwest::Client;
+use reqwest::redirect::Policy;
+
+use crate::http::error::ApiError;
+use config::AiConfig;
+use limit::Limits;
+use wire::{Completion, Failure, Request};
+
+/// Bytes of an answer at most.
+const ANSWER_MAX: usize = 1024 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why there is no text.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum AiError {
+    /// What the provider said, or that it said nothing of use.
+    #[error("{0}")]
+    Failed(String),
+    #[error("the AI provider did not answer within {0} s")]
+    Timeout(u64),
+    /// The owner's limit; seconds until it makes sense to try again.
+    #[error(
+        "the limit is {per_minute} generated texts a minute for this project and its creator's others; wait {retry_after} s"
+    )]
+    TooMany { per_minute: u32, retry_after: u32 },
+}
+
+impl From<AiError> for ApiError {
+    fn from(error: AiError) -> Self {
+        let message = error.to_string();
+        match error {
+            AiError::Failed(_) => Self::BadGateway(message),
+            AiError::Timeout(_) => Self::GatewayTimeout(message),
+            AiError::TooMany { retry_after, .. } => Self::TooManyCalls { message, retry_after },
+        }
+    }
+}
+
+/// The configured endpoint.
+pub struct Ai {
+    config: AiConfig,
+    client: Client,
+    limits: Limits,
+}
+
+impl Ai {
+    /// `replicas` gateways share each owner's limit.
+    pub fn new(config: AiConfig, replicas: u32) -> anyhow::Result<Self> {
+        // One is set already where several programs share a process.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let client = Client::builder()
+            // The address is the operator's; nobody may lead elsewhere from there.
+            .redirect(Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(config.timeout)
+            .build()?;
+        Ok(Self { limits: Limits::new(config.per_minute, replicas), config, client })
+    }
+
+    /// The model's answer to a user's words under a system's.
+    pub async fn complete(&self, owner: OwnerId, system: &str, user: &str) -> Result<String, AiError> {
+        self.limits.take(owner)?;
+        self.ask(&Request::new(&self.config.model, system, user)).await
+    }
+
+    async fn ask(&self, request: &Request<'_>) -> Result<String, AiError> {
+        let mut call = self.client.post(format!("{}/chat/completions", self.config.base_url)).json(request);
+        if let Some(key) = &self.config.api_key {
+            call = call.bearer_auth(key);
+        }
+        let mut response = call.send().await.map_err(|e| self.broken(&e))?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|e| self.broken(&e))? {
+            body.extend_from_slice(&chunk);
+            if body.len() > ANSWER_MAX {
+                return Err(AiError::Failed(format!("the AI provider's answer is over {ANSWER_MAX} bytes")));
+            }
+        }
+        if !status.is_success() {
+            let words = self.without_key(&Failure::words(&body));
+            return Err(AiError::Failed(format!("the AI provider answered {}: {words}", status.as_u16())));
+        }
+        Completion::text(&body).ok_or_else(|| {
+            AiError::Failed("the AI provider's answer is no chat completion with a text in it".to_owned())
+        })
+    }
+
+    fn broken(&self, error: &reqwest::Error) -> AiError {
+        if error.is_timeout() {
+            return AiError::Timeout(self.config.timeout.as_secs());
+        }
+        // The error's own text names the address, which is the operator's business.
+        tracing::warn!(%error, "the AI provider cannot be reached");
+        AiError::Failed("the AI provider cannot be reached, or broke off; the operator's log says why".to_owned())
+    }
+
+    /// Some providers repeat the key that they refuse.
+    fn without_key(&self, words: &str) -> String {
+        match &self.config.api_key {
+            Some(key) => words.replace(key.as_str(), "…"),
+            None => words.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What may be written into the channels' configuration: one table of fields.
+
+mod kind;
+
+use domain::message::Channel;
+use http_client::OutboundPolicy;
+use rules::sending_rules::zone;
+use rules::time::Span;
+use rules::time::time_of_day;
+use serde_json::{Map, Value, json};
+use store_projects::channels::ChannelSettings;
+
+use crate::http::error::ApiError;
+use crate::http::fields::{Element, Fields, Text};
+use kind::{Kind, checked};
+
+struct Field {
+    name: &'static str,
+    channel: Channel,
+    secret: bool,
+    kind: Kind,
+}
+
+const fn shown(name: &'static str, channel: Channel, kind: Kind) -> Field {
+    Field { name, channel, secret: false, kind }
+}
+
+const fn secret(name: &'static str, channel: Channel, kind: Kind) -> Field {
+    Field { name, channel, secret: true, kind }
+}
+
+const FIELDS: &[Field] = &[
+    shown("emailProvider", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
+    shown("emailFallback", Channel::Email, Kind::OneOf(&["MAILPROVIDER", "SMTP"])),
+    secret("mailproviderApiKey", Channel::Email, Kind::Line(1_000)),
+    shown("mailproviderFromEmail", Channel::Email, Kind::Email),
+    shown("emailFromName", Channel::Email, Kind::Line(200)),
+    shown("smtpHost", Channel::Email, Kind::Host),
+    shown("smtpPort", Channel::Email, Kind::Port),
+    shown("smtpUsername", Channel::Email, Kind::Line(320)),
+    secret("smtpPassword", Channel::Email, Kind::Line(1_000)),
+    shown("smtpSecurity", Channel::Email, Kind::OneOf(&["none", "starttls", "tls"])),
+    shown("smtpRateLimit", Channel::Email, Kind::RateLimit),
+    shown("mailproviderRateLimit", Channel::Email, Kind::RateLimit),
+    // A server key, or the JSON of a service account.
+    secret("pushGatewayServerKey", Channel::Push, Kind::Text(10_000)),
+    shown("iosPushKeyId", Channel::Push, Kind::TenCharacters),
+    shown("iosPushTeamId", Channel::Push, Kind::TenCharacters),
+    secret("iosPushPrivateKey", Channel::Push, Kind::PrivateKey),
+    shown("iosPushBundleId", Channel::Push, Kind::Line(255)),
+    shown("iosPushEnvironment", Channel::Push, Kind::OneOf(&["production", "sandbox"])),
+    shown("pushProviderAppId", Channel::Push, Kind::Line(200)),
+    secret("pushProviderRestKey", Channel::Push, Kind::Line(1_000)),
+    shown("iosPushRateLimit", Channel::Push, Kind::RateLimit),
+    shown("pushGatewayRateLimit", Channel::Push, Kind::RateLimit),
+    shown("pushProviderRateLimit", Channel::Push, Kind::RateLimit),
+    shown("smsAccountId", Channel::Sms, Kind::Line(200)),
+    secret("smsAuthToken", Channel::Sms, Kind::Line(1_000)),
+    shown("smsFromNumber", Channel::Sms, Kind::PhoneNumber),
+    shown("smsRateLimit", Channel::Sms, Kind::RateLimit),
+];
+
+/// The settings that say where a secret is sent, and as whom: a change of one of them clears the secret. The other secrets
+/// go to addresses that only the operator sets, or (`iosPushPrivateKey`) are never sent.
+const DESTINATIONS: &[(&str, &[&str])] = &[
+    ("smtpPassword", &["smtpHost", "smtpPort", "smtpSecurity", "smtpUsername"]),
+    ("pushProviderRestKey", &["pushProviderAppId"]),
+    ("smsAuthToken", &["smsAccountId"]),
+];
+
+type Reader = fn(&Element<'_>) -> Option<Value>;
+/// Rules that apply to all channels alike; each channel's settings hold a copy.
+const RULES: [(&str, Reader); 3] =
+    [("quietHours", quiet_hours), ("frequencyCap", frequency_cap), ("knownUsersOnly", known_users_only)];
+/// Messages within the cap's span at most.
+const CAP_MAX: i64 = 1_000_000;
+/// What the configuration's own answer shows.
+const READ_ONLY: &[&str] = &["email", "push", "sms", "inApp"];
+
+/// One field's new value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub channel: Channel,
+    name: &'static str,
+    secret: bool,
+    /// None clears the field.
+    value: Option<Value>,
+}
+
+impl Change {
+    /// The field.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// The fields that were sent, checked.
+pub fn changes(body: &Map<String, Value>, outbound: &OutboundPolicy) -> Result<Vec<Change>, ApiError> {
+    let mut fields = Fields::of(body);
+    fields.read_only(READ_ONLY);
+    let mut changes = Vec::new();
+    for Field { name, channel, secret, kind } in FIELDS {
+        let Some(element) = fields.element(name) else { continue };
+        let clears = element.value().is_null() || element.value() == "";
+        let value = if clears { None } else { checked(&element, *kind, outbound) };
+        changes.push(Change { channel: *channel, name, secret: *secret, value });
+    }
+    for (name, read) in RULES {
+        let Some(element) = fields.element(name) else { continue };
+        let clears = element.value().is_null() || element.value() == "";
+        let value = if clears { None } else { read(&element) };
+        let change = |channel| Change { channel, name, secret: false, value: value.clone() };
+        changes.extend(Channel::ALL.map(change));
+    }
+    fields.finish()?;
+    Ok(changes)
+}
+
+/// `{ start, end, timezone }`: times of day, and `user` or an IANA name.
+fn quiet_hours(element: &Element<'_>) -> Option<Value> {
+    let mut fields = element.object()?;
+    let mut times = Vec::new();
+    for name in ["start", "end"] {
+        let text = fields.required_text(name, &Text::line(5));
+        if !text.is_empty() && time_of_day(text).is_none() {
+            fields.problem(name, "must be a time of day such as 22:00");
+        }
+        times.push(text);
+    }
+    if times[0] == times[1] && time_of_day(times[0]).is_some() {
+        fields.problem("end", "must be another time than start");
+    }
+    let timezone = fields.text("timezone", &Text::line(100)).unwrap_or("user");
+    if zone(timezone).is_none() {
+        fields.problem("timezone", "must be `user`, or an IANA name such as Europe/Berlin");
+    }
+    fields.done();
+    Some(json!({ "start": times[0], "end": times[1], "timezone": timezone }))
+}
+
+/// `{ max, within }`.
+fn frequency_cap(element: &Element<'_>) -> Option<Value> {
+    let mut fields = element.object()?;
+    let max = fields.required_integer("max", 0..=CAP_MAX).unwrap_or_default();
+    let within = fields.required_text("within", &Text::line(20));
+    if !within.is_empty() && Span::parse(within).is_none() {
+        fields.problem("within", format!("must be {}", Span::ALLOWED));
+    }
+    fields.done();
+    Some(json!({ "max": max, "within": within }))
+}
+
+fn known_users_only(element: &Element<'_>) -> Option<Value> {
+    element.boolean().map(Value::from)
+}
+
+/// The names of the fields that a request gave other values, and of the secrets that it cleared without naming them.
+#[derive(Debug, Default, PartialEq)]
+pub struct Applied {
+    pub changed: Vec<&'static str>,
+    pub cleared: Vec<&'static str>,
+}
+
+/// Writes changes into a channel's settings. A secret whose destination changes is cleared, unless the changes bring it: whoever
+/// may change the settings would otherwise learn it by pointing the channel at a server of their own.
+pub fn apply(settings: &mut ChannelSettings, changes: Vec<Change>) -> Applied {
+    let before = settings.clone();
+    let mut named = Vec::new();
+    for Change { name, secret, value, .. } in changes {
+        named.push(name);
+        match (secret, value) {
+            (false, Some(value)) => {
+                settings.settings.insert(name.to_owned(), value);
+            }
+            (true, Some(value)) => {
+                settings.secrets.insert(name.to_owned(), value.as_str().unwrap_or_default().to_owned());
+            }
+            (false, None) => {
+                settings.settings.remove(name);
+            }
+            (true, None) => {
+                settings.secrets.remove(name);
+            }
+        }
+    }
+    let mut cleared = Vec::new();
+    for (secret, destination) in DESTINATIONS {
+        let moved = destination.iter().any(|field| before.settings.get(*field) != settings.settings.get(*field));
+        if moved && !named.contains(secret) && settings.secrets.remove(*secret).is_some() {
+            cleared.push(*secret);
+        }
+    }
+    let differs = |name: &str| {
+        before.settings.get(name) != settings.settings.get(name)
+            || before.secrets.get(name) != settings.secrets.get(name)
+    };
+    named.retain(|name| differs(name));
+    Applied { changed: named, cleared }
+}
+
+#[cfg(test)]
+mod tests;

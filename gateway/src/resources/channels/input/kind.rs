@@ -1,0 +1,111 @@
+//! What the fields of the channels' configuration may hold.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+
+use http_client::OutboundPolicy;
+use serde_json::Value;
+
+use crate::http::fields::{Element, Text};
+
+/// Calls a second that an account at a provider can be said to take.
+const RATE_LIMITS: RangeInclusive<i64> = 1..=100_000;
+
+/// What a field may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One line of at most so many characters.
+    Line(usize),
+    /// Any text of at most so many characters.
+    Text(usize),
+    Email,
+    Host,
+    Port,
+    /// Calls a second.
+    RateLimit,
+    OneOf(&'static [&'static str]),
+    /// Exactly ten letters and digits.
+    TenCharacters,
+    PrivateKey,
+    PhoneNumber,
+}
+
+/// The value as it is stored; none and a problem where it is not allowed.
+pub(super) fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Option<Value> {
+    if kind == Kind::Port {
+        return element.integer(1..=65_535).map(Value::from);
+    }
+    if kind == Kind::RateLimit {
+        return element.integer(RATE_LIMITS).map(Value::from);
+    }
+    let text = match kind {
+        Kind::Line(most) => element.text(&Text::line(most))?,
+        Kind::Text(most) => element.text(&Text::any(most))?,
+        Kind::PrivateKey => element.text(&Text::any(10_000))?,
+        _ => element.text(&Text::line(320))?.trim(),
+    };
+    let refusal = match kind {
+        Kind::Line(_) | Kind::Text(_) | Kind::Port | Kind::RateLimit => None,
+        Kind::Email => {
+            (!domain::email::is_address(text)).then(|| "must be an email address such as news@example.com".to_owned())
+        }
+        Kind::Host => host_refusal(text, outbound),
+        Kind::OneOf(names) => (!names.contains(&text)).then(|| format!("must be one of {}", names.join(", "))),
+        Kind::TenCharacters => (text.len() != 10 || !text.bytes().all(|b| b.is_ascii_alphanumeric()))
+            .then(|| "must be exactly 10 letters and digits".to_owned()),
+        Kind::PrivateKey => (!is_pem_key(text)).then(|| "must be the text of a private key file (PEM)".to_owned()),
+        Kind::PhoneNumber => (!is_sender(text)).then(|| {
+            "must be a number such as +15551234567, or a sender name of at most 11 letters and digits".to_owned()
+        }),
+    };
+    match refusal {
+        Some(why) => {
+            element.problem(why);
+            None
+        }
+        None => Some(text.into()),
+    }
+}
+
+/// A label of a domain name; letters of any script, for internationalized names.
+fn is_label(label: &str) -> bool {
+    (1..=63).contains(&label.len())
+        && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// Why a host is refused. Names are resolved and vetted again at every send; this only spares the wait.
+fn host_refusal(host: &str, outbound: &OutboundPolicy) -> Option<String> {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let lower = host.trim_end_matches('.').to_ascii_lowercase();
+    let address = match bare.parse::<IpAddr>() {
+        Ok(address) => Some(address),
+        Err(_) if lower == "localhost" || lower.ends_with(".localhost") => Some(Ipv4Addr::LOCALHOST.into()),
+        Err(_) => None,
+    };
+    match address {
+        Some(address) if outbound.allows(address) => None,
+        Some(_) => Some("is an address that may not be called (OUTBOUND_ALLOW exempts ranges)".to_owned()),
+        None if lower.len() <= 253 && lower.split('.').all(is_label) => None,
+        None => Some("must be a host name such as smtp.example.com, or an IP address".to_owned()),
+    }
+}
+
+fn is_pem_key(text: &str) -> bool {
+    let text = text.trim();
+    let begins = text.strip_prefix("-----BEGIN ").and_then(|rest| rest.split_once("-----"));
+    let Some((label, rest)) = begins else { return false };
+    let Some(inner) = rest.trim_end().strip_suffix(&format!("-----END {label}-----")) else { return false };
+    label.ends_with("PRIVATE KEY")
+        && !inner.trim().is_empty()
+        && inner.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=\r\n \t".contains(&b))
+}
+
+/// A number in international form, a short code, or an alphanumeric sender.
+fn is_sender(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    let number = (3..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+    let named = text.len() <= 11 && text.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ');
+    number || named
+}

@@ -1,0 +1,191 @@
+//! `POST /channels/:channel/test`: a real message by the channel's settings as they are, and what its provider said.
+
+use std::time::Duration;
+
+use database::StoreError;
+use domain::email::is_address;
+use domain::message::{Channel, DeliveryState};
+use domain::suppression::international;
+use kernel::ids;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use store_profiles::users::read as people;
+use store_profiles::users::user_ref::UserRef;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::advice;
+use crate::context::Context;
+use crate::http::body;
+use crate::http::error::ApiError;
+use crate::http::fields::{Fields, Text};
+use crate::http::query::percent_decoded;
+use crate::http::respond::{Reply, ok};
+use crate::resources::messages::send::{DirectInput, outcome, publish};
+use crate::resources::{audit_log, id_type};
+
+/// A little longer than a provider's call may take.
+const WAIT: Duration = Duration::from_secs(22);
+const USER: Text = Text::line(200);
+const ADDRESS: Text = Text::line(320);
+
+/// Whom a test goes to.
+#[derive(Debug, PartialEq)]
+struct Target {
+    user: Option<String>,
+    to: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TestView {
+    /// Whether the provider took it.
+    success: bool,
+    message_id: Uuid,
+    status: &'static str,
+    provider: Option<String>,
+    /// The provider's own words, or what kept the message from it.
+    reason: Option<String>,
+    /// What to do about it, where that is known.
+    advice: Option<&'static str>,
+    /// Of a push, what came of each device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<Value>,
+}
+
+/// `POST /channels/:channel/test`
+pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let until = Instant::now() + WAIT;
+    let channel = percent_decoded(segment, false).and_then(|name| named(&name));
+    let channel =
+        channel.ok_or_else(|| ApiError::NotFound("no such channel: email, push, in_app or sms".to_owned()))?;
+    let id_type = id_type::of(&cx.query()?)?;
+    let target = target(&cx.read_json(body::MAX_BYTES).await?, channel)?;
+    let user = match &target.user {
+        None => Uuid::nil(),
+        Some(user) => {
+            let user = UserRef::new(user, id_type);
+            let found = people::find_id(&cx.database().await?, cx.project, user).await?;
+            found.ok_or_else(|| ApiError::invalid("userId", "no such user in this project"))?
+        }
+    };
+    let id = ids::fresh(cx.received_ms);
+    let mut content = json!({
+        "subject": "A test of this channel",
+        "body": "This is a test. If you can read it, the channel works.",
+        "test": true,
+    });
+    if let Some(to) = target.to {
+        content["to"] = to.into();
+    }
+    note(cx, id, channel).await?;
+    let input = DirectInput { user: String::new(), channel, content, template_id: None, data: json!({}) };
+    publish(cx, id, vec![user], &input).await?;
+    let Some(message) = outcome(cx, id, until).await else { return ok(&unknown(id)) };
+    if !message.status.is_terminal() {
+        return ok(&unknown(id));
+    }
+    let success =
+        !matches!(message.status, DeliveryState::Failed | DeliveryState::Suppressed | DeliveryState::Cancelled);
+    // Of several devices the words of each count, also where another one took the push.
+    let devices = message.devices.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let words: Vec<&str> =
+        devices.filter_map(|d| d["reason"].as_str()).chain(message.status_reason.as_deref()).collect();
+    ok(&TestView {
+        success,
+        message_id: id,
+        status: message.status.as_str(),
+        provider: message.provider,
+        advice: words.iter().find_map(|words| advice::on(words)),
+        reason: message.status_reason,
+        devices: message.devices,
+    })
+}
+
+/// It goes to whomever the request names, so it is known who sent it.
+async fn note(cx: &Context<'_>, message: Uuid, channel: Channel) -> Result<(), ApiError> {
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let details = json!({ "channel": channel.as_str(), "messageId": message });
+    audit_log::note_of_project(cx, &tx, "channel.tested", details).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
+}
+
+fn unknown(id: Uuid) -> TestView {
+    TestView {
+        success: false,
+        message_id: id,
+        status: DeliveryState::Queued.as_str(),
+        provider: None,
+        reason: Some("no_outcome: the message was not settled in time".to_owned()),
+        advice: Some("Make sure that worker-delivery runs and serves this channel (DELIVERY_CHANNELS)."),
+        devices: None,
+    }
+}
+
+/// As the configuration names them, in either case.
+fn named(name: &str) -> Option<Channel> {
+    if name.eq_ignore_ascii_case("inApp") { Some(Channel::InApp) } else { Channel::parse(name) }
+}
+
+/// `userId`, or `to` where messages have an address.
+fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiError> {
+    let mut fields = Fields::of(body);
+    let user = fields.text("userId", &USER).or(fields.text("user_id", &USER)).map(str::to_owned);
+    let to = fields.text("to", &ADDRESS).map(|text| text.trim().to_owned());
+    if let Some(problem) = to.as_deref().and_then(|to| unusable_address(channel, to)) {
+        fields.problem("to", problem);
+    }
+    let given = ["userId", "user_id", "to"].into_iter().any(|name| fields.has(name) && !fields.is_null(name));
+    if !given {
+        match channel {
+            Channel::Email | Channel::Sms => fields.problem("to", "is required, or a userId"),
+            Channel::Push | Channel::InApp => fields.problem("userId", "is required"),
+        }
+    }
+    fields.finish()?;
+    Ok(Target { user, to })
+}
+
+/// Why a test by this channel cannot go to an address.
+pub fn unusable_address(channel: Channel, to: &str) -> Option<&'static str> {
+    match channel {
+        Channel::Email if !is_address(to) => Some("must be an email address such as ann@example.com"),
+        Channel::Sms if international(to).is_none() => Some("must be a number such as +15551234567"),
+        Channel::Email | Channel::Sms => None,
+        Channel::Push | Channel::InApp => Some("is for email and SMS; name a user whose devices or inbox get the test"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &Value, channel: Channel) -> Result<Target, Vec<String>> {
+        let read = target(body.as_object().unwrap(), channel);
+        read.map_err(|e| e.details().iter().map(|p| p.field.clone()).collect())
+    }
+
+    #[test]
+    fn a_test_needs_somebody_to_go_to() {
+        let to = |to: &str| Ok(Target { user: None, to: Some(to.to_owned()) });
+        assert_eq!(read(&json!({"to": " a@b.c "}), Channel::Email), to("a@b.c"));
+        assert_eq!(read(&json!({"to": "+15551234567"}), Channel::Sms), to("+15551234567"));
+        let user = Ok(Target { user: Some("u".to_owned()), to: None });
+        assert_eq!(read(&json!({"userId": "u"}), Channel::Push), user);
+        assert_eq!(read(&json!({"user_id": "u"}), Channel::Email), user);
+        for (body, channel, field) in [
+            (json!({}), Channel::Email, "to"),
+            (json!({}), Channel::Sms, "to"),
+            (json!({}), Channel::Push, "userId"),
+            (json!({"to": "x"}), Channel::Email, "to"),
+            (json!({"to": "0151"}), Channel::Sms, "to"),
+            (json!({"to": "a@b.c"}), Channel::InApp, "to"),
+            (json!({"userId": ""}), Channel::Push, "userId"),
+            (json!({"to": "a@b.c", "x": 1}), Channel::Email, "x"),
+        ] {
+            assert_eq!(read(&body, channel), Err(vec![field.to_owned()]), "{body} {channel:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Exporting lists of any length: written while they are read, a stretch at a time.
+//!
+//! Nothing is held between two stretches, neither a connection nor a snapshot of the database, so a client may read as
+//! slowly as it likes; one that reads nothing for a minute is cut off by the connection's own limit. What is there from
+//! the beginning to the end is given once; what comes or goes meanwhile may be missing.
+
+mod encoding;
+
+use std::time::Duration;
+
+use database::{Connection, Store, StoreError};
+use serde::Serialize;
+
+use crate::auth::Standing;
+use crate::context::Context;
+use crate::http::error::ApiError;
+use crate::http::respond::Reply;
+use crate::http::stream::{Maker, Pieces};
+use crate::limits::slots::{Full, Slot};
+use encoding::Encoding;
+
+/// Exports under way in one gateway.
+pub const AT_ONCE: usize = 8;
+/// Exports under way of the projects of one owner.
+pub const AT_ONCE_PER_OWNER: usize = 2;
+/// Rows of a stretch: the first one's, and the most.
+const FIRST: i64 = 20;
+const MOST: i64 = 1_000;
+/// Bytes that a stretch is to have, by the size of those before it.
+const STRETCH: usize = 256 * 1024;
+/// For how long, and how often, a database that is away is tried again.
+const TRIES: u32 = 60;
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// What a stretch came to.
+pub struct Stretch {
+    pub rows: usize,
+    /// Whether there is more.
+    pub more: bool,
+}
+
+/// A list that is read from its beginning to its end.
+pub trait List: Send + 'static {
+    /// Reads at most so many rows behind those that were read before, and writes them as lines. After an error it is as it
+    /// was before.
+    fn read(
+        &mut self,
+        db: &mut Connection,
+        limit: i64,
+        out: &mut Vec<u8>,
+    ) -> impl Future<Output = Result<Stretch, StoreError>> + Send;
+}
+
+/// Appends a row's line.
+pub fn line(row: &impl Serialize, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    serde_json::to_writer(&mut *out, row).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    out.push(b'\n');
+    Ok(())
+}
+
+/// An export under way.
+struct Export<L> {
+    list: L,
+    store: Store,
+    limit: i64,
+    encoding: Encoding,
+    standing: Option<Standing>,
+    _slot: Slot,
+}
+
+/// Answers with a list as NDJSON. The first stretch is read before the answer begins, so that it can still be an error.
+pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Result<Reply, ApiError> {
+    let slot = cx.app.exports.take(cx.owner).map_err(|full| match full {
+        Full::Owner => ApiError::TooMany("this project and its creator's other projects have reached their limit of running exports; wait until one is complete"),
+        Full::Gateway => ApiError::Unavailable("as many exports are under way as this gateway allows"),
+    })?;
+    let encoding = Encoding::asked(cx.headers);
+    let gzip = encoding.is_gzip();
+    let (store, standing) = (cx.app.store.clone(), cx.standing());
+    let mut export = Export { list, store, limit: FIRST, encoding, standing, _slot: slot };
+    let first = export.read(&mut cx.database().await?).await?;
+    let (maker, pieces) = Pieces::new();
+    tokio::spawn(async move {
+        if let Err(error) = export.write(maker, first).await {
+            tracing::warn!(%error, "an export broke off");
+        }
+    });
+    let reply = Reply::in_pieces(pieces, "application/x-ndjson")
+        .with("vary", "accept-encoding")
+        .with("content-disposition", format!("attachment; filename=\"{file_name}\""));
+    Ok(if gzip { reply.with("content-encoding", "gzip") } else { reply })
+}
+
+impl<L: List> Export<L> {
+    /// Writes from the first stretch to the last. A client that went ends it without an error; one whose key was revoked
+    /// is cut off, so that it does not take what it has for all there is.
+    async fn write(mut self, maker: Maker, first: (Vec<u8>, bool)) -> Result<(), StoreError> {
+        let (mut lines, mut more) = first;
+        loop {
+            let piece = self.encoding.encode(lines, !more).await;
+            if maker.put(piece).await.is_err() || maker.is_unwanted() {
+                return Ok(());
+            }
+            if !more {
+                maker.end().await;
+                return Ok(());
+            }
+            if let Some(standing) = &self.standing
+                && !standing.holds().await
+            {
+                return Ok(());
+            }
+            (lines, more) = self.read_again().await?;
+        }
+    }
+
+    /// Reads on, also where the database is away for a while.
+    async fn read_again(&mut self) -> Result<(Vec<u8>, bool), StoreError> {
+        let mut tries = 0;
+        loop {
+            let read = match self.store.connection().await {
+                Ok(mut db) => self.read(&mut db).await,
+                Err(error) => Err(error),
+            };
+            match read {
+                Err(error) if error.is_unavailable() && tries < TRIES => {
+                    tries += 1;
+                    tokio::time::sleep(AGAIN).await;
+                }
+                read => return read,
+            }
+        }
+    }
+
+    async fn read(&mut self, db: &mut Connection) -> Result<(Vec<u8>, bool), StoreError> {
+        let mut lines = Vec::new();
+        let read = self.list.read(db, self.limit, &mut lines).await?;
+        self.limit = next_limit(self.limit, read.rows, lines.len());
+        Ok((lines, read.more))
+    }
+}
+
+/// How many rows the next stretch may have: as many as make up [`STRETCH`], but soon fewer and only slowly more.
+fn next_limit(limit: i64, rows: usize, bytes: usize) -> i64 {
+    if rows == 0 {
+        return limit;
+    }
+    let fit = (STRETCH * rows / bytes.max(1)) as i64;
+    fit.clamp(1, (limit * 2).min(MOST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_has_about_the_same_bytes_whatever_its_rows_have() {
+        assert_eq!(next_limit(100, 100, 10_000), 200);
+        assert_eq!(next_limit(900, 900, 90_000), 1_000);
+        assert_eq!(next_limit(1_000, 1_000, 32_000_000), 8);
+        assert_eq!(next_limit(8, 8, 8 * 10_000_000), 1);
+        assert_eq!(next_limit(100, 0, 0), 100);
+    }
+}

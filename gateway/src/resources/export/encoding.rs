@@ -1,0 +1,79 @@
+//! How an export goes over the wire: as it is, or compressed.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::HeaderMap;
+
+use crate::http::compress::{MOST_BYTES_IN_PLACE, takes_gzip};
+
+pub enum Encoding {
+    Plain,
+    Gzip(Box<GzEncoder<Vec<u8>>>),
+}
+
+impl Encoding {
+    /// gzip where the client takes it.
+    pub fn asked(headers: &HeaderMap) -> Self {
+        if takes_gzip(headers) {
+            Self::Gzip(Box::new(GzEncoder::new(Vec::new(), Compression::fast())))
+        } else {
+            Self::Plain
+        }
+    }
+
+    pub fn is_gzip(&self) -> bool {
+        matches!(self, Self::Gzip(_))
+    }
+
+    /// What is to be sent now for these bytes, which may be the last.
+    pub async fn encode(&mut self, bytes: Vec<u8>, last: bool) -> Vec<u8> {
+        let Self::Gzip(gzip) = self else { return bytes };
+        if bytes.len() <= MOST_BYTES_IN_PLACE {
+            return compressed(gzip, &bytes, last);
+        }
+        let mut moved = std::mem::replace(gzip, Box::new(GzEncoder::new(Vec::new(), Compression::fast())));
+        let work = tokio::task::spawn_blocking(move || {
+            let piece = compressed(&mut moved, &bytes, last);
+            (moved, piece)
+        });
+        match work.await {
+            Ok((moved, piece)) => {
+                *gzip = moved;
+                piece
+            }
+            // It is only cancelled when the whole program ends.
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+fn compressed(gzip: &mut GzEncoder<Vec<u8>>, bytes: &[u8], last: bool) -> Vec<u8> {
+    // Writing to memory does not fail.
+    let written = gzip.write_all(bytes).and_then(|()| if last { gzip.try_finish() } else { Ok(()) });
+    debug_assert!(written.is_ok(), "{written:?}");
+    std::mem::take(gzip.get_mut())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use http::header::ACCEPT_ENCODING;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_are_one_gzip_stream() {
+        let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, "gzip".parse().unwrap())]);
+        let mut encoding = Encoding::asked(&headers);
+        let mut sent = Vec::new();
+        for (text, last) in [("a line\n", false), ("", false), ("another\n", true)] {
+            sent.extend(encoding.encode(text.repeat(10_000).into_bytes(), last).await);
+        }
+        let mut read = String::new();
+        flate2::read::GzDecoder::new(&sent[..]).read_to_string(&mut read).unwrap();
+        assert_eq!(read, format!("{}{}", "a line\n".repeat(10_000), "another\n".repeat(10_000)));
+    }
+}

@@ -1,0 +1,107 @@
+//! The inbox streams that are open: a number in one gateway, shared between owners, and a few for each inbox.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bus::Bus;
+use bytes::Bytes;
+use kernel::ids::{OwnerId, ProjectId};
+use kernel::shutdown::Shutdown;
+use uuid::Uuid;
+
+use crate::http::error::ApiError;
+use crate::limits::slots::{Full, Slot, Slots};
+
+/// Streams of one inbox at a time: tabs and devices of one user.
+const PER_INBOX: usize = 10;
+
+type Inbox = (ProjectId, Uuid);
+type Open = Arc<Mutex<HashMap<Inbox, usize>>>;
+
+/// The streams that are open.
+pub struct Inboxes {
+    open: Open,
+    slots: Slots,
+    /// Streams end with it: their clients reconnect to another gateway.
+    pub shutdown: Shutdown,
+}
+
+/// A slot for one stream, free again when it is dropped.
+pub struct StreamSlot {
+    inbox: Inbox,
+    open: Open,
+    _slot: Slot,
+}
+
+fn locked(open: &Open) -> MutexGuard<'_, HashMap<Inbox, usize>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inboxes {
+    pub fn new(capacity: usize, shutdown: Shutdown) -> Self {
+        Self { open: Open::default(), slots: Slots::new(capacity, capacity), shutdown }
+    }
+
+    /// Takes a slot, where there is one.
+    pub fn enter(&self, inbox: Inbox, owner: OwnerId) -> Result<StreamSlot, ApiError> {
+        let mut open = locked(&self.open);
+        if open.get(&inbox).is_some_and(|own| *own >= PER_INBOX) {
+            return Err(ApiError::TooMany("10 streams of this inbox are open, which is the limit; close one"));
+        }
+        let slot = self.slots.take(owner).map_err(|full| match full {
+            Full::Gateway => ApiError::Unavailable("this gateway has reached its limit of open inbox streams"),
+            Full::Owner => ApiError::TooMany(
+                "this project and its creator's other projects have reached their limit of open inbox streams",
+            ),
+        })?;
+        *open.entry(inbox).or_default() += 1;
+        Ok(StreamSlot { inbox, open: self.open.clone(), _slot: slot })
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        let mut open = locked(&self.open);
+        if let Some(own) = open.get_mut(&self.inbox) {
+            *own -= 1;
+            if *own == 0 {
+                open.remove(&self.inbox);
+            }
+        }
+    }
+}
+
+/// Notifies the streams of these inboxes, at every gateway, that something has changed. Only a hint.
+pub async fn announce(bus: &Bus, project: ProjectId, users: &[Uuid]) {
+    if !bus.is_connected() {
+        return;
+    }
+    for user in users {
+        let _ = bus.client.publish(bus.names.inbox(project, *user), Bytes::new()).await;
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inbox_and_an_owner_have_their_shares() {
+        let owner = |n| OwnerId(Uuid::from_u128(n));
+        let inbox = |project, n| (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(n));
+        let inboxes = Inboxes::new(24, Shutdown::new());
+        let mut held: Vec<StreamSlot> =
+            (0..PER_INBOX).map(|_| inboxes.enter(inbox(0, 1), owner(0)).ok().unwrap()).collect();
+        assert_eq!(inboxes.enter(inbox(0, 1), owner(0)).err().unwrap().status().as_u16(), 429);
+        // Half of all for the projects of one owner together.
+        held.extend((0..2).map(|n| inboxes.enter(inbox(1, n), owner(0)).ok().unwrap()));
+        assert_eq!(inboxes.enter(inbox(2, 1), owner(0)).err().unwrap().status().as_u16(), 429);
+        held.extend((0..6).map(|n| inboxes.enter(inbox(3, n), owner(1)).ok().unwrap()));
+        assert_eq!(inboxes.enter(inbox(3, 9), owner(1)).err().unwrap().status().as_u16(), 429);
+        held.push(inboxes.enter(inbox(4, 1), owner(2)).ok().unwrap());
+        held.clear();
+        assert!(locked(&inboxes.open).is_empty() && inboxes.slots.taken() == 0);
+    }
+}

@@ -1,0 +1,296 @@
+//! Lists, page by page: where a page begins, the rows that it has, and the cursor to the next one.
+//!
+//! A handler reads [`NumberedPage::of`] or [`CursorPage::of`] from the query, asks the store for `rows()` rows from there on,
+//! which is one more than the page has, cuts them with `cut`, and answers with `reply`.
+
+use database::filter::{Start, Total};
+use jiff::Timestamp;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use crate::http::error::ApiError;
+use crate::http::query::Query;
+use crate::http::respond::{Reply, ok};
+
+/// Items a page, unless the request says otherwise.
+const DEFAULT_LIMIT: i64 = 20;
+/// How deep numbered pages go; past it there are cursors.
+const DEEPEST: i64 = 10_000;
+
+/// What a list is ordered by: a row's own is the cursor to what comes after it.
+pub trait Cursor: Sized {
+    fn parse(text: &str) -> Option<Self>;
+    fn text(&self) -> String;
+}
+
+impl Cursor for Uuid {
+    fn parse(text: &str) -> Option<Self> {
+        Self::try_parse(text).ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// Of a list by time and id. The database keeps microseconds.
+impl Cursor for (Timestamp, Uuid) {
+    fn parse(text: &str) -> Option<Self> {
+        let (micros, id) = text.split_once('_')?;
+        Some((Timestamp::from_microsecond(micros.parse().ok()?).ok()?, Uuid::try_parse(id).ok()?))
+    }
+
+    fn text(&self) -> String {
+        format!("{}_{}", self.0.as_microsecond(), self.1)
+    }
+}
+
+fn limit(query: &Query) -> Result<i64, ApiError> {
+    Ok(query.integer("limit", 1..=100)?.unwrap_or(DEFAULT_LIMIT))
+}
+
+fn cursor<C: Cursor>(query: &Query) -> Result<Option<C>, ApiError> {
+    let Some(text) = query.get("cursor") else { return Ok(None) };
+    let made_up = || ApiError::invalid("cursor", "must be the `nextCursor` of an earlier answer");
+    C::parse(text).map(Some).ok_or_else(made_up)
+}
+
+/// Cuts rows, of which one more than `limit` was asked for, down to the page; returns the cursor to the next one.
+fn cut<T, C: Cursor>(rows: &mut Vec<T>, limit: i64, cursor: impl Fn(&T) -> C) -> Option<String> {
+    let limit = usize::try_from(limit).unwrap_or(0);
+    if rows.len() <= limit {
+        return None;
+    }
+    rows.truncate(limit);
+    rows.last().map(|row| cursor(row).text())
+}
+
+/// The page that a request asks for, of a list with a total: behind `cursor` if there is one, or else by its number.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NumberedPage<C> {
+    pub start: Start<C>,
+    /// From 1.
+    number: i64,
+    limit: i64,
+}
+
+impl<C: Cursor> NumberedPage<C> {
+    /// Reads `page`, `limit` and `cursor`.
+    pub fn of(query: &Query) -> Result<Self, ApiError> {
+        let limit = limit(query)?;
+        let number = query.integer("page", 1..=i64::MAX)?.unwrap_or(1);
+        if number.saturating_mul(limit) > DEEPEST {
+            let message = format!("page × limit must be at most {DEEPEST}; go further with `cursor`");
+            return Err(ApiError::invalid("page", message));
+        }
+        let start = cursor(query)?.map_or(Start::Offset((number - 1) * limit), Start::After);
+        Ok(Self { start, number, limit })
+    }
+
+    /// How many rows to ask for.
+    pub fn rows(&self) -> i64 {
+        self.limit + 1
+    }
+
+    pub fn cut<T>(self, rows: &mut Vec<T>, cursor: impl Fn(&T) -> C) -> NumberedEnd {
+        NumberedEnd { number: self.number, limit: self.limit, next_cursor: cut(rows, self.limit, cursor) }
+    }
+}
+
+/// The page that a request asks for, of a list without a total: the first one, or the one behind `cursor`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CursorPage<C> {
+    pub after: Option<C>,
+    limit: i64,
+}
+
+impl<C: Cursor> CursorPage<C> {
+    /// Reads `cursor`; a page has `limit` items.
+    pub fn of(query: &Query, limit: i64) -> Result<Self, ApiError> {
+        Ok(Self { after: cursor(query)?, limit })
+    }
+
+    /// Reads `limit` and `cursor`.
+    pub fn limited(query: &Query) -> Result<Self, ApiError> {
+        Self::of(query, limit(query)?)
+    }
+
+    /// How many rows to ask for.
+    pub fn rows(&self) -> i64 {
+        self.limit + 1
+    }
+
+    pub fn cut<T>(self, rows: &mut Vec<T>, cursor: impl Fn(&T) -> C) -> CursorEnd {
+        CursorEnd { next_cursor: cut(rows, self.limit, cursor) }
+    }
+}
+
+/// Of lists that take `page` and do not count.
+impl<C> From<NumberedPage<C>> for CursorPage<C> {
+    fn from(page: NumberedPage<C>) -> Self {
+        let after = match page.start {
+            Start::After(cursor) => Some(cursor),
+            Start::Offset(_) => None,
+        };
+        Self { after, limit: page.limit }
+    }
+}
+
+/// Where a numbered page ends.
+pub struct NumberedEnd {
+    number: i64,
+    pub limit: i64,
+    pub next_cursor: Option<String>,
+}
+
+impl NumberedEnd {
+    /// What the answer says beside the items.
+    pub fn view(self, total: Total) -> PageView {
+        PageView { total: total.into(), page: self.number, limit: self.limit, next_cursor: self.next_cursor }
+    }
+
+    /// 200: the page's items under the name that the resource gives them.
+    pub fn reply<V: Serialize>(
+        self,
+        name: &'static str,
+        items: impl IntoIterator<Item = V>,
+        total: Total,
+    ) -> Result<Reply, ApiError> {
+        ok(&ListView { items: Named { name, items: items.into_iter().collect() }, end: self.view(total) })
+    }
+}
+
+/// Where a page of a list without a total ends.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CursorEnd {
+    next_cursor: Option<String>,
+}
+
+impl CursorEnd {
+    /// 200: the page's items under the name that the resource gives them.
+    pub fn reply<V: Serialize>(
+        self,
+        name: &'static str,
+        items: impl IntoIterator<Item = V>,
+    ) -> Result<Reply, ApiError> {
+        ok(&ListView { items: Named { name, items: items.into_iter().collect() }, end: self })
+    }
+}
+
+#[derive(Serialize)]
+struct ListView<V: Serialize, E> {
+    #[serde(flatten)]
+    items: Named<V>,
+    #[serde(flatten)]
+    end: E,
+}
+
+struct Named<V> {
+    name: &'static str,
+    items: Vec<V>,
+}
+
+impl<V: Serialize> Serialize for Named<V> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let mut map = out.serialize_map(Some(1))?;
+        map.serialize_entry(self.name, &self.items)?;
+        map.end()
+    }
+}
+
+/// `total` and, where there are more rows than were counted, `totalIsCapped`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TotalView {
+    total: i64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    total_is_capped: bool,
+}
+
+impl From<Total> for TotalView {
+    fn from(total: Total) -> Self {
+        Self { total: total.count, total_is_capped: total.capped }
+    }
+}
+
+/// What every numbered list says beside its items.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PageView {
+    #[serde(flatten)]
+    total: TotalView,
+    page: i64,
+    limit: i64,
+    next_cursor: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type ByTime = (Timestamp, Uuid);
+
+    fn query(text: &str) -> Query {
+        Query::parse(text).unwrap()
+    }
+
+    fn by_id(text: &str) -> Result<NumberedPage<Uuid>, ApiError> {
+        NumberedPage::of(&query(text))
+    }
+
+    #[test]
+    fn a_cursor_wins_over_a_page() {
+        let id = Uuid::from_u128(5);
+        assert_eq!(by_id("page=3&limit=10").unwrap().start, Start::Offset(20));
+        assert_eq!(by_id(&format!("page=3&cursor={id}")).unwrap().start, Start::After(id));
+        let place = (Timestamp::from_microsecond(1_700_000_000_000_001).unwrap(), id);
+        let page = NumberedPage::<ByTime>::of(&query(&format!("cursor={}", place.text()))).unwrap();
+        assert_eq!(page.start, Start::After(place));
+        assert_eq!(CursorPage::from(page), CursorPage { after: Some(place), limit: 20 });
+    }
+
+    #[test]
+    fn a_made_up_cursor_is_refused() {
+        for text in ["cursor=7", "cursor=_", "cursor=5_x", "cursor=99999999999999999999_x"] {
+            assert!(by_id(text).is_err(), "{text}");
+            assert!(NumberedPage::<ByTime>::of(&query(text)).is_err(), "{text}");
+            assert!(CursorPage::<Uuid>::of(&query(text), 9).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pages_have_bounds() {
+        let read = |text| by_id(text).map_err(|e| e.status().as_u16());
+        assert_eq!(read(""), Ok(NumberedPage { start: Start::Offset(0), number: 1, limit: 20 }));
+        assert_eq!(read("page=3&limit=50").unwrap().start, Start::Offset(100));
+        for wrong in
+            ["page=", "page=0", "limit=0", "limit=101", "page=x", "page=101&limit=100", "page=9223372036854775807"]
+        {
+            assert_eq!(read(wrong), Err(422), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_a_full_page_with_more_behind_it_has_a_next_one() {
+        let ids = |n: u128| (1..=n).map(Uuid::from_u128).collect::<Vec<_>>();
+        let page = || CursorPage::<Uuid>::of(&query(""), 2).unwrap();
+        assert_eq!(page().rows(), 3);
+        let mut rows = ids(3);
+        assert_eq!(page().cut(&mut rows, |id| *id).next_cursor, Some(Uuid::from_u128(2).to_string()));
+        assert_eq!(rows, ids(2));
+        assert_eq!(page().cut(&mut rows, |id| *id).next_cursor, None);
+        assert_eq!(page().cut(&mut Vec::new(), |id: &Uuid| *id).next_cursor, None);
+    }
+
+    #[test]
+    fn items_stand_under_their_own_name() {
+        let mut rows = vec![Uuid::nil()];
+        let end = by_id("").unwrap().cut(&mut rows, |id| *id);
+        let reply = end.reply("things", rows.iter().map(|_| 7), Total::exact(1)).unwrap();
+        assert_eq!(reply.body, r#"{"things":[7],"total":1,"page":1,"limit":20,"nextCursor":null}"#);
+        let end = CursorPage::of(&query(""), 9).unwrap().cut(&mut rows, |id| *id);
+        assert_eq!(end.reply("things", [7]).unwrap().body, r#"{"things":[7],"nextCursor":null}"#);
+    }
+}

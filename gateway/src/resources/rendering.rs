@@ -1,0 +1,74 @@
+//! Rendering texts while a client waits. It keeps a processor busy, so few run at once, on none of the threads that answer
+//! other requests.
+
+use std::time::Duration;
+
+use kernel::ids::OwnerId;
+
+use crate::context::Context;
+use crate::http::error::ApiError;
+use crate::limits::permits::Permits;
+
+/// Renderings at once in one gateway.
+pub const AT_ONCE: usize = 3;
+/// Renderings at once for the projects of one owner.
+pub const AT_ONCE_PER_OWNER: usize = 2;
+/// How long a request waits for its permit.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Runs the work and returns its result. The permit is free again when the work is done, even if its request is gone by then.
+pub async fn rendered<T: Send + 'static>(
+    cx: &Context<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    permitted(&cx.app.renderings, cx.owner, work).await
+}
+
+async fn permitted<T: Send + 'static>(
+    permits: &Permits,
+    owner: OwnerId,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let Some(permit) = permits.acquire(owner, WAIT).await else {
+        return Err(ApiError::Unavailable("as many texts are being rendered as this gateway allows"));
+    };
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    });
+    done.await.map_err(|e| ApiError::Internal(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc;
+
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_permit_outlives_its_request() {
+        let owner = OwnerId(Uuid::from_u128(1));
+        let permits = Arc::new(Permits::new(1, 1));
+        assert_eq!(permitted(&permits, owner, || 5).await.unwrap(), 5);
+        let (go_on, wait) = mpsc::channel::<()>();
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        let long = {
+            let permits = permits.clone();
+            let work = move || {
+                let _ = begun.send(());
+                wait.recv()
+            };
+            tokio::spawn(async move { permitted(&permits, owner, work).await })
+        };
+        begins.await.unwrap();
+        long.abort();
+        let _ = long.await;
+        assert!(matches!(permitted(&permits, owner, || 5).await, Err(ApiError::Unavailable(_))));
+        go_on.send(()).unwrap();
+        assert_eq!(permitted(&permits, owner, || 5).await.unwrap(), 5);
+    }
+}

@@ -1,0 +1,30 @@
+//! `search`: the text that a list is searched for.
+
+use crate::http::error::ApiError;
+use crate::http::query::Query;
+
+/// Characters at most.
+const MAX: usize = 200;
+
+/// The text in lower case; none where it is blank.
+pub fn text(query: &Query) -> Result<Option<String>, ApiError> {
+    match query.get("search").map(str::trim).filter(|text| !text.is_empty()) {
+        Some(text) if text.chars().count() > MAX => {
+            Err(ApiError::invalid("search", format!("must have at most {MAX} characters")))
+        }
+        text => Ok(text.map(str::to_lowercase)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_are_bounded_and_in_lower_case() {
+        let read = |query: &str| text(&Query::parse(query).unwrap());
+        assert_eq!(read("search=+%C3%84b+").unwrap(), Some("äb".to_owned()));
+        assert_eq!(read("search=+").unwrap(), None);
+        assert!(read(&format!("search={}", "a".repeat(201))).is_err());
+    }
+}

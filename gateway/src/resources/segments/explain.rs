@@ -1,0 +1,51 @@
+//! Why a person is in a segment, or is not.
+
+use database::StoreError;
+use rules::eval::{self, Facts};
+use serde::Serialize;
+use serde_json::Value;
+use store_profiles::segments::{SegmentType, evaluate as people, person};
+use store_profiles::users::read;
+use store_profiles::users::user_ref::UserRef;
+use uuid::Uuid;
+
+use super::evaluate::{AT_MOST, evaluation_permit, failed};
+use super::found;
+use crate::context::Context;
+use crate::http::error::ApiError;
+use crate::http::respond::{Reply, ok};
+use crate::resources::id_type;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExplainView {
+    id: Uuid,
+    user_id: Option<String>,
+    matches: bool,
+    rules: Vec<Value>,
+}
+
+/// `GET /segments/:id/explain`
+pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let id_type = id_type::of(&query)?;
+    let segment = found(cx, segment).await?;
+    let named = query.get("user_id").or_else(|| query.get("userId"));
+    let named = named.ok_or_else(|| ApiError::invalid("user_id", "is required: an external or internal id"))?;
+    let named = UserRef::new(named, id_type);
+    let _permit = evaluation_permit(cx).await?;
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    people::limit(&tx, AT_MOST).await?;
+    let user = read::find_readable(&tx, cx.project, named).await?.ok_or_else(|| ApiError::no_such("user"))?;
+    let now = cx.app.clock.now();
+    let rules = segment.parsed_rules()?;
+    let definitions = people::definitions(&tx, cx.project, &[segment.id].into()).await?;
+    let person = person::load(&tx, cx.project, user, (&rules, &definitions), now).await.map_err(failed)?;
+    let matches = match segment.segment_type {
+        SegmentType::Rules => eval::holds(&rules, &person, now),
+        SegmentType::Manual => person.is_member(segment.id),
+    };
+    let rules = eval::explain(&rules, &segment.rules, &person, now);
+    ok(&ExplainView { id: person.user.id, user_id: person.user.external_id.clone(), matches, rules })
+}

@@ -1,0 +1,61 @@
+//! What a segment's rules rest on: the segments that they name.
+
+use deadpool_postgres::Transaction;
+use rules::sql::Membership;
+use store_profiles::segments::{self, Segment, evaluate};
+use uuid::Uuid;
+
+use crate::context::Context;
+use crate::http::error::{ApiError, Problem};
+
+/// Segments that one may rest on, also through others.
+const MOST: usize = 20;
+
+/// Every segment that the rules name must be there, and none may rest on this one.
+pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, segment: &Segment) -> Result<(), ApiError> {
+    let named = rules::parse::named_segments(&segment.rules, "rules");
+    if named.is_empty() {
+        return Ok(());
+    }
+    let direct: Vec<Uuid> = named.iter().map(|(_, id)| *id).collect();
+    let there = segments::existing(tx, cx.project, &direct).await?;
+    let mut problems = Vec::new();
+    for (path, id) in &named {
+        if *id == segment.id {
+            problems.push(Problem::new(path, "a segment cannot rest on itself"));
+        } else if !there.contains(id) {
+            problems.push(Problem::new(path, "no such segment in this project"));
+        } else {
+            let below = evaluate::definitions(tx, cx.project, &[*id].into()).await?;
+            if below.values().any(|membership| names(membership, segment.id)) {
+                problems.push(Problem::new(path, "that segment rests on this one, through its own rules"));
+            }
+        }
+    }
+    let all = evaluate::definitions(tx, cx.project, &direct.into_iter().collect()).await?;
+    if all.len() > MOST {
+        problems.push(Problem::new("rules", format!("may rest on at most {MOST} segments, also through others")));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
+}
+
+/// Whether rules that are about people name segments that are there: for those that are not saved.
+pub async fn check_named(cx: &Context<'_>, tx: &Transaction<'_>, rules: &serde_json::Value) -> Result<(), ApiError> {
+    let named = rules::parse::named_segments(rules, "rules");
+    if named.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = named.iter().map(|(_, id)| *id).collect();
+    let there = segments::existing(tx, cx.project, &ids).await?;
+    let missing = named.into_iter().filter(|(_, id)| !there.contains(id));
+    let problems: Vec<Problem> =
+        missing.map(|(path, _)| Problem::new(path, "no such segment in this project")).collect();
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
+}
+
+fn names(membership: &Membership, segment: Uuid) -> bool {
+    match membership {
+        Membership::Rules(rules) => rules::segments(rules).contains(&segment),
+        Membership::List => false,
+    }
+}

@@ -1,0 +1,150 @@
+//! The suppression list: addresses that nothing is sent to, and why.
+
+mod input;
+
+use std::collections::HashMap;
+
+use database::{StoreError, Transaction};
+use domain::message::Channel;
+use domain::suppression::{Address, Reason};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+use store_profiles::users::read::{self as people, ShownPerson};
+use store_profiles::users::user_ref::{IdType, UserRef};
+use store_sending::suppressions::{self, Suppression, SuppressionFilter};
+use uuid::Uuid;
+
+use crate::context::Context;
+use crate::http::body;
+use crate::http::error::ApiError;
+use crate::http::query::Query;
+use crate::http::respond::{Reply, created, deleted};
+use crate::resources::paging::NumberedPage;
+use crate::resources::{audit_log, id_type, time_format};
+use input::Whom;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SuppressionView {
+    id: Uuid,
+    channel: &'static str,
+    /// None where a person is meant, whatever their address is.
+    address: Option<String>,
+    user_id: Option<String>,
+    reason: &'static str,
+    message_id: Option<Uuid>,
+    note: String,
+    #[serde(serialize_with = "time_format::time")]
+    created_at: Timestamp,
+}
+
+/// The internal id of a place that stands for a person.
+fn person_of(address: &Address) -> Option<Uuid> {
+    Uuid::try_parse(&address.text).ok()
+}
+
+impl SuppressionView {
+    fn new(of: Suppression, people: &HashMap<Uuid, ShownPerson>) -> Self {
+        let person = person_of(&of.address);
+        Self {
+            id: of.id,
+            channel: of.address.channel.as_str(),
+            user_id: person.and_then(|id| Some(people.get(&id)?.external_id.clone().unwrap_or_else(|| id.to_string()))),
+            address: person.is_none().then_some(of.address.text),
+            reason: of.reason.as_str(),
+            message_id: of.message_id,
+            note: of.note,
+            created_at: of.created_at,
+        }
+    }
+}
+
+/// `GET /suppressions`
+pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let query = cx.query()?;
+    let page = NumberedPage::of(&query)?;
+    let filter = filter(&query)?;
+    let db = cx.database().await?;
+    let mut found = suppressions::list(&db, cx.project, &filter, &page.start, page.rows()).await?;
+    let end = page.cut(&mut found, |s| (s.created_at, s.id));
+    let total = suppressions::total(&db, cx.project, &filter).await?;
+    let ids: Vec<Uuid> = found.iter().filter_map(|s| person_of(&s.address)).collect();
+    let people = people::shown(&db, cx.project, &ids).await?;
+    end.reply("suppressions", found.into_iter().map(|s| SuppressionView::new(s, &people)), total)
+}
+
+fn filter(query: &Query) -> Result<SuppressionFilter, ApiError> {
+    let channel = query.choice("channel", &Channel::ALL.map(|channel| (channel.as_str(), channel)))?;
+    let reason = query.choice("reason", &Reason::ALL.map(|reason| (reason.as_str(), reason)))?;
+    let spellings = query.get("address").map(input::spellings);
+    Ok(SuppressionFilter { channel, reason, spellings })
+}
+
+/// `POST /suppressions`
+pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let id_type = id_type::of(&cx.query()?)?;
+    let input = input::new(&cx.read_json(body::MAX_BYTES).await?)?;
+    let now = cx.app.clock.now();
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let address = address(cx, &tx, input.channel, (&input.whom, id_type)).await?;
+    let new = Suppression { note: input.note, ..Suppression::new(cx.project, address, input.reason, now) };
+    if suppressions::put(&tx, cx.project, std::slice::from_ref(&new)).await? > 0 {
+        let details = json!({ "channel": input.channel.as_str(), "reason": input.reason.as_str() });
+        audit_log::note(cx, &tx, "suppression.created", (new.id, ""), details).await?;
+    }
+    let kept = suppressions::get(&tx, cx.project, new.id).await?.unwrap_or(new);
+    let people = people::shown(&tx, cx.project, &person_of(&kept.address).into_iter().collect::<Vec<_>>()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    created(&SuppressionView::new(kept, &people))
+}
+
+/// `DELETE /suppressions`
+pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
+    let id_type = id_type::of(&cx.query()?)?;
+    let input = input::removal(&cx.read_json(body::MAX_BYTES).await?)?;
+    let missing = || ApiError::no_such("suppression");
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    let (address, reason) = match &input.whom {
+        Whom::Place(id) => {
+            let place = suppressions::get(&tx, cx.project, *id).await?.ok_or_else(missing)?;
+            (place.address, Some(place.reason))
+        }
+        whom => (address(cx, &tx, input.channel, (whom, id_type)).await?, input.reason),
+    };
+    if suppressions::remove(&tx, cx.project, &address, reason).await? == 0 {
+        return Err(missing());
+    }
+    let details = json!({ "channel": address.channel.as_str(), "reason": reason.map(Reason::as_str) });
+    match &input.whom {
+        Whom::Place(id) => audit_log::note(cx, &tx, "suppression.deleted", (*id, ""), details).await?,
+        _ => audit_log::note_of_project(cx, &tx, "suppression.deleted", details).await?,
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    deleted()
+}
+
+/// Where somebody stands on the list.
+async fn address(
+    cx: &Context<'_>,
+    tx: &Transaction<'_>,
+    channel: Channel,
+    (whom, id_type): (&Whom, IdType),
+) -> Result<Address, ApiError> {
+    match whom {
+        Whom::Address(address) => Ok(address.clone()),
+        Whom::User(user) => {
+            // Once more for whoever is merged at this moment: what is on the list is taken along, not what comes after.
+            for _ in 0..2 {
+                let Some(id) = people::find_id(tx, cx.project, UserRef::new(user, id_type)).await? else { break };
+                if people::hold(tx, cx.project, id).await? {
+                    return Ok(Address::person(channel, id));
+                }
+            }
+            Err(ApiError::invalid("userId", "no such user in this project"))
+        }
+        Whom::Place(_) => Err(ApiError::Internal("a place is no address".to_owned())),
+    }
+}

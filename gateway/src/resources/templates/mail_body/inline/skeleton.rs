@@ -1,0 +1,126 @@
+//! The skeleton of a body, on which a parser finds out which rules are about which element.
+
+use std::fmt::Write;
+
+use super::Why;
+use crate::resources::templates::mail_body::scan::{Piece, Start, pieces};
+
+/// Elements, and how deep they lie within each other.
+pub(super) const ELEMENTS: usize = 5_000;
+pub(super) const NESTED: usize = 100;
+/// Attributes of one element.
+const ATTRIBUTES: usize = 100;
+/// Elements times bytes of CSS, and for each rule that looks at siblings elements times elements: what the work grows with.
+const WORK: usize = 30_000_000;
+
+/// Attribute of the skeleton by which an element is found again.
+pub(super) const MARK: &str = "data-n";
+
+/// Elements that have no content.
+const VOID: [&str; 13] =
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"];
+/// Elements that end where the next one of their kind begins.
+const IMPLIED: [&str; 9] = ["p", "li", "td", "th", "tr", "dt", "dd", "option", "tbody"];
+/// Elements that are no part of the skeleton: they are not shown, or make a parser read what is in them otherwise.
+const LEFT_OUT: [&str; 22] = [
+    "style",
+    "script",
+    "link",
+    "meta",
+    "base",
+    "title",
+    "head",
+    "template",
+    "noscript",
+    "svg",
+    "math",
+    "frameset",
+    "frame",
+    "plaintext",
+    "iframe",
+    "noembed",
+    "noframes",
+    "xmp",
+    "textarea",
+    "select",
+    "option",
+    "optgroup",
+];
+
+/// The elements of a body and nothing else, well nested.
+pub(super) struct Skeleton {
+    pub html: String,
+    /// By their marks.
+    pub elements: Vec<Start>,
+}
+
+impl Skeleton {
+    pub fn of(scanned: &str, css: &str) -> Result<Self, Why> {
+        let lower = css.to_ascii_lowercase();
+        // A backslash can hide any name.
+        let signs = if lower.contains('\\') { [":", "~", "\\"] } else { [":nth", "-of-type", "~"] };
+        let among_siblings: usize = signs.iter().map(|sign| lower.matches(sign).count()).sum();
+        let asks_for_attributes = css.contains(['[', '\\']);
+        let mut skeleton = Self { html: format!("<!DOCTYPE html><style>{css}</style>"), elements: Vec::new() };
+        let mut open: Vec<String> = Vec::new();
+        for piece in pieces(scanned) {
+            match piece {
+                Piece::Start(start) => {
+                    let name = scanned[start.name.clone()].to_ascii_lowercase();
+                    if LEFT_OUT.contains(&name.as_str()) || !is_name(&name) {
+                        continue;
+                    }
+                    if IMPLIED.contains(&name.as_str()) && open.last() == Some(&name) {
+                        skeleton.close(open.pop());
+                    }
+                    if start.attributes.len() > ATTRIBUTES {
+                        return Err(Why::TooMuch);
+                    }
+                    skeleton.start(scanned, &name, start, asks_for_attributes);
+                    if !VOID.contains(&name.as_str()) && name != "html" && name != "body" {
+                        open.push(name);
+                    }
+                    let elements = skeleton.elements.len();
+                    if elements > ELEMENTS
+                        || open.len() > NESTED
+                        || elements * (css.len() + among_siblings * elements) > WORK
+                    {
+                        return Err(Why::TooMuch);
+                    }
+                }
+                Piece::End(name) => {
+                    let name = scanned[name].to_ascii_lowercase();
+                    if let Some(at) = open.iter().rposition(|open| *open == name) {
+                        open.drain(at..).rev().for_each(|name| skeleton.close(Some(name)));
+                    }
+                }
+                Piece::Raw(_) | Piece::Aside(_) | Piece::Text(_) => {}
+            }
+        }
+        Ok(skeleton)
+    }
+
+    /// With the attributes that rules can ask for.
+    fn start(&mut self, scanned: &str, name: &str, start: Start, all: bool) {
+        let _ = write!(self.html, "<{name} {MARK}=\"{}\"", self.elements.len());
+        for attribute in &start.attributes {
+            let known = scanned[attribute.name.clone()].to_ascii_lowercase();
+            let asked = all || matches!(known.as_str(), "class" | "id" | "data-css-inline");
+            if !asked || known == MARK || known == "style" || !is_name(&known) {
+                continue;
+            }
+            let value = attribute.value.clone().map_or("", |range| &scanned[range]);
+            let _ = write!(self.html, " {known}=\"{}\"", value.replace('"', "&quot;"));
+        }
+        self.html.push('>');
+        self.elements.push(start);
+    }
+
+    fn close(&mut self, name: Option<String>) {
+        let _ = name.map(|name| write!(self.html, "</{name}>"));
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b':'))
+}

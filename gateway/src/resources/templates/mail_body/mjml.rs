@@ -1,0 +1,83 @@
+//! MJML to HTML. Pure, and bounded before any work is done.
+//!
+//! The compiler knows nothing of the template language. Each placeholder goes through it as a comment (between components,
+//! where a loop or a condition stands) or as a word (in texts and attributes), and afterwards each has to be where it was:
+//! what stands in the content once and in its order, what stands in an attribute (which may be written several times: as a
+//! colour for one mail program and for another) between the same neighbours. Anything else is an error for the author,
+//! with its place, and never a mail that says something else.
+
+mod masked;
+mod units;
+
+use mrml::prelude::parser::{Error, Span};
+use mrml::prelude::render::RenderOptions;
+use template::{ParseError, Placeholder, position};
+
+use super::bounds;
+use super::scan::{BLANK, blanked};
+use masked::Masked;
+use units::Misplaced;
+
+/// Where the element begins that a body in MJML consists of; none where a body is no MJML. Before it may stand a byte order mark,
+/// comments and declarations; placeholders are found there too, so that what is MJML is never taken for HTML.
+pub fn root(body: &str, placeholders: &[Placeholder]) -> Option<usize> {
+    let scanned = blanked(body, placeholders.iter().map(|p| p.range.clone()));
+    let mut rest = scanned.as_str();
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}' || c == BLANK);
+        let end = match rest {
+            comment if comment.starts_with("<!--") => "-->",
+            declaration if declaration.starts_with("<!") || declaration.starts_with("<?") => ">",
+            _ => break,
+        };
+        rest = &rest[rest.find(end)? + end.len()..];
+    }
+    let behind = rest.strip_prefix("<mjml")?;
+    let is_named_so = behind.starts_with(|c: char| c.is_ascii_whitespace() || c == '>' || c == '/');
+    is_named_so.then_some(scanned.len() - rest.len())
+}
+
+/// The HTML of a body in MJML that begins at `root`, with the placeholders of its source. Errors tell the place in the source.
+pub fn compiled(source: &str, root: usize, placeholders: &[Placeholder]) -> Result<String, ParseError> {
+    let fault = |at: usize, message: String| {
+        let (line, column) = position(source, root + at);
+        ParseError { line, column, message }
+    };
+    if let Some(before) = placeholders.first().filter(|placeholder| placeholder.range.start < root) {
+        let (line, column) = position(source, before.range.start);
+        let message = "a placeholder cannot stand before <mjml>: it would be lost where MJML is compiled".to_owned();
+        return Err(ParseError { line, column, message });
+    }
+    let body = &source[root..];
+    let moved = |p: &Placeholder| Placeholder { range: p.range.start - root..p.range.end - root, prints: p.prints };
+    let placeholders: Vec<Placeholder> = placeholders.iter().map(moved).collect();
+    let masked = Masked::of(body, &placeholders).map_err(|Misplaced { at, why }| fault(at, why))?;
+    bounds::check(&masked.text).map_err(|(at, why)| fault(masked.source_of(at), why))?;
+    let parsed = mrml::parse(&masked.text).map_err(|error| {
+        let (at, why) = explained(&error);
+        fault(at.map_or(masked.unclosed, |at| masked.source_of(at)), why)
+    })?;
+    let html = parsed.element.render(&RenderOptions::default());
+    let html = html.map_err(|error| fault(0, format!("this MJML cannot be compiled: {error}")))?;
+    masked.unmasked(body, &html).map_err(|at| {
+        let why = "a placeholder cannot stand here: where MJML is compiled it would be lost or moved; between components \
+                   inside of mj-body, in their texts and in attributes that are no sizes it can";
+        fault(at, why.to_owned())
+    })
+}
+
+fn explained(error: &Error) -> (Option<usize>, String) {
+    let at = |position: &Span| Some(position.start);
+    match error {
+        Error::UnexpectedElement { position, .. } => {
+            (at(position), "this element cannot stand here in MJML".to_owned())
+        }
+        Error::UnexpectedToken { position, .. } => (at(position), "MJML allows nothing like this here".to_owned()),
+        Error::MissingAttribute { name, position, .. } => (at(position), format!("the attribute {name} is missing")),
+        Error::InvalidAttribute { position, .. } => (at(position), "this attribute's value is not allowed".to_owned()),
+        Error::InvalidFormat { position, .. } => (at(position), "this value has not the form it needs".to_owned()),
+        Error::EndOfStream { .. } => (None, "this MJML ends before its elements are closed".to_owned()),
+        Error::ParserError { source, .. } => (None, format!("this is no MJML: {source}")),
+        other => (None, format!("this is no MJML: {other}")),
+    }
+}

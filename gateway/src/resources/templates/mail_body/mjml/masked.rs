@@ -1,0 +1,102 @@
+//! A body with a mask in the place of each unit, and its units back in what the compiler made of it.
+
+use std::fmt::Write;
+
+use template::Placeholder;
+
+use super::units::{self, Found, Kind, Misplaced, Unit};
+use crate::resources::templates::mail_body::scan::unused_word;
+
+pub(super) struct Masked {
+    pub text: String,
+    /// A word found nowhere in the source, with which each mask begins.
+    stem: String,
+    units: Vec<Unit>,
+    /// Where an element begins that is not closed; 0 where all are.
+    pub unclosed: usize,
+    /// Where each mask ends.
+    ends: Vec<End>,
+}
+
+struct End {
+    /// Of the mask in the text.
+    text: usize,
+    /// Of its unit in the source.
+    source: usize,
+}
+
+impl Masked {
+    pub fn of(body: &str, placeholders: &[Placeholder]) -> Result<Self, Misplaced> {
+        let Found { units, unclosed } = units::units(body, placeholders)?;
+        let too_many = || Misplaced { at: 0, why: "this MJML has too many words such as held0x".to_owned() };
+        let stem = unused_word(body).ok_or_else(too_many)?;
+        let mut masked = Self { text: String::new(), stem, units, unclosed, ends: Vec::new() };
+        let mut behind = 0;
+        for (number, unit) in masked.units.iter().enumerate() {
+            masked.text.push_str(&body[behind..unit.range.start]);
+            let _ = match unit.kind {
+                Kind::Comment => write!(masked.text, "<!--{}{number}z-->", masked.stem),
+                _ => write!(masked.text, "{}{number}z", masked.stem),
+            };
+            behind = unit.range.end;
+            masked.ends.push(End { text: masked.text.len(), source: behind });
+        }
+        masked.text.push_str(&body[behind..]);
+        Ok(masked)
+    }
+
+    /// The place in the source of a place in the text.
+    pub fn source_of(&self, at: usize) -> usize {
+        let before = self.ends.partition_point(|end| end.text <= at);
+        let End { text, source } = before.checked_sub(1).map_or(&End { text: 0, source: 0 }, |index| &self.ends[index]);
+        match self.units.get(before) {
+            // Within a mask is its unit's beginning.
+            Some(unit) => (source + (at - text)).min(unit.range.start),
+            None => source + (at - text),
+        }
+    }
+
+    /// The compiled text with every unit back, or the place of one that is not where it has to be.
+    pub fn unmasked(&self, body: &str, html: &str) -> Result<String, usize> {
+        let mut unmasked = String::with_capacity(html.len());
+        let is_content = |unit: &Unit| matches!(unit.kind, Kind::Comment | Kind::Word);
+        let mut seen = vec![0_usize; self.units.len()];
+        // The unit of the content that comes next.
+        let mut next = self.units.iter().position(is_content).unwrap_or(self.units.len());
+        let mut last = None;
+        let mut parts = html.split(self.stem.as_str());
+        unmasked.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            let (number, mut rest) = part.split_once('z').unwrap_or((part, ""));
+            let number: usize = number.parse().map_err(|_| 0_usize)?;
+            let unit = self.units.get(number).ok_or(0_usize)?;
+            let misplaced = match unit.kind {
+                Kind::Comment | Kind::Word => number != next,
+                Kind::Value => last.is_some_and(|last| number < last) || number > next,
+                Kind::Head => false,
+            };
+            if misplaced {
+                return Err(unit.range.start);
+            }
+            if is_content(unit) {
+                last = Some(number);
+                let after = self.units[number + 1..].iter().position(is_content);
+                next = after.map_or(self.units.len(), |offset| number + 1 + offset);
+            }
+            if unit.kind == Kind::Comment {
+                rest = rest.strip_prefix("-->").ok_or(unit.range.start)?;
+                let before = unmasked.strip_suffix("<!--").map(str::len).ok_or(unit.range.start)?;
+                unmasked.truncate(before);
+            }
+            seen[number] += 1;
+            unmasked.push_str(&body[unit.range.clone()]);
+            unmasked.push_str(rest);
+        }
+        let lost = self.units.iter().zip(&seen).find(|(unit, seen)| match unit.kind {
+            Kind::Comment | Kind::Word => **seen != 1,
+            Kind::Value => **seen == 0,
+            Kind::Head => false,
+        });
+        lost.map_or(Ok(unmasked), |(unit, _)| Err(unit.range.start))
+    }
+}

@@ -1,0 +1,101 @@
+//! Whole bodies, and bodies that nobody wrote.
+
+mod css;
+mod mjml;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn compiled(body: &str) -> String {
+    let made = made(body).unwrap();
+    assert_eq!(made.not_inlined, None, "{body}");
+    made.compiled.unwrap_or_else(|| body.to_owned())
+}
+
+fn in_mjml(inside: &str) -> String {
+    format!("<mjml><mj-body>{inside}</mj-body></mjml>")
+}
+
+fn column(inside: &str) -> String {
+    in_mjml(&format!("<mj-section><mj-column>{inside}</mj-column></mj-section>"))
+}
+
+/// The placeholders of a text, in order.
+fn held(text: &str) -> Vec<&str> {
+    placeholders(text).unwrap().into_iter().map(|p| text[p.range].trim()).collect()
+}
+
+fn piece() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "<p class=a>",
+        "</p>",
+        "<table>",
+        "<tr>",
+        "<td style='top:{{ a }}'>",
+        "</td>",
+        "</table>",
+        "{{ a }}",
+        "{% if b %}",
+        "{% else %}",
+        "{% endif %}",
+        "{% for c in d %}",
+        "{% endfor %}",
+        "{{ c | upcase }}",
+        "<b class='{{ a }}'>",
+        "</b>",
+        "text & é",
+        "<!-- {{ a }} -->",
+        "<style>p,td,b{color:red}</style>",
+        "<br/>",
+        "<",
+        "{% raw %}{{ x }}{% endraw %}",
+        "<img src=\"{{ a }}\"",
+        ">",
+        "\"",
+        "'",
+        "<title>{{ a }}</title>",
+        "<a {{ b }} href={{ c }}>",
+    ])
+}
+
+/// These pieces, or where they are no template only those of them that are no tags of one.
+fn body_of(mut parts: Vec<&'static str>) -> String {
+    if Template::parse(&parts.concat()).is_err() {
+        parts.retain(|part| !part.starts_with("{%"));
+    }
+    parts.concat()
+}
+
+/// What is left of a body where every style that was put in is taken out again.
+fn without_styles(text: &str) -> String {
+    text.replace(" style=\"color: red\"", "").replace("color: red;", "")
+}
+
+proptest! {
+    #[test]
+    fn inlining_adds_styles_and_changes_nothing_else(parts in prop::collection::vec(piece(), 0..30)) {
+        let body = body_of(parts);
+        if let Some(compiled) = made(&body).unwrap().compiled {
+            prop_assert_eq!(without_styles(&compiled), body);
+        }
+    }
+
+    #[test]
+    fn whatever_placeholders_mjml_has_they_come_back_in_order_or_it_is_refused(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "{{ a }}", "{% if b %}", "{% else %}", "{% endif %}", "{% for c in d %}", "{% endfor %}",
+            "<mj-text>x {{ e }}</mj-text>", "<mj-text><b class=\"{{ f }}\">y</b></mj-text>", "<mj-divider/>", "words",
+            "<mj-button>{{ g }}</mj-button>", "<mj-raw>{{ h }}<br/></mj-raw>", "<mj-spacer height=\"{{ i }}\"/>", "\n",
+        ]), 0..12),
+    ) {
+        let body = column(&body_of(parts));
+        if let Ok(Made { compiled: Some(html), .. }) = made(&body) {
+            prop_assert!(Template::parse(&html).is_ok());
+            // What stands next to each other in one is one placeholder, and may be several in the other.
+            let all = |text: &str| held(text).concat().replace(char::is_whitespace, "");
+            let spacers = |text: String| text.replace("{{i}}", "");
+            prop_assert_eq!(spacers(all(&html)), spacers(all(&body)));
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What is made of a mail's body when it is saved. It is done before the row is locked, for it takes its time.
+
+use domain::message::Channel;
+use store_projects::templates::StoredTemplate;
+
+use crate::context::Context;
+use crate::http::error::ApiError;
+use crate::resources::rendering;
+use crate::resources::templates::mail_body::{self, Made};
+
+/// What a body becomes; of another channel's, nothing else.
+pub async fn of(cx: &Context<'_>, channel: Channel, body: &str) -> Result<Made, ApiError> {
+    if channel != Channel::Email {
+        return Ok(Made::default());
+    }
+    let body = body.to_owned();
+    let made = rendering::rendered(cx, move || mail_body::made(&body)).await?;
+    made.map_err(|error| ApiError::invalid("body", error.to_string()))
+}
+
+pub fn put(made: Made, template: &mut StoredTemplate) {
+    template.compiled = made.compiled;
+    template.not_inlined = made.not_inlined;
+}

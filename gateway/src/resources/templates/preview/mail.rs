@@ -1,0 +1,66 @@
+//! What a preview warns about in mails.
+
+use crate::resources::templates::mail_body::{has_components_left, images_without_alt};
+
+/// Bytes of HTML from which on Gmail shows only the beginning of a mail.
+const CLIPPED_FROM: usize = 102 * 1024;
+/// Characters of a subject; the longest that any list of mails shows.
+const SUBJECT_MOST: usize = 150;
+
+/// Of a rendered mail, whose reader unsubscribes by one of the links of `leave`. `not_inlined` says why its CSS is
+/// not inlined, where it is not.
+pub fn warnings(subject: &str, body: &str, leave: &[String], not_inlined: Option<&str>) -> Vec<String> {
+    let mut found = Vec::new();
+    if subject.trim().chars().count() > SUBJECT_MOST {
+        found.push(format!("subject: over {SUBJECT_MOST} characters it is cut off wherever it is shown"));
+    }
+    if body.len() > CLIPPED_FROM {
+        found.push(format!("body: of mails over {CLIPPED_FROM} bytes Gmail shows only the beginning"));
+    }
+    match images_without_alt(body) {
+        0 => {}
+        1 => found.push("body: an image has no alt text, and many programs show no images at first".to_owned()),
+        images => {
+            found.push(format!("body: {images} images have no alt text, and many programs show no images at first"));
+        }
+    }
+    if has_components_left(body) {
+        found.push("body: MJML is compiled only where the whole body is one <mjml> element; as it is, <mj-…> is shown as nothing".to_owned());
+    }
+    if !leave.iter().any(|link| !link.is_empty() && body.contains(link)) {
+        found.push(
+            "body: there is no link to unsubscribe, {{ unsubscribeUrl }} or {{ preferencesUrl }}; only mail that was asked for may go without"
+                .to_owned(),
+        );
+    }
+    if let Some(why) = not_inlined {
+        found.push(format!("body: the CSS of <style> is not inlined, and some programs ignore it there: {why}"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flaw_of_a_mail_is_named_once() {
+        let fine = "<img alt=\"\" src=x><a href='#off'>off</a>";
+        let leave = ["#off".to_owned(), String::new()];
+        assert!(warnings("s", fine, &leave, None).is_empty());
+        let starts = |subject: &str, body: &str, why| {
+            let found = warnings(subject, body, &leave, why);
+            assert_eq!(found.len(), 1, "{found:?}");
+            found[0].clone()
+        };
+        assert!(starts(&"é".repeat(151), fine, None).starts_with("subject: over 150"));
+        assert!(warnings(&"é".repeat(150), fine, &leave, None).is_empty());
+        assert!(starts("s", &format!("{fine}{}", "x".repeat(CLIPPED_FROM)), None).contains("Gmail"));
+        assert!(starts("s", "<img src=a>#off", None).starts_with("body: an image"));
+        assert!(starts("s", "<img src=a><IMG src=b><img alt=c>#off", None).starts_with("body: 2 images"));
+        assert!(starts("s", &format!("<mj-body>{fine}</mj-body>"), None).contains("<mjml>"));
+        assert!(warnings("s", &format!("<!-- <mj-body> -->{fine}"), &leave, None).is_empty());
+        assert!(starts("s", "<!-- <img> -->x", None).contains("unsubscribeUrl"));
+        assert!(starts("s", fine, Some("it is too much")).ends_with(": it is too much"));
+    }
+}

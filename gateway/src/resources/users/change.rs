@@ -1,0 +1,183 @@
+//! Changing and erasing people. Both go the way of events, so that they take their turn among what the person does, and
+//! are answered after they took effect.
+
+use std::time::Duration;
+
+use database::StoreError;
+use serde_json::{Map, Value, json};
+use store_profiles::users::read::{self, User};
+use store_profiles::users::user_ref::UserRef;
+use tokio::time::Instant;
+use wire::event::{Body, Erase, Identify, IngestItem, id_bytes, trace_bytes};
+
+use super::person;
+use crate::context::Context;
+use crate::http::body::MAX_BYTES;
+use crate::http::error::ApiError;
+use crate::http::fields::{Fields, Text};
+use crate::http::respond::{Reply, deleted};
+use crate::ingest::{ids, properties, publish};
+use crate::resources::{audit_log, id_type, path_params};
+
+/// How long to wait for an effect; the item stays in the stream all the same.
+const WAIT: Duration = Duration::from_secs(10);
+/// As a part of a profile's properties.
+const EMAIL: Text = Text::line(320);
+const NAME: Text = Text::any(1_000);
+/// What the answer of `GET` shows and nobody can change.
+const READ_ONLY: [&str; 8] =
+    ["id", "externalId", "anonymousId", "createdAt", "lastSeenAt", "updatedAt", "devices", "subscriptions"];
+
+/// `PUT /users/:id`
+pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path_params::text(segment, "user")?;
+    let patch = patch(&cx.read_json(MAX_BYTES).await?)?;
+    let user = find(cx, &id).await?;
+    fits(&user.properties, &patch)?;
+    // Servers do this as often as they track: of theirs there is no line.
+    if cx.caller.is_session() {
+        note(cx, "user.updated", &user, json!({ "fields": patch.keys().collect::<Vec<_>>() })).await?;
+    }
+    let properties = Value::Object(patch).to_string().into();
+    apply(cx, &user, Body::Identify(Identify { properties })).await?;
+    let db = cx.database().await?;
+    // By the internal id: it may have been merged meanwhile, and a text could name another user.
+    let user = read::follow(&db, cx.project, user.id).await?;
+    person(cx, db, user).await
+}
+
+/// `DELETE /users/:id`
+pub async fn erase(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let user = find(cx, &path_params::text(segment, "user")?).await?;
+    note(cx, "user.deleted", &user, json!({})).await?;
+    apply(cx, &user, Body::Erase(Erase { user_id: id_bytes(user.id) })).await?;
+    deleted()
+}
+
+/// Notes what is asked for before it goes its way, so that nothing takes effect without its line. Who was erased is in the
+/// log by the internal id alone, which tells nobody who they were.
+pub(super) async fn note(cx: &Context<'_>, action: &'static str, user: &User, details: Value) -> Result<(), ApiError> {
+    let mut db = cx.database().await?;
+    let tx = db.transaction().await.map_err(StoreError::from)?;
+    audit_log::note(cx, &tx, action, (user.id, ""), details).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
+}
+
+pub(super) async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {
+    let user = UserRef::new(id, id_type::of(&cx.query()?)?);
+    let db = cx.database().await?;
+    read::find(&db, cx.project, user).await?.ok_or_else(|| ApiError::no_such("user"))
+}
+
+/// Publishes into the person's own partition and waits for the effect.
+pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(), ApiError> {
+    let ids = ids::of_update(cx.project, cx.caller.id_space(), None, cx.received_ms);
+    let item = IngestItem {
+        project_id: id_bytes(cx.project.0),
+        id: id_bytes(ids.row),
+        received_ms: cx.received_ms,
+        timestamp_ms: cx.received_ms,
+        user_id: user.external_id.clone(),
+        anonymous_id: user.anonymous_id.clone().filter(|_| user.external_id.is_none()),
+        body: Some(body),
+        trace: trace_bytes(cx.trace),
+        ..IngestItem::default()
+    };
+    let positions = publish::one(&cx.app.ingest.group_commit, cx.project, &item).await?;
+    if cx.app.ingest.applied.wait(&cx.app.store, &positions, Instant::now() + WAIT).await {
+        return Ok(());
+    }
+    Err(ApiError::Unavailable("the change was accepted and is still waiting to take effect"))
+}
+
+/// The properties that a body changes: `email` and `name` are properties that are shown at the top level as well.
+pub(crate) fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
+    let mut fields = Fields::of(object);
+    fields.read_only(&READ_ONLY);
+    let mut patch = match fields.element("properties").map(|e| (e.value(), e)) {
+        None | Some((Value::Null, _)) => Map::new(),
+        Some((value, element)) => {
+            if let Some(why) = properties::refuses(&value.to_string()) {
+                element.problem(why);
+            }
+            value.as_object().cloned().unwrap_or_default()
+        }
+    };
+    for (name, allowed) in [("email", EMAIL), ("name", NAME)] {
+        let Some(element) = fields.element(name) else { continue };
+        if element.value().is_null() {
+            patch.insert(name.to_owned(), Value::Null);
+        } else if let Some(text) = element.text(&allowed) {
+            if name == "email" && !domain::email::is_address(text) {
+                element.problem("must be an email address such as ann@example.com");
+            }
+            patch.insert(name.to_owned(), json!(text));
+        }
+    }
+    fields.finish()?;
+    Ok(patch)
+}
+
+/// Whether the profile keeps its limits: where it would not, recording would leave it as it was.
+fn fits(before: &Value, patch: &Map<String, Value>) -> Result<(), ApiError> {
+    let Some(before) = before.as_object() else { return Ok(()) };
+    let mut after = before.clone();
+    for (key, value) in patch {
+        if value.is_null() {
+            after.remove(key);
+        } else {
+            after.insert(key.clone(), value.clone());
+        }
+    }
+    let bytes = |object: &Map<String, Value>| serde_json::to_string(object).map_or(0, |text| text.len());
+    let (bytes_before, bytes_after) = (bytes(before), bytes(&after));
+    let grown = after.len() > before.len() || bytes_after > bytes_before;
+    if grown && (after.len() > properties::MAX_KEYS || bytes_after > properties::MAX_BYTES) {
+        let message = format!(
+            "together with those that are there, there would be {} in {bytes_after} bytes; at most {} in {} are allowed",
+            after.len(),
+            properties::MAX_KEYS,
+            properties::MAX_BYTES
+        );
+        return Err(ApiError::invalid("properties", message));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patched(body: &Value) -> Result<Value, Vec<String>> {
+        let fields = |error: ApiError| error.details().iter().map(|p| p.field.clone()).collect();
+        patch(body.as_object().unwrap()).map(Value::Object).map_err(fields)
+    }
+
+    #[test]
+    fn email_and_name_are_properties() {
+        let body = json!({"id": "x", "email": "a@b.co", "name": null, "properties": {"plan": "pro", "email": "old"}});
+        assert_eq!(patched(&body), Ok(json!({"plan": "pro", "email": "a@b.co", "name": null})));
+        assert_eq!(patched(&json!({})), Ok(json!({})));
+        for (body, field) in [
+            (json!({"email": "nobody"}), "email"),
+            (json!({"email": 7}), "email"),
+            (json!({"name": []}), "name"),
+            (json!({"properties": []}), "properties"),
+            (json!({"properties": {"k": "x".repeat(40_000)}}), "properties"),
+            (json!({"plan": "pro"}), "plan"),
+        ] {
+            assert_eq!(patched(&body), Err(vec![field.to_owned()]), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_profile_keeps_its_limits_and_may_shrink() {
+        let many = |n: usize| Value::Object((0..n).map(|i| (format!("k{i}"), json!(i))).collect());
+        let patch = |value: Value| value.as_object().unwrap().clone();
+        assert!(fits(&many(255), &patch(json!({"one": 1}))).is_err());
+        assert!(fits(&many(255), &patch(json!({"one": 1, "k1": null}))).is_ok());
+        assert!(fits(&many(300), &patch(json!({"k1": null}))).is_ok());
+        assert!(fits(&json!({"a": "x".repeat(32_000)}), &patch(json!({"b": "x".repeat(2_000)}))).is_err());
+    }
+}

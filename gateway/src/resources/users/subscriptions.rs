@@ -1,0 +1,133 @@
+//! What a person chose to get. A change goes the way of events, as those of the person's profile.
+
+use database::Connection;
+use domain::subscription::{GROUPS_MAX, Source};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use store_profiles::subscriptions::{self, Subscription};
+use uuid::Uuid;
+use wire::event::{Body, Choice, Subscribe, id_bytes};
+
+use super::change::{apply, find, note};
+use crate::context::Context;
+use crate::http::body::MAX_BYTES;
+use crate::http::error::ApiError;
+use crate::http::fields::{Element, Fields};
+use crate::http::respond::{Reply, ok};
+use crate::resources::{path_params, time_format};
+
+#[derive(Serialize)]
+struct SubscriptionsView {
+    groups: Vec<SubscriptionView>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SubscriptionView {
+    id: Uuid,
+    name: String,
+    subscribed: bool,
+    /// By what they chose; none: they have not, and the group's default counts.
+    source: Option<&'static str>,
+    #[serde(serialize_with = "time_format::maybe_time")]
+    changed_at: Option<Timestamp>,
+}
+
+impl From<Subscription> for SubscriptionView {
+    fn from(subscription: Subscription) -> Self {
+        Self {
+            id: subscription.group.id,
+            subscribed: subscription.is_subscribed(),
+            source: subscription.chosen.map(|(_, source, _)| source.as_str()),
+            changed_at: subscription.chosen.map(|(.., at)| at),
+            name: subscription.group.name,
+        }
+    }
+}
+
+/// What an element of the answer shows and nobody can change.
+const READ_ONLY: &[&str] = &["name", "source", "changedAt"];
+
+/// `GET /users/:id/subscriptions`
+pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let user = find(cx, &path_params::text(segment, "user")?).await?;
+    shown(cx, user.id).await
+}
+
+/// `PUT /users/:id/subscriptions`
+pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
+    let id = path_params::text(segment, "user")?;
+    let body = cx.read_json(MAX_BYTES).await?;
+    let user = find(cx, &id).await?;
+    let there = subscriptions::of_person(&cx.database().await?, cx.project, user.id).await?;
+    let chosen = chosen(&body, &there)?;
+    // What stays as it was chosen is no change.
+    let is_news = |(id, subscribed): &(Uuid, bool)| {
+        let before = there.iter().find(|s| s.group.id == *id).and_then(|s| s.chosen);
+        before.is_none_or(|(before, ..)| before != *subscribed)
+    };
+    let choices: Vec<(Uuid, bool)> = chosen.into_iter().filter(is_news).collect();
+    if !choices.is_empty() {
+        if cx.caller.is_session() {
+            note(cx, "user.subscriptions_updated", &user, json!({ "groups": choices.len() })).await?;
+        }
+        let choice = |(group, subscribed): (Uuid, bool)| Choice { group_id: id_bytes(group), subscribed };
+        let body = Subscribe {
+            user_id: id_bytes(user.id),
+            choices: choices.into_iter().map(choice).collect(),
+            source: Source::Api.as_str().to_owned(),
+            ..Subscribe::default()
+        };
+        apply(cx, &user, Body::Subscribe(body)).await?;
+    }
+    shown(cx, user.id).await
+}
+
+async fn shown(cx: &Context<'_>, person: Uuid) -> Result<Reply, ApiError> {
+    ok(&SubscriptionsView { groups: of(cx, &cx.database().await?, person).await? })
+}
+
+/// How a person stands to each of the project's groups.
+pub(super) async fn of(cx: &Context<'_>, db: &Connection, person: Uuid) -> Result<Vec<SubscriptionView>, ApiError> {
+    let found = subscriptions::of_person(db, cx.project, person).await?;
+    Ok(found.into_iter().map(SubscriptionView::from).collect())
+}
+
+/// `{ groups: [{ id, subscribed }] }`; of two about one group the last counts.
+fn chosen(body: &Map<String, Value>, there: &[Subscription]) -> Result<Vec<(Uuid, bool)>, ApiError> {
+    let mut fields = Fields::of(body);
+    if fields.is_null("groups") || !fields.has("groups") {
+        fields.problem("groups", "is required");
+    }
+    let elements = fields.array("groups", 0..=GROUPS_MAX).unwrap_or_default();
+    let mut chosen: Vec<(Uuid, bool)> = Vec::with_capacity(elements.len());
+    for (id, subscribed) in elements.iter().filter_map(|element| one(element, there)) {
+        chosen.retain(|(before, _)| *before != id);
+        chosen.push((id, subscribed));
+    }
+    fields.finish()?;
+    Ok(chosen)
+}
+
+fn one(element: &Element<'_>, there: &[Subscription]) -> Option<(Uuid, bool)> {
+    let mut fields = element.object()?;
+    fields.read_only(READ_ONLY);
+    fields.not_null(&["id", "subscribed"]);
+    for name in ["id", "subscribed"] {
+        if !fields.has(name) {
+            fields.problem(name, "is required");
+        }
+    }
+    let subscribed = fields.boolean("subscribed");
+    let id = fields.element("id").filter(|element| !element.value().is_null()).and_then(|element| {
+        let id = element.value().as_str().and_then(|text| Uuid::try_parse(text).ok());
+        let found = id.filter(|id| there.iter().any(|subscription| subscription.group.id == *id));
+        if found.is_none() {
+            element.problem("no such subscription group in this project");
+        }
+        found
+    });
+    fields.done();
+    Some((id?, subscribed?))
+}
