@@ -1,4 +1,4 @@
-//! What is done now and again.
+//! The maintenance tasks, each with its period.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,140 +14,142 @@ use store_profiles::users::{search, seen};
 use store_projects::{login_attempts, sessions};
 use store_sending::runs::listeners;
 
-use crate::purge::{purge, purge_acknowledged};
-use crate::retention::ledger;
+use super::{backlog, dead_letters, erasures, removals, retention, subscriptions, webhooks};
+use crate::due::thaw;
+use crate::maintenance::purge::{purge, purge_acknowledged};
+use crate::maintenance::retention::ledger;
 use crate::tick::TickError;
-use crate::{App, backlog, campaigns, dead_letters, erasures, removals, retention, subscriptions, thaw, webhooks};
+use crate::{App, campaigns};
 
 type Work = fn(Arc<App>) -> Pin<Box<dyn Future<Output = Result<(), TickError>> + Send>>;
 
-/// A task with its period. It is done at the start, too.
-pub struct Chore {
+/// A task with its period. It also runs at the start.
+pub struct Task {
     what: &'static str,
     every: Duration,
     work: Work,
 }
 
-pub const CHORES: [Chore; 30] = [
-    Chore { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
-    Chore {
+pub const TASKS: [Task; 30] = [
+    Task { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
+    Task {
         what: "what new time partitions hold",
         every: Duration::from_secs(5),
         work: |app| Box::pin(analyze_new(app)),
     },
-    Chore { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
-    Chore { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
-    Chore { what: "the send stream", every: Duration::from_secs(30), work: |app| Box::pin(purge_acknowledged(app)) },
-    Chore {
+    Task { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
+    Task { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
+    Task { what: "the send stream", every: Duration::from_secs(30), work: |app| Box::pin(purge_acknowledged(app)) },
+    Task {
         what: "stranded messages of campaigns",
         every: Duration::from_secs(30),
         work: |app| Box::pin(campaigns::stranded::clear(app)),
     },
-    Chore {
+    Task {
         what: "runs of deleted automations",
         every: Duration::from_mins(1),
         work: |app| Box::pin(thaw::end_deleted(app)),
     },
-    Chore { what: "how late it is", every: Duration::from_secs(10), work: |app| Box::pin(backlog::measure(app)) },
-    Chore { what: "goals out of time", every: Duration::from_mins(10), work: |app| Box::pin(forget_goals(app)) },
-    Chore { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
-    Chore { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
-    Chore { what: "deleted projects' rows", every: Duration::from_secs(1), work: |app| Box::pin(removals::clear(app)) },
-    Chore { what: "dead letters", every: Duration::from_secs(1), work: |app| Box::pin(dead_letters::collect(app)) },
-    Chore {
+    Task { what: "how late it is", every: Duration::from_secs(10), work: |app| Box::pin(backlog::measure(app)) },
+    Task { what: "goals out of time", every: Duration::from_mins(10), work: |app| Box::pin(forget_goals(app)) },
+    Task { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
+    Task { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
+    Task { what: "deleted projects' rows", every: Duration::from_secs(1), work: |app| Box::pin(removals::clear(app)) },
+    Task { what: "dead letters", every: Duration::from_secs(1), work: |app| Box::pin(dead_letters::collect(app)) },
+    Task {
         what: "events past their retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear(app)),
     },
-    Chore {
+    Task {
         what: "old ids of clients",
         every: Duration::from_hours(24),
         work: |app| Box::pin(retention::forget_client_ids(app)),
     },
-    Chore {
+    Task {
         what: "in-app messages past their retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_inboxes(app)),
     },
-    Chore {
+    Task {
         what: "clicks past their retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_clicks(app)),
     },
-    Chore {
+    Task {
         what: "sends past the frequency cap's span",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_capped_sends(app)),
     },
-    Chore {
+    Task {
         what: "messages past their retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(ledger::clear_messages(app)),
     },
-    Chore {
+    Task {
         what: "runs past their retention",
         every: Duration::from_hours(6),
         work: |app| Box::pin(ledger::clear_runs(app)),
     },
-    Chore {
+    Task {
         what: "dead letters past their retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(ledger::forget_dead_letters(app)),
     },
-    Chore {
+    Task {
         what: "message counts of past quarters",
         every: Duration::from_hours(1),
         work: |app| Box::pin(ledger::fold_counts(app)),
     },
-    Chore { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
-    Chore {
+    Task { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
+    Task {
         what: "erasures that a restored database does not know",
         every: Duration::from_hours(24),
         work: |app| Box::pin(erasures::repeat_unknown(app)),
     },
-    Chore {
+    Task {
         what: "dead letters that name no user",
         every: Duration::from_mins(10),
         work: |app| Box::pin(erasures::forget_unnamed(app)),
     },
-    Chore { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
-    Chore {
+    Task { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
+    Task {
         what: "deleted subscription groups",
         every: Duration::from_mins(1),
         work: |app| Box::pin(subscriptions::clear(app)),
     },
-    Chore {
+    Task {
         what: "webhooks' old deliveries",
         every: Duration::from_mins(1),
         work: |app| Box::pin(webhooks::clear(app)),
     },
-    Chore { what: "old imports", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },
-    Chore { what: "days of people long past", every: Duration::from_hours(6), work: |app| Box::pin(forget_days(app)) },
+    Task { what: "old imports", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },
+    Task { what: "days of people long past", every: Duration::from_hours(6), work: |app| Box::pin(forget_days(app)) },
 ];
 
 /// For how long an import is shown, and can be gone on with.
 const IMPORTS_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// People are counted by the day of their last visit for so many days, more than any report looks back.
 const DAYS_KEPT: i64 = 100;
-/// Until a chore that failed is tried again.
+/// How long after a failure a task is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Does every task once, as at the start; for tests.
+/// Runs every task once, as at the start; for tests.
 pub async fn run_once(app: &Arc<App>) -> Result<(), TickError> {
-    for chore in CHORES {
-        (chore.work)(app.clone()).await?;
+    for task in TASKS {
+        (task.work)(app.clone()).await?;
     }
     Ok(())
 }
 
-/// Does a chore until the shutdown.
-pub async fn repeat(chore: Chore, app: Arc<App>, shutdown: Shutdown) {
+/// Repeats a task until the shutdown.
+pub async fn repeat(task: Task, app: Arc<App>, shutdown: Shutdown) {
     loop {
-        let pause = match (chore.work)(app.clone()).await {
-            Ok(()) => chore.every,
+        let pause = match (task.work)(app.clone()).await {
+            Ok(()) => task.every,
             Err(error) => {
-                tracing::warn!(what = chore.what, %error, "cannot keep house; trying again");
-                RETRY.min(chore.every)
+                tracing::warn!(what = task.what, %error, "maintenance task failed; trying again");
+                RETRY.min(task.every)
             }
         };
         tokio::select! {

@@ -15,7 +15,7 @@ use store_sending::erasures;
 use wire::position::Position;
 
 use crate::App;
-use crate::erasures::UNSEARCHABLE_KEPT;
+use crate::maintenance::erasures::UNSEARCHABLE_KEPT;
 use crate::tick::TickError;
 
 /// Entries accepted before an erasure may be published this much later: an import counts as accepted when its request began.

@@ -11,7 +11,7 @@ use store_sending::timers::due::{self, DueTimer};
 use wire::event::{Body, IngestItem, Timer, id_bytes};
 
 use crate::App;
-use crate::items::{by_partition, messages};
+use crate::due::items::{by_partition, messages};
 use crate::tick::{self, Found, PROJECTS, TickError};
 
 /// Timers of a project in one look.

@@ -26,7 +26,7 @@ use wire::event::{Body, EncodedBatch, IngestItem, uuid};
 use wire::send::SendChunk;
 
 use crate::App;
-use crate::erasures::UNSEARCHABLE_KEPT;
+use crate::maintenance::erasures::UNSEARCHABLE_KEPT;
 use crate::tick::TickError;
 
 /// Messages in one look.

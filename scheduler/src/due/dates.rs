@@ -13,7 +13,7 @@ use store_profiles::date_due::due::{self, DateDue};
 use wire::event::{Body, IngestItem, Start, id_bytes};
 
 use crate::App;
-use crate::items::{by_partition, messages};
+use crate::due::items::{by_partition, messages};
 use crate::tick::{self, Found, PROJECTS, TickError};
 
 /// Dates of a project in one look.
