@@ -1,32 +1,16 @@
 //! Worker for what users do: reads the ingest stream, records events and people, starts automations and moves them on.
+//!
+//! In the order in which an item passes through:
+//! 1. [`ingest`] reads the partitions that this worker leases, and collects their items into batches.
+//! 2. [`record`] writes a batch in one transaction: events, people, counts, receipts, subscriptions, erasures.
+//! 3. [`automations`] adds to that transaction which automations start, and what their runs do next.
+//! 4. [`outbound`] publishes and calls after the commit: items for other partitions, webhook steps.
 
-pub mod calls;
+pub mod automations;
 pub mod config;
-mod days;
-pub mod endpoints;
-pub mod erase;
-mod events;
-pub mod item;
-pub mod known;
-pub mod lane;
-pub mod lease;
-pub mod marks;
-pub mod matching;
-pub mod new_event;
-pub mod outbox;
-pub mod people;
-pub mod poison;
-pub mod profile;
-pub mod receipts;
-mod recent;
+pub mod ingest;
+pub mod outbound;
 pub mod record;
-mod removed;
-pub mod runs;
-pub mod subscriptions;
-pub mod suppression;
-pub mod tokens;
-pub mod totals;
-mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,12 +24,12 @@ use runtime::startup::{self, Connected};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use calls::Caller;
 use config::Config;
-use lane::{Inputs, Lane};
-use lease::Leases;
-use outbox::{Outbox, Owned};
-use record::Recorder;
+use ingest::lane::{Inputs, Lane};
+use ingest::lease::Leases;
+use outbound::calls::Caller;
+use outbound::outbox::{Outbox, Owned};
+use record::transaction::Recorder;
 
 /// What the worker stands on.
 pub struct App {

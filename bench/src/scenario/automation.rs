@@ -10,7 +10,7 @@ use kernel::ids;
 use kernel::metric_name::Metric;
 use serde_json::{Value, json};
 use store_sending::automations::{ActiveAutomation, FollowedAutomation};
-use worker_automation::matching::Index;
+use worker_automation::automations::matching::Index;
 
 use super::drain::{CONNECTIONS, WARM_UP, drained};
 use crate::alone;

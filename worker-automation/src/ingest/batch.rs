@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use database::ingest_partitions::Advance;
 
-use crate::item::Item;
+use crate::ingest::item::Item;
 
 /// Items to be recorded, and the positions that they bring their partitions to.
 #[derive(Debug, Default)]

@@ -13,9 +13,9 @@ use store_profiles::users::record::PersonKey;
 use store_sending::runs::record::RunRow;
 
 use super::{Held, Runs, person};
-use crate::item::{Action, Item};
-use crate::matching::Startable;
-use crate::new_event::NewEvent;
+use crate::automations::matching::Startable;
+use crate::ingest::item::{Action, Item};
+use crate::record::new_event::NewEvent;
 
 /// Runs that automations may start for one person within [`SHORT`].
 pub(super) const MOST_CAUSED: i64 = 100;

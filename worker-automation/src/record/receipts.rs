@@ -17,12 +17,12 @@ use store_sending::suppressions;
 use store_sending::webhook_deliveries::tell::MessageNews;
 use uuid::Uuid;
 
-use crate::endpoints::Asked;
-use crate::item::{Action, Item};
-use crate::matching::Index;
-use crate::new_event::NewEvent;
-use crate::people::People;
-use crate::suppression::{self, Told, ToldOf};
+use crate::automations::matching::Index;
+use crate::ingest::item::{Action, Item};
+use crate::record::endpoints::Asked;
+use crate::record::new_event::NewEvent;
+use crate::record::people::People;
+use crate::record::suppression::{self, Told, ToldOf};
 
 /// The SDKs' own events about a push.
 fn of_event(name: &str) -> Option<DeliveryState> {

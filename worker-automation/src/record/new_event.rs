@@ -5,8 +5,8 @@ use kernel::ids;
 use store_profiles::users::record::PersonKey;
 use uuid::Uuid;
 
-use crate::item::{Item, Named};
-use crate::matching::{Index, Startable};
+use crate::automations::matching::{Index, Startable};
+use crate::ingest::item::{Item, Named};
 
 /// In place of a person's id where a webhook named nobody.
 pub const NOBODY: Uuid = Uuid::nil();

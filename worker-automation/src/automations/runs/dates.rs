@@ -11,8 +11,8 @@ use store_profiles::users::record::PersonKey;
 use store_sending::runs::record as runs;
 
 use super::Runs;
-use crate::item::{Action, Item};
-use crate::matching::Startable;
+use crate::automations::matching::Startable;
+use crate::ingest::item::{Action, Item};
 
 /// A day lasts so long at most, from where it begins first to where it ends last: within that, the same date is not met
 /// again by somebody who has gone to other clocks.

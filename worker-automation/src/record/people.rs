@@ -11,10 +11,10 @@ use store_profiles::users::record::{self, NewPerson, PersonKey, Profile};
 use store_profiles::users::{search, seen::Moves};
 use uuid::Uuid;
 
-use crate::item::{Action, Item, Named};
-use crate::known::{Known, Learnt, SEEN_EVERY, Standing};
-use crate::marks::Marks;
-use crate::profile::{self, TooLarge};
+use crate::ingest::item::{Action, Item, Named};
+use crate::record::known::{Known, Learnt, SEEN_EVERY, Standing};
+use crate::record::marks::Marks;
+use crate::record::profile::{self, TooLarge};
 
 /// What a batch knows of its people, and what it has changed of them so far.
 #[derive(Default)]

@@ -17,10 +17,11 @@ use trace::Span;
 use wire::event::{EncodedBatch, WireError};
 
 use crate::config::{Config, RETRY};
-use crate::item::Item;
-use crate::poison;
-use crate::record::{Batch, Recorder};
-use crate::traced::Recording;
+use crate::ingest::batch::Batch;
+use crate::ingest::item::Item;
+use crate::ingest::poison;
+use crate::ingest::traced::Recording;
+use crate::record::transaction::Recorder;
 
 /// Bytes of messages in one transaction at most; as rows they take several times as much memory.
 const BATCH_BYTES: usize = 8 << 20;

@@ -6,8 +6,8 @@ use kernel::ids::ProjectId;
 use store_profiles::events::record::{self, NewEvent as Row};
 use uuid::Uuid;
 
-use crate::new_event::NewEvent;
-use crate::recent::Recent;
+use crate::record::new_event::NewEvent;
+use crate::record::recent::Recent;
 
 pub struct Inserted<'a> {
     pub events: Vec<NewEvent<'a>>,

@@ -9,7 +9,7 @@ use kernel::ids::ProjectId;
 use kernel::metric_name::Metric;
 use store_projects::project_removals;
 
-use crate::item::Item;
+use crate::ingest::item::Item;
 
 /// Those that were deleted, as of a sequence of changes.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use domain::push_token;
 use store_profiles::push_tokens::{self, Device, Said};
 use store_profiles::users::record::PersonKey;
 
-use crate::item::{Action, Item};
-use crate::people::People;
+use crate::ingest::item::{Action, Item};
+use crate::record::people::People;
 
 /// The people whose devices the items register.
 pub fn registered<'a>(items: &'a [&Item], people: &'a People) -> impl Iterator<Item = PersonKey> + 'a {

@@ -11,8 +11,8 @@ use store_sending::runs::listeners;
 use store_sending::runs::record::{self as runs, Enrolment, RunRow};
 
 use super::{Held, Outcome, RunKey, Runs, Stage, Turn};
-use crate::item::Action;
-use crate::runs::start::SHORT;
+use crate::automations::runs::start::SHORT;
+use crate::ingest::item::Action;
 
 impl<'a> Runs<'a> {
     pub(super) async fn load(stage: Stage<'a>, turns: &[Turn<'_>], now: Timestamp) -> Result<Self, StoreError> {

@@ -14,7 +14,7 @@ use kernel::ids::{self, ProjectId};
 use store_profiles::events::counters;
 use store_projects::projects;
 
-use crate::new_event::NewEvent;
+use crate::record::new_event::NewEvent;
 
 /// The timezones of projects that are not in UTC, as of a sequence of changes.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ use rules::look::Look;
 use store_profiles::segments::{dirty, follow};
 use store_profiles::users::record::PersonKey;
 
-use crate::new_event::NewEvent;
+use crate::record::new_event::NewEvent;
 
 /// What one project's segments look at.
 #[derive(Clone, Debug, Default)]

@@ -7,9 +7,9 @@ use kernel::ids::ProjectId;
 use store_profiles::subscriptions::{self, Choice};
 use store_profiles::users::record::PersonKey;
 
-use crate::item::{Action, Item, Subscribe};
-use crate::people::People;
-use crate::suppression;
+use crate::ingest::item::{Action, Item, Subscribe};
+use crate::record::people::People;
+use crate::record::suppression;
 
 fn chosen<'a>(items: &'a [&Item]) -> impl Iterator<Item = (&'a Item, &'a Subscribe)> {
     items.iter().filter_map(|item| match &item.action {

@@ -15,8 +15,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
 use wire::position::Position;
 
-use crate::lane::{Input, Inputs};
-use crate::outbox::Owned;
+use crate::ingest::lane::{Input, Inputs};
+use crate::outbound::outbox::Owned;
 
 const KIND: &str = "worker-automation";
 

@@ -13,8 +13,8 @@ use store_profiles::users::record::PersonKey;
 use store_sending::suppressions::{self, Recipient, Suppression};
 use uuid::Uuid;
 
-use crate::item::{Action, Item};
-use crate::people::People;
+use crate::ingest::item::{Action, Item};
+use crate::record::people::People;
 
 /// The kind of the webhook that takes somebody off; our own links tell of it in the same way.
 pub const UNSUBSCRIBED: &str = "message.unsubscribed";

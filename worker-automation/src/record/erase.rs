@@ -18,9 +18,10 @@ use store_sending::messages::insert;
 use store_sending::outbox::OutboxRow;
 use uuid::Uuid;
 
-use crate::item::{Action, Item, Named};
-use crate::known::{Begun, Known};
-use crate::record::{Batch, RecordError};
+use crate::ingest::batch::Batch;
+use crate::ingest::item::{Action, Item, Named};
+use crate::record::error::RecordError;
+use crate::record::known::{Begun, Known};
 
 /// A part of a batch: erasures take their turn among the other items.
 pub enum Part<'a> {

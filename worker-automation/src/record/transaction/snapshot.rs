@@ -1,4 +1,5 @@
-//! What a transaction goes by: automations, what segments look at and endpoints ask for, timezones, as they are now.
+//! What a transaction reads before it applies a batch: automations, the conditions of segments, the subscriptions of endpoints, and
+//! timezones, as they are now.
 
 use std::sync::Arc;
 
@@ -7,12 +8,12 @@ use database::{StoreError, Transaction};
 use store_sending::automations;
 
 use super::Recorder;
-use crate::endpoints::Asked;
-use crate::marks::Watches;
-use crate::matching::{Index, Reading};
+use crate::automations::matching::{Index, Reading};
+use crate::record::endpoints::Asked;
+use crate::record::marks::Watches;
 
 /// As of the transaction.
-pub(super) struct Ground {
+pub(super) struct Snapshot {
     pub index: Arc<Index>,
     pub watches: Arc<Watches>,
     pub asked: Arc<Asked>,
@@ -21,7 +22,7 @@ pub(super) struct Ground {
 impl Recorder {
     /// The automations, what segments look at, what endpoints ask for, and the projects' timezones as they are now:
     /// whatever was saved before an event was accepted is seen by that event.
-    pub(super) async fn ground(&self, tx: &Transaction<'_>) -> Result<Ground, StoreError> {
+    pub(super) async fn snapshot(&self, tx: &Transaction<'_>) -> Result<Snapshot, StoreError> {
         let topics = [Topic::Automation, Topic::Project, Topic::Segment, Topic::Webhook];
         let [automations, projects, segments, webhooks] = changes::current(tx, &topics).await?[..] else {
             return Err(StoreError::Corrupt("topics are missing".to_owned()));
@@ -30,7 +31,7 @@ impl Recorder {
         self.removed.follow(tx, projects).await?;
         let watches = self.watching.follow(tx, segments).await?;
         let asked = self.endpoints.follow(tx, webhooks).await?;
-        Ok(Ground { index: self.fresh_index(tx, automations).await?, watches, asked })
+        Ok(Snapshot { index: self.fresh_index(tx, automations).await?, watches, asked })
     }
 
     async fn fresh_index(&self, tx: &Transaction<'_>, current: i64) -> Result<Arc<Index>, StoreError> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kernel::trace_context::TraceContext;
 use trace::{self, Kind, Span};
 
-use crate::item::Item;
+use crate::ingest::item::Item;
 
 /// One hop for each trace among the items: they share the transaction and nothing else.
 #[derive(Default)]

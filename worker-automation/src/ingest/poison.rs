@@ -14,7 +14,9 @@ use prost::Message;
 use wire::event::{EncodedBatch, VERSION};
 
 use crate::config::RETRY;
-use crate::record::{Batch, Mode, RecordError, Recorded, Recorder};
+use crate::ingest::batch::Batch;
+use crate::record::error::RecordError;
+use crate::record::transaction::{Mode, Recorded, Recorder};
 
 /// Why a transaction did not go through.
 enum Failure {

@@ -23,11 +23,11 @@ use store_sending::runs::record::{self as runs, Enrolment, RunRow};
 use trace::{Kind, Span};
 use uuid::Uuid;
 
-use crate::days::Days;
-use crate::item::{Action, Item};
-use crate::matching::Index;
-use crate::new_event::NewEvent;
-use crate::people::People;
+use crate::automations::matching::Index;
+use crate::ingest::item::{Action, Item};
+use crate::record::days::Days;
+use crate::record::new_event::NewEvent;
+use crate::record::people::People;
 
 pub use outcome::Outcome;
 pub use programs::Programs;

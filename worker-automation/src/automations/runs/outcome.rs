@@ -26,9 +26,9 @@ use uuid::Uuid;
 use wire::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes, trace_bytes};
 
 use super::{Held, RunKey};
-use crate::item::Item;
-use crate::people::People;
-use crate::profile;
+use crate::ingest::item::Item;
+use crate::record::people::People;
+use crate::record::profile;
 
 /// Collected while runs take their turns, written at the end.
 #[derive(Default)]
