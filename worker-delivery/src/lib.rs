@@ -1,24 +1,28 @@
 //! Delivery: takes messages from the queue, renders, sends and settles them; and sends webhooks.
 //!
-//! A send moves through types: `Claimed` (with what it needs: `Loaded`) → `Rendered` → `Outcome` → `Settled`.
+//! In the order in which a message passes through, with the type that it then has:
+//! 1. [`intake`] records direct messages; those of automations and campaigns are in the queue already.
+//! 2. [`dispatch`] chooses the next queue and begins a batch of its messages: `Claimed`.
+//! 3. [`load`] reads what they need: recipients, templates, suppressions, frequency caps: `Loaded`.
+//! 4. [`attempt`] renders each ([`render`]: `Rendered`) and has it sent by a provider of its channel ([`routes`], [`provider`]:
+//!    `Outcome`).
+//! 5. [`settle`] writes the outcomes: `Settled`.
+//!
+//! Apart from these, [`webhooks`] calls endpoints of other systems, and [`invites`] mails invitations.
 
 mod address;
 mod attempt;
 pub mod channels;
 pub mod config;
 mod dispatch;
-mod frequency;
 mod intake;
 mod invites;
 pub mod limits;
 mod load;
-mod owners;
 pub mod provider;
 pub mod render;
 pub mod routes;
 pub mod settle;
-mod suppressed;
-mod templates;
 mod traced;
 mod webhooks;
 
@@ -41,13 +45,13 @@ use channels::Channels;
 use config::DeliveryConfig;
 use dispatch::Dispatcher;
 use dispatch::lease::Leases;
+use dispatch::owners::Owners;
 use dispatch::takeover::Takeovers;
 use limits::Limits;
-use owners::Owners;
+use load::templates::Templates;
 use provider::{MailProvider, Outside, apns};
 use routes::Route;
 use settle::Settler;
-use templates::Templates;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9103;

@@ -16,7 +16,7 @@ use store_sending::messages::claim::Claimed;
 use uuid::Uuid;
 
 use crate::channels::Sender;
-use crate::suppressed;
+use crate::load::suppressed;
 
 /// Sends that count against the cap, by recipient: a user, or the key of an address. Sends of the batch are added as they are
 /// admitted.
