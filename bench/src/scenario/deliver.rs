@@ -32,13 +32,13 @@ use crate::ceiling::call::BareClient;
 use crate::ceiling::mail::BareMailer;
 use crate::child::Server;
 use crate::measure::{self, Measured};
-use crate::progress::Progress;
 use crate::provision::delivery::{self, DEVICE};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::sink::{self, Kind};
 use crate::system::{self, DELIVERY};
 use ledger::Ledger;
+use progress::Steps;
 
 pub use hanging::hanging;
 pub use held::held;
@@ -262,7 +262,7 @@ fn calls_alone(
     section.figures.push(goals.iter().fold(figure, |figure, goal| figure.goal(*goal)));
 }
 
-fn warn_of_noise(progress: &Progress, rounds: &[&Vec<Measured>]) {
+fn warn_of_noise(progress: &Steps, rounds: &[&Vec<Measured>]) {
     for noise in rounds.iter().filter_map(|r| measure::noise(&r.last()?.used)) {
         progress.warn(&noise);
     }

@@ -1,20 +1,29 @@
-//! Showing what is being done, on standard error: bars and a spinner on a terminal, plain lines elsewhere.
+//! Steps of unknown length: a spinner on a terminal, plain lines elsewhere.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Results go to standard output, everything else goes here.
 #[derive(Clone)]
-pub struct Progress {
+pub struct Steps {
     spinner: Option<ProgressBar>,
 }
 
-impl Progress {
+impl Steps {
+    /// Starts the spinner.
     pub fn start() -> Self {
+        Self::with_template("{spinner:.cyan} {msg}")
+    }
+
+    /// Starts the spinner with the time that has elapsed.
+    pub fn start_timed() -> Self {
+        Self::with_template("{spinner:.cyan} {elapsed} {msg}")
+    }
+
+    fn with_template(template: &str) -> Self {
         let spinner = std::io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{spinner:.cyan} {elapsed} {msg}");
+            let style = ProgressStyle::with_template(template);
             let spinner =
                 ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             spinner.enable_steady_tick(Duration::from_millis(100));
@@ -23,7 +32,7 @@ impl Progress {
         Self { spinner }
     }
 
-    /// What is under way now. On a terminal it is replaced by the next step.
+    /// Shows the current step. On a terminal it replaces the previous one.
     pub fn step(&self, what: &str) {
         match &self.spinner {
             Some(spinner) => spinner.set_message(what.to_owned()),
@@ -31,12 +40,19 @@ impl Progress {
         }
     }
 
-    /// What is done, to stay on the screen.
+    /// Shows what is being waited for; on a terminal only, because elsewhere each call would add a line.
+    pub fn waiting(&self, what: &str) {
+        if let Some(spinner) = &self.spinner {
+            spinner.set_message(what.to_owned());
+        }
+    }
+
+    /// Writes a line about what is done.
     pub fn done(&self, what: &str) {
         self.line("✓", what);
     }
 
-    /// What the user should know, though all goes on.
+    /// Writes a line of warning.
     pub fn warn(&self, what: &str) {
         self.line("!", what);
     }
@@ -48,15 +64,7 @@ impl Progress {
         }
     }
 
-    /// A bar for something of known size; it hides itself where there is no terminal.
-    pub fn bar(&self, what: &str, total: u64) -> ProgressBar {
-        self.step(&format!("filling {total} {what}"));
-        let bar = if self.spinner.is_some() { ProgressBar::new(total) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{msg:8} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}");
-        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())).with_message(what.to_owned())
-    }
-
-    /// Takes the spinner away.
+    /// Removes the spinner.
     pub fn end(&self) {
         if let Some(spinner) = &self.spinner {
             spinner.finish_and_clear();
