@@ -29,6 +29,7 @@ pub mod servers;
 mod session;
 mod sms_service;
 mod smtp_service;
+pub mod sources;
 mod web_push_service;
 
 pub use ai_server::{AiRequest, TestAi};
