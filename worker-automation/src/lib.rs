@@ -13,13 +13,12 @@ pub mod outbound;
 pub mod record;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use bus::Publisher;
-use database::{Store, ingest_partitions};
-use kernel::clock::Clock;
+use database::ingest_partitions;
 use kernel::shutdown::Shutdown;
+use runtime::clock;
 use runtime::startup::{self, Connected};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -85,7 +84,10 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
         let (recorder, store, shutdown) = (recorder.clone(), store.clone(), shutdown.clone());
         async move { recorder.totals.run(store, shutdown).await }
     });
-    let follow = tokio::spawn(follow_database(store.clone(), clock, shutdown.clone()));
+    let follow = tokio::spawn({
+        let (store, shutdown) = (store.clone(), shutdown.clone());
+        async move { clock::follow_database(shutdown, || store.synchronize(&clock)).await }
+    });
     let leases = Leases::new(store, bus, ingest_stream, config.lease, inputs, owned);
     let mut leases = tokio::spawn(leases.run(shutdown.clone()));
 
@@ -105,15 +107,4 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     outbox.await.context("the outbox panicked")?;
     let _ = tokio::join!(follow, totals, caller);
     Ok(())
-}
-
-async fn follow_database(store: Store, clock: Clock, shutdown: Shutdown) {
-    loop {
-        if let Err(error) = store.synchronize(&clock).await {
-            tracing::debug!(%error, "cannot read the database's time");
-        }
-        if shutdown.run_until_cancelled(tokio::time::sleep(Duration::from_secs(10))).await.is_none() {
-            return;
-        }
-    }
 }

@@ -38,6 +38,7 @@ use jiff::SignedDuration;
 use kernel::clock::Clock;
 use kernel::shutdown::{DRAIN, Shutdown, drained};
 use rate_limits::Buckets;
+use runtime::clock;
 use runtime::startup::{self, Connected};
 use tokio_util::task::TaskTracker;
 
@@ -55,7 +56,6 @@ use settle::Settler;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9103;
-const CLOCK_SYNC_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limit for flushing the last acknowledgements to the broker.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -142,7 +142,13 @@ pub async fn run(app: Arc<App>) -> bool {
         if app.due_clock.jumps.ahead(&app.clock).is_some() {
             app.takeovers.clock_stepped_ahead();
         }
-        app.tasks.spawn(follow_clock(app.clone()));
+        app.tasks.spawn({
+            let app = app.clone();
+            let shutdown = app.shutdown.clone();
+            async move {
+                clock::follow_database(shutdown, || app.due_clock.jumps.follow(&app.store, &app.clock)).await;
+            }
+        });
         app.tasks.spawn(dispatch::run(app.clone()));
         app.tasks.spawn(dispatch::ready::poll(app.clone()));
     }
@@ -151,16 +157,4 @@ pub async fn run(app: Arc<App>) -> bool {
     // Flush the last acknowledgements.
     let _ = tokio::time::timeout(FLUSH, app.bus.client.flush()).await;
     drained
-}
-
-async fn follow_clock(app: Arc<App>) {
-    loop {
-        tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(CLOCK_SYNC_INTERVAL) => {}
-        }
-        if let Err(error) = app.due_clock.jumps.follow(&app.store, &app.clock).await {
-            tracing::debug!(%error, "cannot read the database's time");
-        }
-    }
 }
