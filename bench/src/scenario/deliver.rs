@@ -232,8 +232,16 @@ fn rates(rounds: &[Measured]) -> Vec<f64> {
     rounds.iter().map(|m| m.outcome.items_per_second()).collect()
 }
 
-/// A worker that sends pushes of one project to a sink, and the template of its messages.
-async fn pushing(lab: &mut Lab) -> Result<(Server, Ledger, Uuid)> {
+/// A worker that sends pushes of one project.
+struct Pushing {
+    sink: Server,
+    ledger: Ledger,
+    /// Of its messages.
+    template: Uuid,
+}
+
+/// Starts a worker that sends pushes of one project to a sink.
+async fn pushing(lab: &mut Lab) -> Result<Pushing> {
     let sink = sink::start(Kind::Http, None).await?;
     let ledger = pushes(sink.addr);
     ledger.open(lab, &delivery::apns()?).await?;
@@ -241,7 +249,7 @@ async fn pushing(lab: &mut Lab) -> Result<(Server, Ledger, Uuid)> {
     delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
     let template = ledger.template(system, 1).await?;
     system.run(&[DELIVERY]).await?;
-    Ok((sink, ledger, template))
+    Ok(Pushing { sink, ledger, template })
 }
 
 /// What calls come to by themselves: a whole core of the process that makes them, beside one of a bare client's.

@@ -17,8 +17,7 @@ impl App {
 
     /// Like [`Self::now`], in milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
-        let (shown_ms, held_ms) = self.jumps.read(&self.clock);
-        shown_ms - held_ms
+        self.jumps.read(&self.clock).due_ms()
     }
 
     /// How far the clock has jumped ahead, if it has.

@@ -77,7 +77,7 @@ impl Index {
 
     /// Whether an event (or a webhook) of this name may concern a run: start one, or be heard by one.
     pub fn concerns(&self, project: ProjectId, by: Option<TriggerType>, name: &str) -> bool {
-        self.is_heard(project, name) != (false, false) || self.started_by(project, by, name).next().is_some()
+        self.listeners(project, name).are_possible() || self.started_by(project, by, name).next().is_some()
     }
 
     /// An active automation.
@@ -93,17 +93,35 @@ impl Index {
 
     /// Whether changes of profiles may concern a run, or say when a date comes.
     pub fn minds_profiles(&self, project: ProjectId) -> bool {
-        self.is_heard(project, ANYTHING).1 || self.dated(project).next().is_some()
+        self.listeners(project, ANYTHING).of_anything || self.dated(project).next().is_some()
     }
 
     pub fn is_active(&self, project: ProjectId, automation: Uuid) -> bool {
         self.get(project, automation).is_some()
     }
 
-    /// Whether a run may listen for an event of this name by its name, and whether for anything at all.
-    pub fn is_heard(&self, project: ProjectId, name: &str) -> (bool, bool) {
+    /// Whether runs may listen for an event (or a webhook) of this name.
+    pub fn listeners(&self, project: ProjectId, name: &str) -> Listeners {
         let heard = self.projects.get(&project).map(|p| &p.heard).filter(|heard| !heard.is_empty());
-        heard.map_or((false, false), |heard| (heard.contains(name), heard.contains(ANYTHING)))
+        heard.map_or(Listeners::default(), |heard| Listeners {
+            by_name: heard.contains(name),
+            of_anything: heard.contains(ANYTHING),
+        })
+    }
+}
+
+/// Whether runs of a project may listen for an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listeners {
+    /// For events of its name.
+    pub by_name: bool,
+    /// For any event.
+    pub of_anything: bool,
+}
+
+impl Listeners {
+    pub fn are_possible(self) -> bool {
+        self.by_name || self.of_anything
     }
 }
 
@@ -272,17 +290,17 @@ mod tests {
         let steps = serde_json::from_value(json!([wait])).unwrap();
         let index =
             Index::new(1, vec![of(1, Definition::new(TriggerType::Event, Some("a".into()), Reentry::Always, steps))]);
-        assert_eq!((index.is_heard(PROJECT, "bought"), index.is_heard(PROJECT, "a")), ((true, false), (false, false)));
+        let listeners = |by_name, of_anything| Listeners { by_name, of_anything };
+        assert_eq!(index.listeners(PROJECT, "bought"), listeners(true, false));
+        assert_eq!(index.listeners(PROJECT, "a"), listeners(false, false));
         // Inactive, with what the database remembers of earlier versions.
         let stands_still = FollowedAutomation { hears: vec!["bought".into(), ANYTHING.into()], ..gone(1) };
         let changed = index.changed(2, vec![stands_still]);
-        assert_eq!(
-            (changed.is_heard(PROJECT, "bought"), changed.is_heard(PROJECT, "x")),
-            ((true, true), (false, true))
-        );
+        assert_eq!(changed.listeners(PROJECT, "bought"), listeners(true, true));
+        assert_eq!(changed.listeners(PROJECT, "x"), listeners(false, true));
         assert!(index.concerns(PROJECT, None, "bought") && changed.concerns(PROJECT, None, "x"));
         let removed = changed.changed(3, vec![gone(1)]);
-        assert_eq!(removed.is_heard(PROJECT, "bought"), (false, false));
+        assert_eq!(removed.listeners(PROJECT, "bought"), listeners(false, false));
         assert!(removed.projects.is_empty());
     }
 }

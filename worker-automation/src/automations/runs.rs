@@ -118,14 +118,23 @@ fn waiting_run(item: &Item) -> Option<RunKey> {
     }
 }
 
-/// Lets everything take its turn: the items, with the events that some of them are and what others tell of messages.
+/// What the items of a batch tell, each in the order of the items.
+#[derive(Clone, Copy)]
+pub struct Observed<'a> {
+    /// Events that were not recorded before.
+    pub events: &'a [NewEvent<'a>],
+    /// Changes of messages that automations wait for.
+    pub receipts: &'a [NewEvent<'a>],
+}
+
+/// Moves runs on by each item in turn.
 pub async fn apply(
     stage: Stage<'_>,
     items: &[&Item],
-    events: (&[NewEvent<'_>], &[NewEvent<'_>]),
+    observed: Observed<'_>,
     now: Timestamp,
 ) -> Result<Outcome, StoreError> {
-    let turns = turns(&stage, items, events);
+    let turns = turns(&stage, items, observed);
     if turns.is_empty() {
         return Ok(Outcome::default());
     }
@@ -137,17 +146,12 @@ pub async fn apply(
 }
 
 /// What may concern runs; mostly nothing.
-fn turns<'a>(
-    stage: &Stage<'_>,
-    items: &[&'a Item],
-    (new, told): (&'a [NewEvent<'a>], &'a [NewEvent<'a>]),
-) -> Vec<Turn<'a>> {
-    let (mut new, mut told) = (new.iter().peekable(), told.iter().peekable());
+fn turns<'a>(stage: &Stage<'_>, items: &[&'a Item], observed: Observed<'a>) -> Vec<Turn<'a>> {
+    let (mut events, mut receipts) = (observed.events.iter().peekable(), observed.receipts.iter().peekable());
     let mut turns = Vec::new();
     for item in items {
-        // Both stand in the order of their items.
         let is_of = |event: &&NewEvent<'_>| std::ptr::eq(event.item, *item);
-        let event = new.next_if(is_of).or_else(|| told.next_if(is_of));
+        let event = events.next_if(is_of).or_else(|| receipts.next_if(is_of));
         match &item.action {
             Action::Timer { run, wait_seq } => {
                 turns.push(Turn::Timer { item, run: (item.project, *run), wait_seq: *wait_seq });

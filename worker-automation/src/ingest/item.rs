@@ -57,6 +57,14 @@ impl Text {
     }
 }
 
+/// The event that an item is recorded as.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    pub name: &'a str,
+    /// JSON text.
+    pub properties: &'a str,
+}
+
 /// What an item does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -155,12 +163,12 @@ impl Action {
         }
     }
 
-    /// The name and the properties of the event that it is kept as. A webhook about a message only moves that on.
-    pub fn event(&self) -> Option<(&str, &str)> {
+    /// The event that it is recorded as. A webhook about a message only moves that on.
+    pub fn event(&self) -> Option<Event<'_>> {
         match self {
-            Self::Track { name, properties } => Some((name, properties.as_str())),
+            Self::Track { name, properties } => Some(Event { name, properties: properties.as_str() }),
             Self::Webhook { kind, properties } if DeliveryState::told_by(kind).is_none() => {
-                Some((kind, properties.as_str()))
+                Some(Event { name: kind, properties: properties.as_str() })
             }
             _ => None,
         }

@@ -1,5 +1,6 @@
 //! How a profile changes, within its limits. Pure.
 
+use domain::profile::Contact;
 use serde_json::{Map, Value};
 use store_profiles::users::record::Profile;
 
@@ -54,7 +55,8 @@ fn change(profile: &mut Profile, edit: impl FnOnce(&mut Map<String, Value>)) -> 
         return Err(TooLarge { keys: properties.len(), bytes });
     }
     profile.properties = properties;
-    (profile.email, profile.name) = domain::profile::email_and_name(&profile.properties);
+    let Contact { email, name } = domain::profile::contact(&profile.properties);
+    (profile.email, profile.name) = (email, name);
     Ok(())
 }
 

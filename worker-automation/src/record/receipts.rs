@@ -145,7 +145,7 @@ pub async fn awaited<'a>(
         let Action::Webhook { kind, properties } = &item.action else { continue };
         let starts = || index.started_by(item.project, Some(TriggerType::Webhook), kind).next().is_some();
         if DeliveryState::told_by(kind).is_some()
-            && (starts() || index.is_heard(item.project, kind) != (false, false))
+            && (starts() || index.listeners(item.project, kind).are_possible())
             && let Some(Receipt { message, state, .. }) = told(item)
         {
             let person = (item.project, Uuid::nil());

@@ -23,9 +23,9 @@ use trace::Span;
 use uuid::Uuid;
 
 use crate::automations::matching::{Index, Reading};
-use crate::automations::runs::{self, Programs, Stage};
+use crate::automations::runs::{self, Observed, Programs, Stage};
 use crate::ingest::batch::Batch;
-use crate::ingest::item::{Action, Item};
+use crate::ingest::item::{Action, Event, Item};
 use crate::record::days::Days;
 use crate::record::endpoints::Endpoints;
 use crate::record::erase::{self, Aborted, Erasures, Part};
@@ -98,6 +98,16 @@ pub struct Recorder {
     endpoints: Endpoints,
 }
 
+/// A batch to be recorded without the items in `skip`.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    batch: &'a Batch,
+    skip: &'a HashSet<usize>,
+    mode: Mode,
+    /// The events that were recorded lately, if others are taken to be new.
+    trusted: Option<&'a Recent>,
+}
+
 /// What a transaction has done, if it is committed.
 struct Applied {
     recorded: Recorded,
@@ -120,27 +130,22 @@ impl Recorder {
 
     /// Records a batch without the items in `skip`.
     pub async fn record(&self, batch: &Batch, skip: &HashSet<usize>, mode: Mode) -> Result<Recorded, RecordError> {
+        let attempt = Attempt { batch, skip, mode, trusted: None };
         if self.recent.is_trusted() {
-            match self.attempt(batch, skip, mode, Some(&self.recent)).await {
+            match self.attempt(Attempt { trusted: Some(&self.recent), ..attempt }).await {
                 Err(RecordError::Store(error)) if error.is_unique_violation() => self.recent.mistaken(),
                 outcome => return outcome,
             }
         }
-        self.attempt(batch, skip, mode, None).await
+        self.attempt(attempt).await
     }
 
-    async fn attempt(
-        &self,
-        batch: &Batch,
-        skip: &HashSet<usize>,
-        mode: Mode,
-        trusted: Option<&Recent>,
-    ) -> Result<Recorded, RecordError> {
+    async fn attempt(&self, attempt: Attempt<'_>) -> Result<Recorded, RecordError> {
         let mut connection = self.store.connection().await?;
         let mut more = Vec::new();
         loop {
-            let erased = erase::announce(&mut connection, batch, skip, &more).await?;
-            match self.transact(&mut connection, (batch, skip, mode), trusted, &erased).await {
+            let erased = erase::announce(&mut connection, attempt.batch, attempt.skip, &more).await?;
+            match self.transact(&mut connection, attempt, &erased).await {
                 Ok(recorded) => return Ok(recorded),
                 Err(Aborted::Unannounced(users)) => more.extend(users),
                 Err(Aborted::By(error)) => return Err(error),
@@ -152,12 +157,12 @@ impl Recorder {
     async fn transact(
         &self,
         connection: &mut Connection,
-        (batch, skip, mode): (&Batch, &HashSet<usize>, Mode),
-        trusted: Option<&Recent>,
+        attempt: Attempt<'_>,
         erased: &[PersonKey],
     ) -> Result<Recorded, Aborted> {
+        let Attempt { batch, mode, .. } = attempt;
         let tx = ingest_partitions::begin(connection).await?;
-        let applied = self.apply(&tx, (batch, skip), trusted, erased).await?;
+        let applied = self.apply(&tx, attempt, erased).await?;
         if mode == Mode::Trial {
             tx.rollback().await.map_err(StoreError::from)?;
             return Ok(applied.recorded);
@@ -184,8 +189,7 @@ impl Recorder {
     async fn apply(
         &self,
         tx: &Transaction<'_>,
-        (batch, skip): (&Batch, &HashSet<usize>),
-        trusted: Option<&Recent>,
+        Attempt { batch, skip, trusted, .. }: Attempt<'_>,
         erased: &[PersonKey],
     ) -> Result<Applied, Aborted> {
         let begun = erase::begin(tx, &self.known, erased, batch.items.iter()).await?;
@@ -235,7 +239,7 @@ impl Recorder {
         let decides = |item: &Item| match &item.action {
             Action::Identify { .. } | Action::RegisterToken { .. } | Action::Start { .. } => true,
             Action::Webhook { kind, .. } if kind == suppression::UNSUBSCRIBED => true,
-            action => action.event().is_some_and(|(name, _)| index.concerns(item.project, action.trigger(), name)),
+            action => action.event().is_some_and(|event| index.concerns(item.project, action.trigger(), event.name)),
         };
         let (mut people, wanted) = People::look_up(tx, &self.known, items, now, decides).await?;
 
@@ -244,7 +248,7 @@ impl Recorder {
         let repeated = suppression::repeated(tx, items, &people).await?;
         let kept = items.iter().filter(|item| !repeated.contains(&(item.project, item.id)));
         let tracked = kept.filter_map(|item| {
-            let (name, properties) = item.action.event()?;
+            let Event { name, properties } = item.action.event()?;
             let person = match item.action {
                 Action::Webhook { .. } => people.of(item).unwrap_or((item.project, NOBODY)),
                 _ if people.refuses(item) => refused(item),
@@ -309,7 +313,8 @@ impl Recorder {
         subscriptions::store(tx, items, &people).await?;
         let told = receipts::news(awaited, reached, &people);
         let stage = Stage { tx, index, programs: &self.programs, days: &self.days, people: &mut people };
-        let outcome = runs::apply(stage, items, (&new.events, &told), now).await?;
+        let observed = Observed { events: &new.events, receipts: &told };
+        let outcome = runs::apply(stage, items, observed, now).await?;
         applied.recorded.runs += outcome.started;
         let written = outcome.store(tx, &self.names, lane, now).await?;
         applied.recorded.calls += written.calls;

@@ -62,7 +62,12 @@ fn check(index: &Index, words: &BTreeMap<Key, Word>) -> Result<(), TestCaseError
             })
         };
         for name in NAMES {
-            prop_assert_eq!(index.is_heard(project, name), (hears(name), hears(ANYTHING)), "{} is heard", name);
+            prop_assert_eq!(
+                index.listeners(project, name),
+                Listeners { by_name: hears(name), of_anything: hears(ANYTHING) },
+                "{} is heard",
+                name
+            );
             for by in TRIGGERS {
                 let starts = |word: &Word| word.active.is_some_and(|(of, on, _)| (of, on) == (by, Some(name)));
                 let starting: Vec<Uuid> = own.iter().filter(|(_, word)| starts(word)).map(|(id, _)| *id).collect();

@@ -27,9 +27,9 @@ impl<'a> Runs<'a> {
                     keys.insert(*run);
                 }
                 Turn::Event { event } => {
-                    let (by_name, anything) = stage.index.is_heard(event.person.0, event.name);
-                    heard.extend(by_name.then_some((event.person, event.name)));
-                    heard.extend(anything.then_some((event.person, journey::ANYTHING)));
+                    let listeners = stage.index.listeners(event.person.0, event.name);
+                    heard.extend(listeners.by_name.then_some((event.person, event.name)));
+                    heard.extend(listeners.of_anything.then_some((event.person, journey::ANYTHING)));
                     let mut starts = event.starts(stage.index).peekable();
                     if event.item.depth > 0 && starts.peek().is_some() {
                         caused.insert(event.person);
@@ -40,8 +40,8 @@ impl<'a> Runs<'a> {
                     wanted.extend(asks.map(|automation| (event.person.0, automation.id, event.person.1)));
                 }
                 Turn::Changed { person, .. } => {
-                    let (_, anything) = stage.index.is_heard(person.0, journey::ANYTHING);
-                    heard.extend(anything.then_some((*person, journey::ANYTHING)));
+                    let listeners = stage.index.listeners(person.0, journey::ANYTHING);
+                    heard.extend(listeners.of_anything.then_some((*person, journey::ANYTHING)));
                 }
                 Turn::Start { item, person } => {
                     if let Action::Start { automation, .. } = &item.action {
