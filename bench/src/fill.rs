@@ -14,8 +14,8 @@ use kernel::clock::Clock;
 use store_profiles::events::counters;
 use tokio_postgres::NoTls;
 
-use crate::progress::Progress;
 use crate::{provision, tenants};
+use progress::Steps;
 
 pub const DAY_MS: i64 = 86_400_000;
 /// Days that events lie over.
@@ -62,7 +62,7 @@ impl Shares {
     }
 }
 
-pub async fn run(args: &FillArgs, progress: &Progress) -> Result<()> {
+pub async fn run(args: &FillArgs, progress: &Steps) -> Result<()> {
     if args.projects == 0 || args.users < u64::from(args.projects) {
         bail!("--projects must be at least 1, and --users at least as many");
     }

@@ -15,7 +15,6 @@ mod load;
 mod machine;
 mod measure;
 mod plot;
-mod progress;
 mod provision;
 mod report;
 mod scenario;
@@ -32,7 +31,7 @@ use clap::{Parser, Subcommand};
 
 use ceiling::http::ServeArgs;
 use fill::FillArgs;
-use progress::Progress;
+use progress::Steps;
 use report::Report;
 use scenario::{Lab, Scenario, Settings};
 use sink::SinkArgs;
@@ -115,7 +114,7 @@ impl RunArgs {
 #[tokio::main]
 async fn main() -> Result<()> {
     let cli = Cli::parse();
-    let progress = Progress::start();
+    let progress = Steps::start_timed();
     let outcome = match &cli.command {
         Some(Command::Serve(args)) => ceiling::http::serve(*args).await,
         Some(Command::Sink(args)) => sink::serve(args).await,
@@ -126,7 +125,7 @@ async fn main() -> Result<()> {
     outcome
 }
 
-async fn measure_all(args: &RunArgs, progress: &Progress) -> Result<()> {
+async fn measure_all(args: &RunArgs, progress: &Steps) -> Result<()> {
     let mut options = Options::new()?;
     if let Some(programs) = &args.programs {
         options.programs.clone_from(programs);

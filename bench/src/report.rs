@@ -160,6 +160,12 @@ pub struct Step {
     pub p99: f64,
 }
 
+/// A drawing of the report's numbers.
+pub struct Drawing {
+    pub file: String,
+    pub shows: String,
+}
+
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -21,11 +21,11 @@ use clap::ValueEnum;
 use kernel::clock::Clock;
 
 use crate::fill::{self, FillArgs};
-use crate::progress::Progress;
 use crate::provision;
 use crate::report::{Figure, Section};
 use crate::system::{Options, System, clear};
 use crate::tenants::PROJECTS;
+use progress::Steps;
 
 /// People of each project that are known before a load.
 const PEOPLE: u32 = 100;
@@ -131,7 +131,7 @@ const FILLED: &str = "filled";
 /// Where scenarios run: settings, and a system that is started when it is first needed.
 pub struct Lab {
     pub settings: Settings,
-    pub progress: Progress,
+    pub progress: Steps,
     options: Options,
     system: Option<System>,
     /// Whether its database is the filled one.
@@ -143,7 +143,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    pub fn new(settings: Settings, options: Options, progress: Progress) -> Self {
+    pub fn new(settings: Settings, options: Options, progress: Steps) -> Self {
         let active = (PROJECTS, settings.automations);
         Self { settings, progress, options, system: None, filled: false, known: Vec::new(), active }
     }

@@ -21,10 +21,10 @@ use local_servers::{
 };
 use tokio_postgres::NoTls;
 
-use crate::progress::Progress;
 use crate::provision;
 use crate::usage::Watched;
 use program::Program;
+use progress::Steps;
 
 const DATABASE: &str = "rekindle";
 pub const GATEWAY: &str = "gateway";
@@ -71,7 +71,7 @@ pub struct System {
 
 impl System {
     /// Starts the servers, migrates and provisions the projects; the programs are started by name.
-    pub async fn start(options: Options, progress: &Progress) -> Result<Self> {
+    pub async fn start(options: Options, progress: &Steps) -> Result<Self> {
         progress.step("starting PostgreSQL, NATS and Redis");
         let place = place(&options.programs);
         let tools = tools(&place, progress).await?;
@@ -290,7 +290,7 @@ async fn start_redis(tools: &Tools, dir: &Path) -> Result<Option<RedisServer>> {
     }
 }
 
-async fn tools(place: &Path, progress: &Progress) -> Result<Tools> {
+async fn tools(place: &Path, progress: &Steps) -> Result<Tools> {
     let (bin, shown) = (place.join("bin"), progress.clone());
     let found = tokio::task::spawn_blocking(move || {
         std::fs::create_dir_all(&bin)?;

@@ -5,7 +5,6 @@ mod books;
 mod generator;
 mod memory;
 mod pace;
-mod progress;
 mod report;
 mod retry;
 mod send;
@@ -156,7 +155,7 @@ async fn replay_and_check(
         clock,
         carts: &carts,
         pace: pace::Pace::new(options.events_per_second, options.hurry.clone()),
-        progress: progress::Progress::new("replaying", day.events() + day.repeats()),
+        progress: progress::Bar::new("replaying", day.events() + day.repeats()),
         tally: send::Tally::new(people),
     };
     let began = Instant::now();

@@ -3,12 +3,12 @@
 use anyhow::Result;
 use local_servers::{NatsServer, PostgresServer, Process, RedisServer};
 
-use crate::progress::Progress;
 use crate::run_dir::RunDir;
 use crate::run_dir::RunDirArg;
 use crate::services::{MAILBOX, PROGRAMS, SUPERVISOR};
 use crate::supervise::GRACE;
 use crate::up::{NATS, POSTGRES, REDIS, STOP};
+use progress::Steps;
 
 pub async fn run(args: &RunDirArg) -> Result<()> {
     let Some(dir) = RunDir::existing(&args.run_dir)? else {
@@ -16,7 +16,7 @@ pub async fn run(args: &RunDirArg) -> Result<()> {
         return Ok(());
     };
     let _lock = dir.lock()?;
-    let progress = Progress::start();
+    let progress = Steps::start();
     let stopped = stop_all(&dir, &progress).await;
     progress.end();
     let stopped = stopped?;
@@ -30,7 +30,7 @@ pub async fn run(args: &RunDirArg) -> Result<()> {
 
 /// In the order in which they need one another. Every process is known by its pid and its start, so that none is
 /// mistaken for another.
-async fn stop_all(dir: &RunDir, progress: &Progress) -> Result<Vec<&'static str>> {
+async fn stop_all(dir: &RunDir, progress: &Steps) -> Result<Vec<&'static str>> {
     let mut stopped = Vec::new();
     let processes: Vec<&'static str> = PROGRAMS.into_iter().chain([MAILBOX]).collect();
     let running = |name: &str| Process::attach(&dir.pid_file(name));

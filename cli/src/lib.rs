@@ -10,7 +10,6 @@ mod operator;
 mod port;
 mod private_file;
 pub mod process_table;
-mod progress;
 pub mod provision;
 mod readiness;
 mod run_dir;

@@ -26,13 +26,13 @@ pub async fn run(args: &LogsArgs) -> Result<()> {
     let logs = chosen(all(&dir)?, args.name.as_deref())?;
     let width = logs.iter().map(|l| l.0.len()).max().unwrap_or(0);
     let prefixed = logs.len() > 1;
-    let show = |lines: &[(String, String)]| -> std::io::Result<()> {
+    let show = |lines: &[merge::Line]| -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
-        for (name, line) in lines {
+        for merge::Line { log, text, .. } in lines {
             if prefixed {
-                write!(out, "{name:width$} | ")?;
+                write!(out, "{log:width$} | ")?;
             }
-            writeln!(out, "{line}")?;
+            writeln!(out, "{text}")?;
         }
         out.flush()
     };

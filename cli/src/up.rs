@@ -12,11 +12,11 @@ use kernel::clock::Clock;
 use secrets::MasterKeys;
 
 use crate::args::UpArgs;
-use crate::progress::Progress;
 use crate::provision::{Mailbox, Provision};
 use crate::run_dir::RunDir;
 use crate::services;
 use crate::state::{self, State};
+use progress::Steps;
 
 pub use launch::STOP;
 pub use servers::{NATS, POSTGRES, REDIS, attached_database};
@@ -26,7 +26,7 @@ pub use summary::{Credentials, write_credentials};
 pub async fn run(args: &UpArgs) -> Result<()> {
     let dir = RunDir::create(&args.place.run_dir)?;
     let _lock = dir.lock()?;
-    let progress = Progress::start();
+    let progress = Steps::start();
     let outcome = bring_up(&dir, args, &progress).await;
     progress.end();
     let state = outcome?;
@@ -34,7 +34,7 @@ pub async fn run(args: &UpArgs) -> Result<()> {
     Ok(())
 }
 
-async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Progress) -> Result<State> {
+async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Steps) -> Result<State> {
     // What cannot work is found out before anything is started.
     let programs = services::program_dir()?;
     for program in services::PROGRAMS.iter().chain(&["rekindle"]) {
@@ -83,7 +83,7 @@ async fn start_processes(
     args: &UpArgs,
     state: &mut State,
     programs: &Path,
-    progress: &Progress,
+    progress: &Steps,
 ) -> Result<()> {
     loop {
         launch::supervisor(dir, state, programs).await?;

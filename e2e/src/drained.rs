@@ -163,10 +163,24 @@ pub async fn in_inboxes(db: &Client) -> Vec<Uuid> {
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// Events as stored, of names that match a pattern of LIKE: how many rows, and how many distinct ids.
-pub async fn events(db: &Client, names: &str) -> (i64, i64) {
+/// How many events are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredEvents {
+    pub rows: i64,
+    pub distinct_ids: i64,
+}
+
+impl StoredEvents {
+    /// So many events, none of them twice.
+    pub fn each_once(count: i64) -> Self {
+        Self { rows: count, distinct_ids: count }
+    }
+}
+
+/// Counts the stored events with names that match a pattern of LIKE.
+pub async fn events(db: &Client, names: &str) -> StoredEvents {
     let sql = "SELECT count(*) AS stored, count(DISTINCT (project_id, id)) AS distinct_ids FROM events \
                WHERE name LIKE $1";
     let row = db.query_one(sql, &[&names]).await.expect("the events");
-    (row.get("stored"), row.get("distinct_ids"))
+    StoredEvents { rows: row.get("stored"), distinct_ids: row.get("distinct_ids") }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+use testkit::sources;
 
 use crate::Program;
 
@@ -29,24 +30,12 @@ pub fn failpoints() -> BTreeMap<String, BTreeSet<String>> {
 
 /// The name of each place where a program can die.
 fn places() -> Vec<String> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
-    for part in ["shared", "gateway/src", "worker-automation/src", "worker-delivery/src", "scheduler/src"] {
-        let mut dirs = vec![workspace.join(part)];
-        while let Some(dir) = dirs.pop() {
-            for entry in std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display())) {
-                let path = entry.expect("a directory's entry").path();
-                if path.is_dir() {
-                    dirs.push(path);
-                } else if path.extension().is_some_and(|e| e == "rs") {
-                    let text = std::fs::read_to_string(&path).expect("a source");
-                    for rest in text.split("failpoint::hit").skip(1) {
-                        let name = rest.strip_prefix("(\"").and_then(|rest| rest.split('"').next());
-                        let name = name.unwrap_or_else(|| panic!("{}: a hit without a name", path.display()));
-                        found.push(name.to_owned());
-                    }
-                }
-            }
+    for source in sources::of_programs() {
+        for rest in source.text.split("failpoint::hit").skip(1) {
+            let name = rest.strip_prefix("(\"").and_then(|rest| rest.split('"').next());
+            let name = name.unwrap_or_else(|| panic!("{}: a hit without a name", source.path));
+            found.push(name.to_owned());
         }
     }
     found

@@ -118,7 +118,7 @@ impl System {
             let set = format!("ALTER DATABASE test SET {} = 'on'", by_project::SETTING);
             connect(&database_url).await.batch_execute(&set).await.expect("a setting");
         }
-        let (project, public_key, secret_key) =
+        let Provisioned { project, public_key, secret_key } =
             provision(&database_url, "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
         let standby = if options.standby { Some(postgres.standby().await) } else { None };
         if let Some(standby) = &standby {
@@ -192,7 +192,7 @@ impl System {
     /// One more project, without any channel yet.
     pub async fn another_project(&self, name: &str) -> Api {
         let made = provision(&self.database_url, name).await;
-        let (_, public_key, secret_key) = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+        let Provisioned { public_key, secret_key, .. } = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
         Api::new(&self.origin, &public_key, &secret_key)
     }
 
@@ -262,15 +262,22 @@ impl Drop for System {
     }
 }
 
-/// The schema, and a project: its id, a public key and a secret one.
-pub(crate) async fn provision(database_url: &str, name: &str) -> anyhow::Result<(Uuid, String, String)> {
+/// A project that was created by the command line's code.
+pub(crate) struct Provisioned {
+    pub project: Uuid,
+    pub public_key: String,
+    pub secret_key: String,
+}
+
+/// Migrates the schema and creates a project with its keys.
+pub(crate) async fn provision(database_url: &str, name: &str) -> anyhow::Result<Provisioned> {
     let provision = Provision::new(database_url)?;
     provision.migrate().await?;
     let keys = MasterKeys::parse(MASTER_KEY).expect("64 hexadecimal digits");
     let project = provision.create_project(&keys, name).await?;
     let public = provision.create_key(project, KeyType::Public, "website").await?;
     let secret = provision.create_key(project, KeyType::Secret, "backend").await?;
-    Ok((project, public.key, secret.key))
+    Ok(Provisioned { project, public_key: public.key, secret_key: secret.key })
 }
 
 /// A plain connection to the database.

@@ -2,26 +2,19 @@
 //!
 //! Several may run at once. Due rows are taken under a row lock and made due again a little later, so the next scheduler finds what
 //! one took that died; consumers tolerate a second publication.
+//!
+//! [`tick`] repeats each of these:
+//! 1. [`due`] publishes the timers and dates that are due, and resumes frozen runs.
+//! 2. [`segments`] evaluates the users whose membership may have changed, and publishes who entered or left.
+//! 3. [`campaigns`] queues the audience of campaigns and releases their chunks to the workers.
+//! 4. [`maintenance`] removes what is no longer needed.
 
-mod backlog;
 pub mod campaigns;
 pub mod config;
-pub mod dates;
-pub mod dead_letters;
-pub mod erasures;
-mod failing;
-pub mod house;
-mod items;
-pub mod jumps;
-pub mod purge;
-pub mod removals;
-pub mod retention;
+pub mod due;
+pub mod maintenance;
 pub mod segments;
-pub mod subscriptions;
-pub mod thaw;
 pub mod tick;
-pub mod timers;
-pub mod webhooks;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,7 +32,9 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use config::SchedulerConfig;
-use failing::Failing;
+use due::{dates, jumps, thaw, timers};
+use maintenance::tasks;
+use tick::failing::Failing;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9104;
@@ -83,7 +78,7 @@ impl App {
 
 /// Works until the shutdown, then finishes what is under way; false when that took too long.
 pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
-    let tasks = TaskTracker::new();
+    let tracker = TaskTracker::new();
     // Before anything fires, it is known whether another has seen the clock jump.
     if startup::wait_for("what is known of the clock", &shutdown, || jumps::tick(app.clone())).await.is_err() {
         return true;
@@ -92,17 +87,17 @@ pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     if startup::wait_for("the campaigns under way", &shutdown, || campaigns::late::pause(&app)).await.is_err() {
         return true;
     }
-    tasks.spawn(tick::repeat("the clock", app.clone(), shutdown.clone(), jumps::tick));
-    tasks.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), timers::tick));
-    tasks.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), campaigns::tick));
-    tasks.spawn(tick::repeat("segments", app.clone(), shutdown.clone(), segments::tick));
-    tasks.spawn(tick::repeat("segments to be filled", app.clone(), shutdown.clone(), segments::fill));
-    tasks.spawn(tick::repeat("dates", app.clone(), shutdown.clone(), dates::tick));
-    tasks.spawn(tick::repeat("dates to be noted", app.clone(), shutdown.clone(), dates::plan::tick));
-    tasks.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), thaw::tick));
-    for chore in house::CHORES {
-        tasks.spawn(house::repeat(chore, app.clone(), shutdown.clone()));
+    tracker.spawn(tick::repeat("the clock", app.clone(), shutdown.clone(), jumps::tick));
+    tracker.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), timers::tick));
+    tracker.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), campaigns::tick));
+    tracker.spawn(tick::repeat("segments", app.clone(), shutdown.clone(), segments::tick));
+    tracker.spawn(tick::repeat("segments to be filled", app.clone(), shutdown.clone(), segments::fill));
+    tracker.spawn(tick::repeat("dates", app.clone(), shutdown.clone(), dates::tick));
+    tracker.spawn(tick::repeat("dates to be noted", app.clone(), shutdown.clone(), dates::plan::tick));
+    tracker.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), thaw::tick));
+    for task in tasks::TASKS {
+        tracker.spawn(tasks::repeat(task, app.clone(), shutdown.clone()));
     }
     shutdown.cancelled().await;
-    drained(&tasks, DRAIN).await
+    drained(&tracker, DRAIN).await
 }

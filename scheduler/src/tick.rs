@@ -1,4 +1,6 @@
-//! Looking again and again.
+//! Repeats a poll until the shutdown.
+
+pub mod failing;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use kernel::ids::ProjectId;
 use kernel::shutdown::Shutdown;
 
 use crate::App;
-use crate::failing::Failing;
+use crate::tick::failing::Failing;
 
 /// Why a tick came to nothing.
 #[derive(Debug, thiserror::Error)]

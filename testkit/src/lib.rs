@@ -5,6 +5,7 @@
 //! The shared servers are started by the first test that needs them (what is missing is installed where it may be)
 //! and run until `testkit-servers stop`. A test without its server fails; it is never skipped.
 
+mod accept;
 mod ai_server;
 mod apns_service;
 mod background;
@@ -29,6 +30,7 @@ pub mod servers;
 mod session;
 mod sms_service;
 mod smtp_service;
+pub mod sources;
 mod web_push_service;
 
 pub use ai_server::{AiRequest, TestAi};

@@ -26,6 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
+use crate::accept::accept;
 use crate::certificate::Certificate;
 use crate::{eventually, must};
 
@@ -168,7 +169,11 @@ impl<V: Vendor> ProviderServer<V> {
         let served = Arc::new(Served { vendor, faults: Mutex::default(), received: Mutex::default() });
         let shutdown = Shutdown::new();
         let presented = Arc::new(Mutex::new(instead.or(certificate.as_ref().map(Certificate::acceptor))));
-        tokio::spawn(accept(listener, served.clone(), presented.clone(), shutdown.clone()));
+        let serving = {
+            let (served, presented) = (served.clone(), presented.clone());
+            move |stream| serve(stream, served.clone(), locked(&presented).clone())
+        };
+        tokio::spawn(accept(listener, shutdown.clone(), serving));
         Self { served, address, certificate, presented, shutdown }
     }
 
@@ -221,26 +226,6 @@ impl<V> Drop for ProviderServer<V> {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn accept<V: Vendor>(listener: TcpListener, served: Arc<Served<V>>, presented: Presented, shutdown: Shutdown) {
-    loop {
-        let stream = tokio::select! {
-            () = shutdown.cancelled() => return,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(_) => continue,
-            },
-        };
-        let acceptor = locked(&presented).clone();
-        let (served, shutdown) = (served.clone(), shutdown.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = serve(stream, served, acceptor) => {}
-            }
-        });
-    }
 }
 
 async fn serve<V: Vendor>(stream: TcpStream, served: Arc<Served<V>>, acceptor: Option<TlsAcceptor>) {

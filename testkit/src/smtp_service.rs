@@ -8,6 +8,7 @@ use kernel::shutdown::Shutdown;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::accept::accept;
 use crate::must;
 use crate::provider_server::Fault;
 
@@ -44,7 +45,17 @@ impl SmtpService {
         let served =
             Arc::new(Served { script: Box::new(script), hangs_up: Box::new(hangs_up), taken: Mutex::default() });
         let shutdown = Shutdown::new();
-        tokio::spawn(accept(listener, served.clone(), shutdown.clone()));
+        let serving = {
+            let served = served.clone();
+            move |stream| {
+                let served = served.clone();
+                async move {
+                    // How a conversation ends is the test's business.
+                    let _ = converse(BufStream::new(stream), &served).await;
+                }
+            }
+        };
+        tokio::spawn(accept(listener, shutdown.clone(), serving));
         Self { served, address, shutdown }
     }
 
@@ -61,26 +72,6 @@ impl SmtpService {
 impl Drop for SmtpService {
     fn drop(&mut self) {
         self.shutdown.cancel();
-    }
-}
-
-async fn accept(listener: TcpListener, served: Arc<Served>, shutdown: Shutdown) {
-    loop {
-        let stream = tokio::select! {
-            () = shutdown.cancelled() => return,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(_) => continue,
-            },
-        };
-        let (served, shutdown) = (served.clone(), shutdown.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                // How a conversation ends is the test's business.
-                _ = converse(BufStream::new(stream), &served) => {}
-            }
-        });
     }
 }
 

@@ -1,51 +1,34 @@
 //! Worker for what users do: reads the ingest stream, records events and people, starts automations and moves them on.
+//!
+//! In the order in which an item passes through:
+//! 1. [`ingest`] reads the partitions that this worker leases, and collects their items into batches.
+//! 2. [`record`] writes a batch in one transaction: events, people, counts, receipts, subscriptions, erasures.
+//! 3. [`automations`] adds to that transaction which automations start, and what their runs do next.
+//! 4. [`outbound`] publishes and calls after the commit: items for other partitions, webhook steps.
 
-pub mod calls;
+pub mod automations;
 pub mod config;
-mod days;
-pub mod endpoints;
-pub mod erase;
-mod events;
-pub mod item;
-pub mod known;
-pub mod lane;
-pub mod lease;
-pub mod marks;
-pub mod matching;
-pub mod new_event;
-pub mod outbox;
-pub mod people;
-pub mod poison;
-pub mod profile;
-pub mod receipts;
-mod recent;
+pub mod ingest;
+pub mod outbound;
 pub mod record;
-mod removed;
-pub mod runs;
-pub mod subscriptions;
-pub mod suppression;
-pub mod tokens;
-pub mod totals;
-mod traced;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use bus::Publisher;
-use database::{Store, ingest_partitions};
-use kernel::clock::Clock;
+use database::ingest_partitions;
 use kernel::shutdown::Shutdown;
+use runtime::clock;
 use runtime::startup::{self, Connected};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use calls::Caller;
 use config::Config;
-use lane::{Inputs, Lane};
-use lease::Leases;
-use outbox::{Outbox, Owned};
-use record::Recorder;
+use ingest::lane::{Inputs, Lane};
+use ingest::lease::Leases;
+use outbound::calls::Caller;
+use outbound::outbox::{Outbox, Owned};
+use record::transaction::Recorder;
 
 /// What the worker stands on.
 pub struct App {
@@ -101,7 +84,10 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
         let (recorder, store, shutdown) = (recorder.clone(), store.clone(), shutdown.clone());
         async move { recorder.totals.run(store, shutdown).await }
     });
-    let follow = tokio::spawn(follow_database(store.clone(), clock, shutdown.clone()));
+    let follow = tokio::spawn({
+        let (store, shutdown) = (store.clone(), shutdown.clone());
+        async move { clock::follow_database(shutdown, || store.synchronize(&clock)).await }
+    });
     let leases = Leases::new(store, bus, ingest_stream, config.lease, inputs, owned);
     let mut leases = tokio::spawn(leases.run(shutdown.clone()));
 
@@ -121,15 +107,4 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     outbox.await.context("the outbox panicked")?;
     let _ = tokio::join!(follow, totals, caller);
     Ok(())
-}
-
-async fn follow_database(store: Store, clock: Clock, shutdown: Shutdown) {
-    loop {
-        if let Err(error) = store.synchronize(&clock).await {
-            tracing::debug!(%error, "cannot read the database's time");
-        }
-        if shutdown.run_until_cancelled(tokio::time::sleep(Duration::from_secs(10))).await.is_none() {
-            return;
-        }
-    }
 }

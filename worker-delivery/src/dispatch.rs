@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod fair_queue;
 pub mod lease;
+pub mod owners;
 pub mod ready;
 pub mod slots;
 pub mod takeover;

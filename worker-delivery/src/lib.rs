@@ -1,24 +1,28 @@
 //! Delivery: takes messages from the queue, renders, sends and settles them; and sends webhooks.
 //!
-//! A send moves through types: `Claimed` (with what it needs: `Loaded`) → `Rendered` → `Outcome` → `Settled`.
+//! In the order in which a message passes through, with the type that it then has:
+//! 1. [`intake`] records direct messages; those of automations and campaigns are in the queue already.
+//! 2. [`dispatch`] chooses the next queue and begins a batch of its messages: `Claimed`.
+//! 3. [`load`] reads what they need: recipients, templates, suppressions, frequency caps: `Loaded`.
+//! 4. [`attempt`] renders each ([`render`]: `Rendered`) and has it sent by a provider of its channel ([`routes`], [`provider`]:
+//!    `Outcome`).
+//! 5. [`settle`] writes the outcomes: `Settled`.
+//!
+//! Apart from these, [`webhooks`] calls endpoints of other systems, and [`invites`] mails invitations.
 
 mod address;
 mod attempt;
 pub mod channels;
 pub mod config;
 mod dispatch;
-mod frequency;
 mod intake;
 mod invites;
 pub mod limits;
 mod load;
-mod owners;
 pub mod provider;
 pub mod render;
 pub mod routes;
 pub mod settle;
-mod suppressed;
-mod templates;
 mod traced;
 mod webhooks;
 
@@ -34,6 +38,7 @@ use jiff::SignedDuration;
 use kernel::clock::Clock;
 use kernel::shutdown::{DRAIN, Shutdown, drained};
 use rate_limits::Buckets;
+use runtime::clock;
 use runtime::startup::{self, Connected};
 use tokio_util::task::TaskTracker;
 
@@ -41,17 +46,16 @@ use channels::Channels;
 use config::DeliveryConfig;
 use dispatch::Dispatcher;
 use dispatch::lease::Leases;
+use dispatch::owners::Owners;
 use dispatch::takeover::Takeovers;
 use limits::Limits;
-use owners::Owners;
+use load::templates::Templates;
 use provider::{MailProvider, Outside, apns};
 use routes::Route;
 use settle::Settler;
-use templates::Templates;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9103;
-const CLOCK_SYNC_INTERVAL: Duration = Duration::from_secs(10);
 /// Time limit for flushing the last acknowledgements to the broker.
 const FLUSH: Duration = Duration::from_secs(1);
 
@@ -138,7 +142,13 @@ pub async fn run(app: Arc<App>) -> bool {
         if app.due_clock.jumps.ahead(&app.clock).is_some() {
             app.takeovers.clock_stepped_ahead();
         }
-        app.tasks.spawn(follow_clock(app.clone()));
+        app.tasks.spawn({
+            let app = app.clone();
+            let shutdown = app.shutdown.clone();
+            async move {
+                clock::follow_database(shutdown, || app.due_clock.jumps.follow(&app.store, &app.clock)).await;
+            }
+        });
         app.tasks.spawn(dispatch::run(app.clone()));
         app.tasks.spawn(dispatch::ready::poll(app.clone()));
     }
@@ -147,16 +157,4 @@ pub async fn run(app: Arc<App>) -> bool {
     // Flush the last acknowledgements.
     let _ = tokio::time::timeout(FLUSH, app.bus.client.flush()).await;
     drained
-}
-
-async fn follow_clock(app: Arc<App>) {
-    loop {
-        tokio::select! {
-            () = app.shutdown.cancelled() => return,
-            () = tokio::time::sleep(CLOCK_SYNC_INTERVAL) => {}
-        }
-        if let Err(error) = app.due_clock.jumps.follow(&app.store, &app.clock).await {
-            tracing::debug!(%error, "cannot read the database's time");
-        }
-    }
 }

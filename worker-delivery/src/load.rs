@@ -1,5 +1,9 @@
 //! Loads everything that a batch of messages needs to be sent. Independent queries share a round trip.
 
+mod frequency;
+pub mod suppressed;
+pub mod templates;
+
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,11 +26,10 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::channels::Sender;
-use crate::frequency::Frequency;
 use crate::render::PREFERENCES_URL;
 use crate::settle::judge;
-use crate::suppressed;
-use crate::templates::Found;
+use frequency::Frequency;
+use templates::Found;
 
 /// Template variable that holds the unsubscribe link.
 pub const UNSUBSCRIBE_URL: &str = "unsubscribeUrl";

@@ -101,7 +101,7 @@ pub fn from_template(
 /// Renders a direct message's own content. A body without tags is plain text. What does not parse (the gateway refuses
 /// such content) is sent as it came.
 pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) -> Result<Rendered, Unrenderable> {
-    let (subject, body) = own_content(message);
+    let OwnContent { subject, body } = own_content(message);
     let markup = has_markup(body);
     let escape = if markup { Escape::Html } else { Escape::None };
     let (subject, body) = match Compiled::new(0, subject, body) {
@@ -118,12 +118,18 @@ pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) ->
     })
 }
 
+/// What a message without a template says.
+struct OwnContent<'a> {
+    subject: &'a str,
+    body: &'a str,
+}
+
 /// The subject and the body that a message brings. Either form of the request is taken for any channel: a title serves
 /// as the subject, and the HTML that was made of a body in MJML as that.
-fn own_content(message: &Claimed) -> (&str, &str) {
+fn own_content(message: &Claimed) -> OwnContent<'_> {
     let field = |name: &str| message.content.get(name).and_then(Value::as_str).unwrap_or("");
     let first_of = |name, other| Some(field(name)).filter(|text| !text.is_empty()).unwrap_or(field(other));
-    (first_of("subject", "title"), first_of("compiled", "body"))
+    OwnContent { subject: first_of("subject", "title"), body: first_of("compiled", "body") }
 }
 
 /// Subject, body and URL with everything filled in.

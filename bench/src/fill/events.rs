@@ -18,19 +18,20 @@ use crate::copy;
 use crate::copy::JsonText;
 use crate::dice::Dice;
 use crate::load::item;
-use crate::progress::Progress;
 use crate::tenants::{self, EVENT_NAMES};
+use progress::{Bar, Steps};
 
 const EVENT: &str = "project_id uuid, id uuid, client_id uuid, name text, user_id uuid, anonymous_id text, \
                      properties jsonb, ts timestamptz, received_at timestamptz";
 const COUNT: &str = "project_id uuid, id uuid, day date, counts jsonb";
 
 /// Fills `events` and their counters, whole days by each connection.
-pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progress: &Progress) -> Result<()> {
+pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progress: &Steps) -> Result<()> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
     let indexes = drop_indexes(&client).await?;
-    let bar = progress.bar("events", events.total);
+    progress.step(&format!("filling {} events", events.total));
+    let bar = Bar::new("events", events.total);
     let projects: Vec<ProjectId> = (0..events.projects).map(tenants::project).collect();
     let (projects, names) = (std::sync::Arc::new(projects), std::sync::Arc::new(names()));
     let mut tasks = tokio::task::JoinSet::new();
@@ -49,7 +50,7 @@ pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progres
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    bar.finish();
+    bar.done();
     for index in indexes {
         progress.step(&index);
         client.batch_execute(&index).await?;
@@ -81,7 +82,7 @@ struct Day {
     names: std::sync::Arc<Vec<String>>,
     events: Shares,
     users: Shares,
-    bar: indicatif::ProgressBar,
+    bar: Bar,
 }
 
 impl Day {
@@ -106,12 +107,12 @@ impl Day {
                 writer.as_mut().write(&row).await?;
                 counts.add(number, at.to_zoned(TimeZone::UTC).date(), name);
                 if nth % 1_000 == 999 {
-                    self.bar.inc(1_000);
+                    self.bar.add(1_000);
                 }
             }
             writer.finish().await?;
         }
-        self.bar.inc(total % 1_000);
+        self.bar.add(total % 1_000);
         self.store(&counts, days_ago as i16).await
     }
 

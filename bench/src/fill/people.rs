@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::{CONNECTIONS, DAY_MS, DAYS, Shares};
 use crate::copy::{self, JsonText};
 use crate::dice::Dice;
-use crate::progress::Progress;
 use crate::{provision, tenants};
+use progress::{Bar, Steps};
 
 const COLUMNS: &str = "project_id uuid, id uuid, external_id text, anonymous_id text, email text, name text, \
                        properties jsonb, merged_into uuid, merged_at timestamptz, created_at timestamptz, \
@@ -73,8 +73,9 @@ fn anonymous_id(person: u32) -> String {
 }
 
 /// Fills `users` and their counts.
-pub async fn fill(url: &str, users: Shares, now_ms: i64, progress: &Progress) -> Result<()> {
-    let bar = progress.bar("people", users.total);
+pub async fn fill(url: &str, users: Shares, now_ms: i64, progress: &Steps) -> Result<()> {
+    progress.step(&format!("filling {} people", users.total));
+    let bar = Bar::new("people", users.total);
     let mut tasks = tokio::task::JoinSet::new();
     for lane in 0..CONNECTIONS {
         let (url, bar) = (url.to_owned(), bar.clone());
@@ -90,17 +91,11 @@ pub async fn fill(url: &str, users: Shares, now_ms: i64, progress: &Progress) ->
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    bar.finish();
+    bar.done();
     Ok(())
 }
 
-async fn of_project(
-    client: &tokio_postgres::Client,
-    number: u32,
-    count: u64,
-    now_ms: i64,
-    bar: &indicatif::ProgressBar,
-) -> Result<()> {
+async fn of_project(client: &tokio_postgres::Client, number: u32, count: u64, now_ms: i64, bar: &Bar) -> Result<()> {
     let project = tenants::project(number);
     let mut dice = Dice::new(u64::from(number));
     let mut writer = pin!(copy::writer(client, "users", COLUMNS).await?);
@@ -154,11 +149,11 @@ async fn of_project(
             writer.as_mut().write(&row).await?;
         }
         if person % 1_000 == 999 {
-            bar.inc(1_000);
+            bar.add(1_000);
         }
     }
     writer.finish().await?;
-    bar.inc(count % 1_000);
+    bar.add(count % 1_000);
     let sql = "INSERT INTO user_count (project_id, lane, count) VALUES ($1, 0, $2)";
     client.execute(sql, &[&project, &(count as i64)]).await?;
     provision::seen(client, &[project.0]).await?;

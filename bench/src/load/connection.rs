@@ -111,7 +111,7 @@ impl Sender {
         }
         let mut all = Outcome::default();
         while let Some(ended) = tasks.join_next().await {
-            let (connection, counts, refused, latencies) = ended??;
+            let Sent { connection, counts, refused, latencies } = ended??;
             all.refused += refused;
             all.items += counts.items;
             all.events += counts.events;
@@ -125,6 +125,15 @@ impl Sender {
     }
 }
 
+/// What one connection has sent.
+struct Sent {
+    connection: Connection,
+    counts: Counts,
+    refused: u64,
+    /// In microseconds.
+    latencies: Vec<u32>,
+}
+
 impl Connection {
     async fn send(
         mut self,
@@ -133,7 +142,7 @@ impl Connection {
         started: Instant,
         time: Duration,
         accepted: Arc<AtomicU64>,
-    ) -> Result<(Self, Counts, u64, Vec<u32>)> {
+    ) -> Result<Sent> {
         let clock = Clock::system();
         let (mut counts, mut refused, mut latencies) = (Counts::default(), 0, Vec::new());
         for nth in 0_u64.. {
@@ -168,7 +177,7 @@ impl Connection {
             counts.events += sent.events;
             accepted.fetch_add(sent.items, Ordering::Relaxed);
         }
-        Ok((self, counts, refused, latencies))
+        Ok(Sent { connection: self, counts, refused, latencies })
     }
 }
 

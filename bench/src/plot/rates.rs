@@ -4,6 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::style::{FAINT, FIRST, FONT, GOAL, GREY, INK, SECOND, short, text};
@@ -56,24 +58,11 @@ fn throughput(area: &Area<'_>, what: &str, steps: &[Step], wanted: Option<f64>) 
             .label("goal, recorded")
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], GOAL.stroke_width(2)));
     }
-    type Of = fn(&Step) -> f64;
-    let lines: [(&str, RGBColor, Of); 2] = [("accepted", FIRST, |s| s.accepted), ("recorded", SECOND, |s| s.recorded)];
-    for (name, colour, of) in lines {
-        let points: Vec<(f64, f64)> = steps.iter().map(|s| (s.offered, of(s))).collect();
-        chart
-            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(3)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3)));
-        chart.draw_series(points.into_iter().map(|point| Circle::new(point, 4, colour.filled())))?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .label_font((FONT, 13).into_font().color(&INK))
-        .background_style(WHITE.mix(0.85))
-        .border_style(FAINT)
-        .draw()?;
-    Ok(())
+    let lines = [
+        Line { name: "accepted", colour: FIRST, of: |step| step.accepted },
+        Line { name: "recorded", colour: SECOND, of: |step| step.recorded },
+    ];
+    curves(&mut chart, steps, &lines)
 }
 
 fn latency(area: &Area<'_>, what: &str, steps: &[Step]) -> Result<()> {
@@ -97,9 +86,27 @@ fn latency(area: &Area<'_>, what: &str, steps: &[Step]) -> Result<()> {
         .x_label_formatter(&|x| short(*x))
         .y_label_formatter(&|y| if *y < 1.0 { format!("{y:.1}") } else { short(*y) })
         .draw()?;
-    type Of = fn(&Step) -> f64;
-    let lines: [(&str, RGBColor, Of); 2] = [("p50", FIRST, |s| s.p50), ("p99", SECOND, |s| s.p99)];
-    for (name, colour, of) in lines {
+    let lines = [
+        Line { name: "p50", colour: FIRST, of: |step| step.p50 },
+        Line { name: "p99", colour: SECOND, of: |step| step.p99 },
+    ];
+    curves(&mut chart, steps, &lines)
+}
+
+/// A curve over the offered load.
+struct Line {
+    name: &'static str,
+    colour: RGBColor,
+    of: fn(&Step) -> f64,
+}
+
+/// Draws curves with their points, and a legend of everything in the chart.
+fn curves<'a, 'b: 'a, Y: Ranged<ValueType = f64>>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>,
+    steps: &[Step],
+    lines: &[Line],
+) -> Result<()> {
+    for &Line { name, colour, of } in lines {
         let points: Vec<(f64, f64)> = steps.iter().map(|s| (s.offered, of(s))).collect();
         chart
             .draw_series(LineSeries::new(points.clone(), colour.stroke_width(3)))?

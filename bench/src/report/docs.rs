@@ -6,13 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::table::{goals, number};
-use super::{Cost, Report, Section};
+use super::{Cost, Drawing, Report, Section};
 
 const BEGIN: &str = "<!-- bench:begin -->";
 const END: &str = "<!-- bench:end -->";
 
 /// Replaces what stands between the markers of a file.
-pub fn write(report: &Report, drawings: &[(String, String)], path: &Path) -> Result<()> {
+pub fn write(report: &Report, drawings: &[Drawing], path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     std::fs::write(path, replaced(&text, &render(report, drawings))?)?;
     Ok(())
@@ -27,7 +27,7 @@ fn replaced(text: &str, generated: &str) -> Result<String> {
 }
 
 /// Everything generated, as Markdown.
-fn render(report: &Report, drawings: &[(String, String)]) -> String {
+fn render(report: &Report, drawings: &[Drawing]) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}; {}, {}.\n", report.machine, report.date, report.commit);
     let _ = writeln!(text, "| figure | measured | ceiling | ratio | goal |\n|---|---:|---:|---:|---|");
@@ -35,8 +35,8 @@ fn render(report: &Report, drawings: &[(String, String)]) -> String {
         figures(&mut text, section);
     }
     missed(&mut text, &report.sections);
-    for (file, what) in drawings {
-        let _ = writeln!(text, "\n![{what}](performance/{file})");
+    for Drawing { file, shows } in drawings {
+        let _ = writeln!(text, "\n![{shows}](performance/{file})");
     }
     let costs: Vec<(&Section, &Cost)> =
         report.sections.iter().flat_map(|section| section.costs.iter().map(move |cost| (section, cost))).collect();

@@ -10,7 +10,7 @@ use kernel::ids;
 use kernel::metric_name::Metric;
 use serde_json::{Value, json};
 use store_sending::automations::{ActiveAutomation, FollowedAutomation};
-use worker_automation::matching::Index;
+use worker_automation::automations::matching::Index;
 
 use super::drain::{CONNECTIONS, WARM_UP, drained};
 use crate::alone;
@@ -44,8 +44,10 @@ pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
         let turn = move || {
             for name in &names {
                 let found = index.started_by(project, Some(automation::TriggerType::Event), name);
-                let heard = index.is_heard(project, name);
-                if found.map(|startable| startable.version).sum::<i32>() != (MATCHED / EVENT_NAMES) as i32 || heard.0 {
+                let listeners = index.listeners(project, name);
+                if found.map(|startable| startable.version).sum::<i32>() != (MATCHED / EVENT_NAMES) as i32
+                    || listeners.by_name
+                {
                     bail!("{name} does not start what it should");
                 }
             }

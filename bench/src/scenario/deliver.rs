@@ -32,13 +32,13 @@ use crate::ceiling::call::BareClient;
 use crate::ceiling::mail::BareMailer;
 use crate::child::Server;
 use crate::measure::{self, Measured};
-use crate::progress::Progress;
 use crate::provision::delivery::{self, DEVICE};
 use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 use crate::sink::{self, Kind};
 use crate::system::{self, DELIVERY};
 use ledger::Ledger;
+use progress::Steps;
 
 pub use hanging::hanging;
 pub use held::held;
@@ -232,8 +232,16 @@ fn rates(rounds: &[Measured]) -> Vec<f64> {
     rounds.iter().map(|m| m.outcome.items_per_second()).collect()
 }
 
-/// A worker that sends pushes of one project to a sink, and the template of its messages.
-async fn pushing(lab: &mut Lab) -> Result<(Server, Ledger, Uuid)> {
+/// A worker that sends pushes of one project.
+struct Pushing {
+    sink: Server,
+    ledger: Ledger,
+    /// Of its messages.
+    template: Uuid,
+}
+
+/// Starts a worker that sends pushes of one project to a sink.
+async fn pushing(lab: &mut Lab) -> Result<Pushing> {
     let sink = sink::start(Kind::Http, None).await?;
     let ledger = pushes(sink.addr);
     ledger.open(lab, &delivery::apns()?).await?;
@@ -241,7 +249,7 @@ async fn pushing(lab: &mut Lab) -> Result<(Server, Ledger, Uuid)> {
     delivery::devices(system, 0..1, ledger::PEOPLE, Platform::Ios, |n| Ok(device(n))).await?;
     let template = ledger.template(system, 1).await?;
     system.run(&[DELIVERY]).await?;
-    Ok((sink, ledger, template))
+    Ok(Pushing { sink, ledger, template })
 }
 
 /// What calls come to by themselves: a whole core of the process that makes them, beside one of a bare client's.
@@ -262,7 +270,7 @@ fn calls_alone(
     section.figures.push(goals.iter().fold(figure, |figure, goal| figure.goal(*goal)));
 }
 
-fn warn_of_noise(progress: &Progress, rounds: &[&Vec<Measured>]) {
+fn warn_of_noise(progress: &Steps, rounds: &[&Vec<Measured>]) {
     for noise in rounds.iter().filter_map(|r| measure::noise(&r.last()?.used)) {
         progress.warn(&noise);
     }

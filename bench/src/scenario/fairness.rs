@@ -154,19 +154,26 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
 /// The neighbour's load for so long, until its last mail is sent.
 async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
     let began = mark(system).await?;
-    let (events, messages) = load(system, time).await?;
+    let Load { events, messages } = load(system, time).await?;
     let seconds = sent(system, NEIGHBOUR, began, messages.items).await?;
     Ok(Waited { event: events.quantile(0.99), message: seconds * 1e3 })
 }
 
-/// The neighbour's events and messages for so long.
-async fn load(system: &System, time: Duration) -> Result<(Outcome, Outcome)> {
+/// What the neighbour sent.
+struct Load {
+    events: Outcome,
+    messages: Outcome,
+}
+
+/// Sends the neighbour's events and messages for `time`.
+async fn load(system: &System, time: Duration) -> Result<Load> {
     let sender = async |kind, rate| {
         let shape = Shape { first: NEIGHBOUR, projects: 1, ..Shape::new(kind) };
         let mut sender = Sender::connect(system.gateway, shape, NEIGHBOURS_CONNECTIONS).await?;
         sender.send(Pace::Offered(rate), time).await
     };
-    tokio::try_join!(sender(Kind::Single, EVENTS), sender(Kind::Message, MESSAGES))
+    let (events, messages) = tokio::try_join!(sender(Kind::Single, EVENTS), sender(Kind::Message, MESSAGES))?;
+    Ok(Load { events, messages })
 }
 
 /// A time that is later than all that was accepted before, and earlier than what is accepted from now on, by the gateways' clock too.

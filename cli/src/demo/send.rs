@@ -18,7 +18,7 @@ use super::generator::clocks;
 use super::generator::requests::{Request, Route};
 use super::memory::CartTimes;
 use super::pace::Pace;
-use super::progress::Progress;
+use progress::Bar;
 
 /// How long a phone may take to be known, and how often it is looked for.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -47,7 +47,7 @@ pub struct Replay<'a> {
     pub clock: &'a Clock,
     pub carts: &'a CartTimes,
     pub pace: Pace,
-    pub progress: Progress,
+    pub progress: Bar,
     pub tally: Tally,
 }
 

@@ -137,7 +137,8 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::path::Path;
+
+    use testkit::sources;
 
     use super::*;
 
@@ -157,8 +158,7 @@ mod tests {
     }
 
     /// Names in capitals that a program asks its environment for: every such text on a line that reads it, or that is a name.
-    fn asked_for(source: &str) -> BTreeSet<String> {
-        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    fn asked_for(code: &str) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (at, _) in code.match_indices('"') {
             let rest = &code[at + 1..];
@@ -190,31 +190,14 @@ mod tests {
 
     #[test]
     fn every_variable_of_the_programs_is_known_and_no_other() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut asked = BTreeSet::new();
-        for part in ["shared", "gateway/src", "worker-automation/src", "worker-delivery/src", "scheduler/src"] {
-            for file in sources(&root.join(part)) {
-                let text = std::fs::read_to_string(&file).unwrap();
-                if text.contains("env: &Env") || text.contains("&Env::") {
-                    asked.extend(asked_for(&text));
-                }
+        for source in sources::of_programs() {
+            if source.text.contains("env: &Env") || source.text.contains("&Env::") {
+                asked.extend(asked_for(source.code()));
             }
         }
         let known: BTreeSet<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(known.len(), VARIABLES.len());
         assert_eq!(asked, known);
-    }
-
-    fn sources(dir: &Path) -> Vec<std::path::PathBuf> {
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                found.extend(sources(&path));
-            } else if path.extension().is_some_and(|ext| ext == "rs") {
-                found.push(path);
-            }
-        }
-        found
     }
 }

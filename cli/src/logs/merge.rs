@@ -1,20 +1,28 @@
 //! Merging logs by the time that their lines begin with. Pure.
 
-/// The lines of several logs in one order of time. Lines without a time of their own stay behind the one before them.
-pub fn by_time(logs: Vec<(String, Vec<String>)>) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String, String)> = Vec::new();
-    for (name, lines) in logs {
+/// A line of one of several logs.
+pub struct Line {
+    pub log: String,
+    pub text: String,
+    /// Its own, or that of the line before it.
+    time: String,
+}
+
+/// Merges the lines of several logs, each with its name. Lines without a time of their own stay behind the one before them.
+pub fn by_time(logs: Vec<(String, Vec<String>)>) -> Vec<Line> {
+    let mut all = Vec::new();
+    for (log, lines) in logs {
         let mut time = String::new();
-        for line in lines {
-            if let Some(own) = time_of(&line) {
+        for text in lines {
+            if let Some(own) = time_of(&text) {
                 time = own;
             }
-            all.push((time.clone(), name.clone(), line));
+            all.push(Line { log: log.clone(), text, time: time.clone() });
         }
     }
     // Stable: each log keeps its own order.
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    all.into_iter().map(|(_, name, line)| (name, line)).collect()
+    all.sort_by(|a, b| a.time.cmp(&b.time));
+    all
 }
 
 /// The first date and time in the first 60 bytes of a line, of the shapes `2026-01-31T10:00:00.1Z`,
@@ -78,7 +86,7 @@ mod tests {
             ("a".into(), lines(&["2026-01-01T00:00:01Z one", "  more of one", "2026-01-01T00:00:03Z three"])),
             ("b".into(), lines(&["2026-01-01T00:00:02Z two"])),
         ]);
-        let order: Vec<&str> = merged.iter().map(|(_, line)| line.rsplit(' ').next().unwrap_or("")).collect();
+        let order: Vec<&str> = merged.iter().map(|line| line.text.rsplit(' ').next().unwrap_or("")).collect();
         assert_eq!(order, ["one", "one", "two", "three"]);
     }
 }

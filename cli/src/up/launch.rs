@@ -10,12 +10,12 @@ use local_servers::Process;
 use local_servers::process::Signal;
 
 use crate::process_table::{Entry, ProcessTable, Status};
-use crate::progress::Progress;
 use crate::readiness::{self, Asker};
 use crate::run_dir::RunDir;
 use crate::services::{self, SUPERVISOR};
 use crate::state::State;
 use crate::supervise::{GRACE, log_file};
+use progress::Steps;
 
 /// How long everything together may take to become ready.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -68,7 +68,7 @@ async fn taken_in(dir: &RunDir, generation: u64) -> Result<()> {
 }
 
 /// Waits until every process runs and says that it is ready.
-pub async fn until_ready(dir: &RunDir, state: &State, progress: &Progress) -> Result<()> {
+pub async fn until_ready(dir: &RunDir, state: &State, progress: &Steps) -> Result<()> {
     let asker = Asker::new()?;
     let deadline = Instant::now() + PATIENCE;
     loop {

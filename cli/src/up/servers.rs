@@ -13,9 +13,9 @@ use local_servers::{
 };
 
 use crate::args::RedisWish;
-use crate::progress::Progress;
 use crate::run_dir::RunDir;
 use crate::state::Servers;
+use progress::Steps;
 
 pub const POSTGRES: &str = "postgres";
 pub const NATS: &str = "nats";
@@ -23,7 +23,7 @@ pub const REDIS: &str = "redis";
 pub const DATABASE: &str = "rekindle";
 
 /// The programs of the servers. What is missing is installed; Redis only where it is wanted.
-pub async fn find_or_install(dir: &RunDir, redis: RedisWish, progress: &Progress) -> Result<Tools> {
+pub async fn find_or_install(dir: &RunDir, redis: RedisWish, progress: &Steps) -> Result<Tools> {
     progress.step("looking for PostgreSQL, NATS and Redis");
     let (bin, shown) = (dir.bin(), progress.clone());
     let mut tools = tokio::task::spawn_blocking(move || find_blocking(bin, redis, &shown)).await??;
@@ -33,7 +33,7 @@ pub async fn find_or_install(dir: &RunDir, redis: RedisWish, progress: &Progress
     Ok(tools)
 }
 
-fn find_blocking(bin: PathBuf, redis: RedisWish, progress: &Progress) -> Result<Tools> {
+fn find_blocking(bin: PathBuf, redis: RedisWish, progress: &Steps) -> Result<Tools> {
     match tools::find(&bin) {
         Found { postgres: Some(postgres), nats: Some(nats), redis: found, .. }
             if found.is_some() || redis == RedisWish::Off =>
@@ -45,7 +45,7 @@ fn find_blocking(bin: PathBuf, redis: RedisWish, progress: &Progress) -> Result<
 }
 
 /// Starts what is not running; all are ready when this returns. Redis may fail: the rest works without it.
-pub async fn start(dir: &RunDir, tools: &Tools, progress: &Progress) -> Result<Servers> {
+pub async fn start(dir: &RunDir, tools: &Tools, progress: &Steps) -> Result<Servers> {
     let (postgres_dir, nats_dir) = (dir.server(POSTGRES), dir.server(NATS));
     let (postgres_options, nats_options) = (PostgresOptions::default(), NatsOptions::default());
     let (postgres, nats, redis) = tokio::join!(
@@ -83,7 +83,7 @@ async fn takes_writes(nats: &NatsServer) -> bool {
     matches!(tokio::time::timeout(Duration::from_secs(8), tried).await, Ok(Ok(())))
 }
 
-async fn start_redis(dir: &RunDir, tools: &Tools, progress: &Progress) -> Option<RedisServer> {
+async fn start_redis(dir: &RunDir, tools: &Tools, progress: &Steps) -> Option<RedisServer> {
     let without = "rate limits are then kept by each gateway for itself";
     let Some(tool) = &tools.redis else {
         stop_redis(dir).await;

@@ -179,7 +179,7 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     });
     found.merges = stream::iter(merges).buffer_unordered(ASKED_AT_ONCE).collect().await;
     found.messages = messages(&db, &product.projects).await;
-    let (by_http, by_smtp) =
+    let provider::Copies { by_http, by_smtp } =
         provider::copies(&product.mail.vendor().vendor, &product.sms.vendor().vendor, &product.smtp);
     found.by_http = by_http.keys().copied().collect();
     found.by_smtp = by_smtp.keys().copied().collect();

@@ -23,7 +23,7 @@ use super::proxy::Proxy;
 use super::settings::Settings;
 use super::shops::{LIMIT, LIMITED, UNKNOWN_RETRIES};
 use crate::program::{Env, Program, own_address};
-use crate::system::{MASTER_KEY, TURN, provision};
+use crate::system::{MASTER_KEY, Provisioned, TURN, provision};
 use crate::{Api, broker};
 
 /// Until a process is ready once all is well.
@@ -151,7 +151,8 @@ impl Product {
         let (mut shops, mut projects) = (Vec::new(), Vec::new());
         for shop in 0..=LIMITED {
             let made = provision(&postgres.url(), &format!("Shop {shop}")).await;
-            let (project, public_key, secret_key) = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
+            let Provisioned { project, public_key, secret_key } =
+                made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
             let api = |process: &Process| {
                 let address = links[&Link { process: *process, to: End::Clients }].address();
                 Api::new(&format!("http://{address}"), &public_key, &secret_key)

@@ -152,14 +152,20 @@ pub fn message_in(text: &str) -> Option<Uuid> {
     Uuid::try_parse(text.get(at..at + 36)?).ok()
 }
 
-/// How often each message was acted upon: by the log of the mail service, which knows repeats by their keys, and of the
+/// How often each message was acted upon.
+pub struct Copies {
+    pub by_http: BTreeMap<Uuid, u32>,
+    pub by_smtp: BTreeMap<Uuid, u32>,
+}
+
+/// Counts how often each message was acted upon: by the log of the mail service, which knows repeats by their keys, and of the
 /// SMS service, which does not; and by that of the mail server, which does not either.
 ///
 /// Panics on a text without an id.
-pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> (BTreeMap<Uuid, u32>, BTreeMap<Uuid, u32>) {
+pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> Copies {
     let mails = mail.mails().into_iter().map(|mail| mail["text"].as_str().unwrap_or_default().to_owned());
     let texts = sms.taken().into_iter().map(|mut form| form.remove("Body").unwrap_or_default());
-    (counted(mails.chain(texts)), counted(smtp.mails()))
+    Copies { by_http: counted(mails.chain(texts)), by_smtp: counted(smtp.mails()) }
 }
 
 fn counted(texts: impl IntoIterator<Item = String>) -> BTreeMap<Uuid, u32> {

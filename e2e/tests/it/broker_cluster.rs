@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use e2e::drained::StoredEvents;
 use e2e::{Api, System, broker, drained};
 use futures_util::future::join_all;
 use serde_json::json;
@@ -94,7 +95,7 @@ async fn the_books_balance_while_servers_of_a_cluster_are_killed() {
     println!("{all} accepted, {} refused meanwhile", load.refused.load(Ordering::Relaxed));
     let probe = async || {
         let stored = drained::events(&db, "page_viewed").await;
-        if stored == (all, all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }
+        if stored == StoredEvents::each_once(all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }
     };
     eventually(AFTER_ALL, probe).await;
 }

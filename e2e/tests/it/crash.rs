@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use cli::args::{Cli, Command};
 use cli::demo;
+use e2e::drained::StoredEvents;
 use e2e::storm::{self, Strike, under_fire};
 use e2e::{Options, System, drained, mails, pushes};
 use testkit::eventually_true;
@@ -50,7 +51,7 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     let plans = [plan("gateway", 15), plan("automation", 8), plan("delivery", 5), plan("scheduler", 3)];
 
     let fire = async {
-        eventually_true("the day has begun", Duration::from_mins(1), async || drained::events(&db, "%").await.0 > 0)
+        eventually_true("the day has begun", Duration::from_mins(1), async || drained::events(&db, "%").await.rows > 0)
             .await;
         all_under_fire(&mut system, &plans, &log).await;
         hurry.store(true, Ordering::Relaxed);
@@ -65,7 +66,7 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     for name in points.values().flatten() {
         assert_eq!(hits.get(name).copied().unwrap_or(0), kills, "{name} was not hit as planned");
     }
-    let (rows, distinct) = drained::events(&db, "%").await;
+    let StoredEvents { rows, distinct_ids: distinct } = drained::events(&db, "%").await;
     assert_eq!(rows, distinct);
     assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
     let ambiguous = what_came_is_in_the_ledger(&system, &db).await;

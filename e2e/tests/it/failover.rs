@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use e2e::drained::StoredEvents;
 use e2e::{Api, Options, System, drained, mails};
 use serde_json::json;
 use testkit::{eventually, eventually_true};
@@ -94,8 +95,8 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
     let db = drained::database(&system).await;
     let accepted = load.viewed.load(Ordering::Relaxed) as i64;
     eventually(BACK, async || match drained::events(&db, "page_viewed").await {
-        (stored, _) if stored >= accepted => Ok(()),
-        (stored, _) => Err(format!("{stored} of {accepted}")),
+        stored if stored.rows >= accepted => Ok(()),
+        stored => Err(format!("{} of {accepted}", stored.rows)),
     })
     .await;
     println!("all that was accepted by then is recorded {:?} after the promotion", promoted.elapsed());
@@ -109,7 +110,7 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
     for (event, accepted) in [("page_viewed", load.viewed.load(Ordering::Relaxed)), ("signed\\_up", signed_up)] {
         let all = accepted as i64;
         eventually(SOON, async || match drained::events(&db, event).await {
-            stored if stored == (all, all) => Ok(()),
+            stored if stored == StoredEvents::each_once(all) => Ok(()),
             stored => Err(format!("{event}: {stored:?} of {all}")),
         })
         .await;

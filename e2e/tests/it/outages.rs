@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use e2e::drained::StoredEvents;
 use e2e::{Answer, Api, Options, System, drained};
 use serde_json::json;
 
@@ -73,7 +74,7 @@ impl Sender {
         let (db, all) = (drained::database(system).await, self.accepted.len() as i64);
         let probe = async || {
             let stored = drained::events(&db, "page_viewed").await;
-            if stored == (all, all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }
+            if stored == StoredEvents::each_once(all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }
         };
         testkit::eventually(Duration::from_secs(30), probe).await;
         let counted = self.api.get("/events?event=page_viewed&limit=1").await.expect(200);
@@ -168,7 +169,7 @@ async fn a_full_stream_refuses_and_keeps_what_it_accepted() {
     system.automation.start().await;
     let db = drained::database(&system).await;
     let all = sender.accepted.len() as i64;
-    let stored = async || drained::events(&db, "page_viewed").await == (all, all);
+    let stored = async || drained::events(&db, "page_viewed").await == StoredEvents::each_once(all);
     testkit::eventually_true("what was accepted is stored", Duration::from_secs(20), stored).await;
     system.scheduler.stop().await;
     system.scheduler.start().await;

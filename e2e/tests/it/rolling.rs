@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use e2e::drained::StoredEvents;
 use e2e::{Api, Program, System, drained, mails};
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -231,7 +232,7 @@ async fn everything_once(system: &System, db: &tokio_postgres::Client, viewed: i
     let (signed_up, over) = (people.len() as i64, Instant::now());
     for (event, count) in [("page_viewed", viewed), ("signed\\_up", signed_up), ("checkout\\_started", signed_up)] {
         eventually(DRAIN, async || match drained::events(db, event).await {
-            stored if stored == (count, count) => Ok(()),
+            stored if stored == StoredEvents::each_once(count) => Ok(()),
             stored => Err(format!("{event}: {stored:?} of {count}")),
         })
         .await;

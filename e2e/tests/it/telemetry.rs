@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kernel::metric_name::{Kind, Metric};
+use testkit::sources;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -23,26 +24,16 @@ fn names(text: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-fn sources(dir: &Path, all: &mut String) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, all);
-        } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("metric_name.rs") {
-            all.push_str(&fs::read_to_string(&path).unwrap());
-        }
-    }
-}
-
 #[test]
 fn every_metric_is_documented_and_counted_by_some_program() {
     let documented = names(&text("docs/telemetry.md"));
     let listed: BTreeSet<String> = Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect();
     assert_eq!(documented, listed, "docs/telemetry.md names those that there are");
-    let mut code = String::new();
-    for part in ["gateway/src", "worker-automation/src", "worker-delivery/src", "scheduler/src", "shared"] {
-        sources(&root().join(part), &mut code);
-    }
+    let code: String = sources::of_programs()
+        .into_iter()
+        .filter(|source| !source.path.ends_with("metric_name.rs"))
+        .map(|source| source.text)
+        .collect();
     let used: HashSet<&str> = code
         .split("Metric::")
         .skip(1)

@@ -13,7 +13,7 @@ use store_profiles::segments::{dirty, membership};
 use store_profiles::users::read;
 use uuid::Uuid;
 
-use super::settle::settle;
+use super::settle::{Settling, settle};
 use super::{LIMITS, STATEMENT, TOO_SLOW};
 use crate::App;
 use crate::tick::{Found, TickError};
@@ -66,7 +66,8 @@ pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> 
     // What is due and was not evaluated is of a segment that is looked at as a whole, or on its way out.
     let left: Vec<Pair> = due.into_iter().filter(|pair| !verdicts.by_pair.contains_key(pair)).collect();
     membership::forget_due(&tx, project, &left).await?;
-    settle(&tx, project, &verdicts, (now, app.ingest_stream.partitions), Some(starts)).await?;
+    let settling = Settling { now, partitions: app.ingest_stream.partitions, starts: Some(starts) };
+    settle(&tx, project, &verdicts, settling).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(found)
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::LIMITS;
 use super::evaluate::{begin, give_up};
-use super::settle::settle;
+use super::settle::{Settling, settle};
 use crate::App;
 use crate::tick::{Found, TickError};
 
@@ -74,8 +74,9 @@ async fn slice(app: &App, project: ProjectId, (segment, since): Since) -> Result
     membership::remove(&tx, project, &gone).await?;
     let asked = BTreeMap::from([(segment, people)]);
     let verdicts = crowd::evaluate(&mut tx, project, &asked, &definitions, (now, LIMITS)).await?;
+    let settling = Settling { now, partitions: app.ingest_stream.partitions, starts: Some(starts) };
     let stands = if verdicts.too_slow.is_empty() {
-        settle_slice(&tx, project, since, verdicts, (now, app.ingest_stream.partitions, starts)).await?;
+        settle_slice(&tx, project, since, verdicts, settling).await?;
         match to {
             Some(to) => follow::filled_to(&tx, project, (segment, since), to, now).await?,
             None => {
@@ -100,18 +101,19 @@ async fn settle_slice(
     project: ProjectId,
     since: Timestamp,
     verdicts: Verdicts,
-    (now, partitions, starts): (Timestamp, u16, i64),
+    settling: Settling,
 ) -> Result<(), StoreError> {
     let Verdicts { by_pair, people, .. } = verdicts;
     let is_new = |person: &Uuid| people.get(person).is_some_and(|user| user.created_at >= since);
     let (new, known): (BTreeMap<Pair, Verdict>, BTreeMap<Pair, Verdict>) =
         by_pair.into_iter().partition(|((_, person), _)| is_new(person));
-    settle(tx, project, &Verdicts { by_pair: known, ..Verdicts::default() }, (now, partitions), None).await?;
+    let known = Verdicts { by_pair: known, ..Verdicts::default() };
+    settle(tx, project, &known, Settling { starts: None, ..settling }).await?;
     if new.is_empty() {
         return Ok(());
     }
     let new = Verdicts { by_pair: new, people, ..Verdicts::default() };
-    settle(tx, project, &new, (now, partitions), Some(starts)).await
+    settle(tx, project, &new, settling).await
 }
 
 /// Whether some of what these rules ask is marked by nobody.

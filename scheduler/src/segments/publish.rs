@@ -12,7 +12,7 @@ use uuid::Uuid;
 use wire::event::{Body, IngestItem, Start as StartBody, id_bytes};
 
 use crate::App;
-use crate::items::{by_partition, messages};
+use crate::due::items::{by_partition, messages};
 use crate::tick::{Found, TickError};
 
 /// Published in one look.

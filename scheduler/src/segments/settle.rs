@@ -24,21 +24,29 @@ fn settled(before: State, verdict: Verdict, now: Timestamp) -> State {
     State { since, due_at }
 }
 
-/// Writes what has changed. With the number of starts so far, whoever enters or leaves is counted and starts what waits
-/// for that; without, nobody hears of it.
+/// How verdicts are settled.
+#[derive(Clone, Copy)]
+pub struct Settling {
+    pub now: Timestamp,
+    /// Of the ingest stream.
+    pub partitions: u16,
+    /// The number of starts so far. If there is none, nobody who enters or leaves is counted or starts anything.
+    pub starts: Option<i64>,
+}
+
+/// Writes what has changed.
 pub async fn settle(
     tx: &Transaction<'_>,
     project: ProjectId,
     verdicts: &Verdicts,
-    (now, partitions): (Timestamp, u16),
-    announce: Option<i64>,
+    settling: Settling,
 ) -> Result<(), StoreError> {
     let pairs: Vec<Pair> = verdicts.by_pair.keys().copied().collect();
     let states = membership::states(tx, project, &pairs).await?;
     let (mut put, mut removed, mut crossed) = (Vec::new(), Vec::new(), Vec::new());
     for (pair, verdict) in &verdicts.by_pair {
         let before = states.get(pair).copied().unwrap_or_default();
-        let after = settled(before, *verdict, now);
+        let after = settled(before, *verdict, settling.now);
         if before.since.is_some() != after.since.is_some() {
             crossed.push((*pair, after.since.is_some()));
         }
@@ -50,16 +58,20 @@ pub async fn settle(
     }
     membership::put(tx, project, &put).await?;
     membership::remove(tx, project, &removed).await?;
-    let Some(before) = announce.filter(|_| !crossed.is_empty()) else { return Ok(()) };
-    announce_crossed(tx, project, verdicts, &crossed, (now, partitions, before)).await
+    match settling.starts {
+        Some(starts) if !crossed.is_empty() => announce(tx, project, verdicts, &crossed, settling, starts).await,
+        _ => Ok(()),
+    }
 }
 
-async fn announce_crossed(
+/// Counts those who entered or left, and starts the automations that wait for it.
+async fn announce(
     tx: &Transaction<'_>,
     project: ProjectId,
     verdicts: &Verdicts,
     crossed: &[(Pair, bool)],
-    (now, partitions, before): (Timestamp, u16, i64),
+    Settling { now, partitions, .. }: Settling,
+    before: i64,
 ) -> Result<(), StoreError> {
     let waiting = automations::by_segments(tx, project).await?;
     let mut counts: BTreeMap<Uuid, Count> = BTreeMap::new();

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use kernel::clock::Clock;
 use kernel::ids::UserKey;
 use prost::Message as _;
-use scheduler::dead_letters::collect;
+use scheduler::maintenance::dead_letters::collect;
 use store_sending::dead_letters::{self, DeadFilter, Kind, Replayed};
 use store_sending::erasures::{self, Erased};
 use testkit::eventually_true;

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use kernel::clock::{Clock, from_ms};
 use kernel::ids::{self, ProjectId};
 use prost::Message as _;
-use scheduler::erasures::{self, finish, finish_batches};
+use scheduler::maintenance::erasures::{self, finish, finish_batches};
 use store_sending::erasures::{self as store, BATCH, Erased, SLICE};
 use uuid::Uuid;
 use wire::event::{Body, Erase, IngestBatch, IngestItem, VERSION, id_bytes};

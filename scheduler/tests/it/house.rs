@@ -10,7 +10,7 @@ use domain::message::{Channel, Lane};
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use kernel::clock::{Clock, from_ms};
-use scheduler::purge::{purge, purge_acknowledged};
+use scheduler::maintenance::purge::{purge, purge_acknowledged};
 use store_sending::erasures::{self, Erased};
 use testkit::eventually_true;
 use uuid::Uuid;

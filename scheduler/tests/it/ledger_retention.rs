@@ -3,7 +3,7 @@
 use database::months::Month;
 use kernel::clock::{Clock, from_ms};
 use kernel::ids::{self, ProjectId};
-use scheduler::retention::ledger::{clear_messages, clear_runs, fold_counts, forget_dead_letters};
+use scheduler::maintenance::retention::ledger::{clear_messages, clear_runs, fold_counts, forget_dead_letters};
 use store_sending::messages::counts;
 use store_sending::messages::retention::SLICE;
 use uuid::Uuid;

@@ -226,7 +226,7 @@ async fn a_backlog_of_one_project_hides_no_other_project() {
     });
     let app = place.app().await;
     for _ in 0..5 {
-        scheduler::timers::tick(app.clone()).await.unwrap();
+        scheduler::due::timers::tick(app.clone()).await.unwrap();
     }
     let sql = "SELECT count(*) FROM timer WHERE project_id = ANY($1)";
     let db = place.store.connection().await.unwrap();

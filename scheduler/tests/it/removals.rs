@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kernel::ids::{self, ProjectId};
-use scheduler::removals::clear;
+use scheduler::maintenance::removals::clear;
 use secrets::MasterKeys;
 use store_projects::project_removals::{self, SLICE};
 use store_projects::projects::{self, ProjectSecrets};

@@ -6,7 +6,7 @@ use database::time_partitions::expired;
 use domain::message::Channel;
 use kernel::clock::{Clock, from_ms};
 use kernel::ids::{self, IdSpace, ProjectId};
-use scheduler::retention::{clear, clear_capped_sends, clear_clicks, clear_inboxes, forget_client_ids};
+use scheduler::maintenance::retention::{clear, clear_capped_sends, clear_clicks, clear_inboxes, forget_client_ids};
 use secrets::MasterKeys;
 use store_profiles::events::remove::remove;
 use store_profiles::events::retention::{self, SLICE};

@@ -6,7 +6,6 @@ mod world;
 
 use automation::TriggerType;
 use domain::message::DeliveryState;
-use kernel::ids;
 use rules::look::Look;
 use serde_json::{Value, json};
 use store_profiles::segments::{dirty, follow, members};
@@ -206,15 +205,8 @@ async fn what_nobody_marks_is_found_all_the_same() {
     let ann = world.person("ann", json!({})).await;
     world.place.run().await;
     let [enter, _] = world.followed(segment).await;
-    let id = ids::fresh(world.place.clock.now_ms());
-    world
-        .execute(&format!(
-            "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at, opened_at) \
-             VALUES ('{}', '{id}', '{ann}', 'EMAIL', 'direct', 'opened', now(), now(), now()); \
-             UPDATE segment_follow SET look_at = now()",
-            world.project()
-        ))
-        .await;
+    world.message(ann, "opened").await;
+    world.execute("UPDATE segment_follow SET look_at = now()").await;
     world.until_started(&[(enter, ann)]).await;
     let rests = "SELECT count(*) FROM segment_follow WHERE look_at < now() + interval '10 seconds'";
     world.place.eventually_none(rests).await;
@@ -229,16 +221,9 @@ async fn word_of_a_message_is_heeded_at_once() {
     let ann = world.person("ann", json!({})).await;
     world.place.run().await;
     let [enter, _] = world.followed(segment).await;
-    let id = ids::fresh(world.place.clock.now_ms());
-    // Nobody looks at all people for an hour.
-    world
-        .execute(&format!(
-            "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at, sent_at) \
-             VALUES ('{}', '{id}', '{ann}', 'EMAIL', 'direct', 'sent', now(), now(), now()); \
-             UPDATE segment_follow SET look_at = now() + interval '1 hour'",
-            world.project()
-        ))
-        .await;
+    let id = world.message(ann, "sent").await;
+    // The segment is not compared as a whole for an hour.
+    world.execute("UPDATE segment_follow SET look_at = now() + interval '1 hour'").await;
     let mut db = world.place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     let now = world.place.clock.now();

@@ -1,6 +1,6 @@
 //! The end of deleted subscription groups.
 
-use scheduler::subscriptions::clear;
+use scheduler::maintenance::subscriptions::clear;
 use uuid::Uuid;
 
 use crate::place::Place;

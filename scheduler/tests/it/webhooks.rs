@@ -1,7 +1,7 @@
 //! The end of webhooks' deliveries.
 
 use kernel::ids;
-use scheduler::webhooks::clear;
+use scheduler::maintenance::webhooks::clear;
 use uuid::Uuid;
 
 use crate::place::Place;

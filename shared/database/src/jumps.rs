@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::clock_jumps::{self, ClockJump};
 use crate::{Store, StoreError};
-use kernel::clock::{Clock, from_ms};
+use kernel::clock::{Clock, Reading, from_ms};
 
 /// Which due times have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,18 +143,33 @@ impl Seen {
     }
 }
 
+/// What the clock shows, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    pub shown_ms: i64,
+    /// How far it has jumped ahead.
+    pub held_ms: i64,
+}
+
+impl Shown {
+    /// The time by which is judged what is due: the clock without the jump.
+    pub fn due_ms(self) -> i64 {
+        self.shown_ms - self.held_ms
+    }
+}
+
 impl Jumps {
-    /// Returns the clock's time and how far that is ahead of the time by which is judged what is due, in milliseconds.
-    pub fn read(&self, clock: &Clock) -> (i64, i64) {
+    /// Reads the clock, and how far it has jumped ahead.
+    pub fn read(&self, clock: &Clock) -> Shown {
         let mut seen = self.seen();
-        let (shown_ms, passed_ms) = clock.reading();
+        let Reading { now_ms: shown_ms, passed_ms } = clock.reading();
         seen.read(shown_ms, passed_ms);
-        (shown_ms, seen.held_ms())
+        Shown { shown_ms, held_ms: seen.held_ms() }
     }
 
     /// How far the clock has jumped ahead, if it has.
     pub fn ahead(&self, clock: &Clock) -> Option<SignedDuration> {
-        let (_, held_ms) = self.read(clock);
+        let Shown { held_ms, .. } = self.read(clock);
         (held_ms > 0).then(|| SignedDuration::from_millis(held_ms))
     }
 
@@ -197,7 +212,7 @@ impl Jumps {
         // The row first: a scheduler that removed it saw the clock back, and then this one does, too.
         let stored = clock_jumps::get(&store.connection().await?).await?;
         store.synchronize(clock).await?;
-        Ok((stored, self.read(clock).0))
+        Ok((stored, self.read(clock).shown_ms))
     }
 
     /// Logs every minute that something is held; returns how far the clock is ahead, in milliseconds.
@@ -233,8 +248,8 @@ impl DueClock {
 
     /// Returns the times up to which chunks are due. While a jump ahead is held, `held` is the clock without it.
     pub fn due_by(&self) -> DueBy {
-        let (now_ms, held_ms) = self.jumps.read(&self.clock);
-        DueBy { now: from_ms(now_ms), held: from_ms(now_ms - held_ms) }
+        let shown = self.jumps.read(&self.clock);
+        DueBy { now: from_ms(shown.shown_ms), held: from_ms(shown.due_ms()) }
     }
 
     /// Returns the start of delays: the clock without a jump that a scheduler has recorded, so that all programs agree on it. When an

@@ -38,13 +38,13 @@ struct Range {
 /// messages.
 ///
 /// Longer partitions mean fewer relations to lock. Shorter ones have smaller indexes to insert into, which matters for events.
-fn period(table: &str, ms: i64) -> (i64, i64) {
+fn period(table: &str, ms: i64) -> std::ops::Range<i64> {
     if table == "message" {
         let month = Month::at(ms);
-        return (month.start_ms(), month.next().start_ms());
+        return month.start_ms()..month.next().start_ms();
     }
     let monday = ms - (ms - FIRST_MONDAY_MS).rem_euclid(7 * DAY_MS);
-    (monday, monday + 7 * DAY_MS)
+    monday..monday + 7 * DAY_MS
 }
 
 /// What is missing at `now_ms`, given the end of the newest partition (Unix milliseconds), if there is one. An earlier release
@@ -53,12 +53,12 @@ fn missing(table: &str, now_ms: i64, newest_end: Option<i64>) -> Vec<Range> {
     let today = now_ms - now_ms.rem_euclid(DAY_MS);
     let mut ranges = Vec::new();
     let mut from = newest_end.unwrap_or_else(|| {
-        let (start, first) = (today - BACK * DAY_MS, period(table, today).0);
+        let (start, first) = (today - BACK * DAY_MS, period(table, today).start);
         ranges.push(Range { name: format!("{table}_before_{}", date(first)), from_ms: start, to_ms: first });
         first
     });
     while from < today + AHEAD * DAY_MS {
-        let to = period(table, from).1;
+        let to = period(table, from).end;
         ranges.push(Range { name: format!("{table}_{}", date(from)), from_ms: from, to_ms: to });
         from = to;
     }

@@ -15,8 +15,15 @@ pub fn merge(properties: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
+/// How a user is addressed, by their properties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contact {
+    pub email: Option<String>,
+    pub name: Option<String>,
+}
+
 /// The properties `email`, where it is an address, and `name`.
-pub fn email_and_name(properties: &Map<String, Value>) -> (Option<String>, Option<String>) {
+pub fn contact(properties: &Map<String, Value>) -> Contact {
     let text = |key: &str| properties.get(key).and_then(Value::as_str).map(str::trim).filter(|v| !v.is_empty());
-    (text("email").filter(|e| is_address(e)).map(str::to_owned), text("name").map(str::to_owned))
+    Contact { email: text("email").filter(|e| is_address(e)).map(str::to_owned), name: text("name").map(str::to_owned) }
 }

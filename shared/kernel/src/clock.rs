@@ -16,13 +16,16 @@ enum Source {
     System {
         offset_ms: AtomicI64,
     },
-    Manual(Mutex<Manual>),
+    Manual(Mutex<Reading>),
 }
 
+/// What a clock shows at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Manual {
-    now_ms: i64,
-    passed_ms: i64,
+pub struct Reading {
+    /// See [`Clock::now_ms`].
+    pub now_ms: i64,
+    /// See [`Clock::passed_ms`].
+    pub passed_ms: i64,
 }
 
 impl Clock {
@@ -31,31 +34,28 @@ impl Clock {
     }
 
     pub fn manual(start: Timestamp) -> Self {
-        Self(Arc::new(Source::Manual(Mutex::new(Manual { now_ms: start.as_millisecond(), passed_ms: 0 }))))
+        Self(Arc::new(Source::Manual(Mutex::new(Reading { now_ms: start.as_millisecond(), passed_ms: 0 }))))
     }
 
     /// Milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
-        self.reading().0
+        self.reading().now_ms
     }
 
     /// Milliseconds that have passed since a moment that stays the same for as long as the process runs: no correction of a
     /// clock changes them, and they go on while the machine sleeps.
     pub fn passed_ms(&self) -> i64 {
-        self.reading().1
+        self.reading().passed_ms
     }
 
     /// Reads [`Self::now_ms`] and [`Self::passed_ms`] at the same moment: unless the clock is set, their difference stays the same.
-    pub fn reading(&self) -> (i64, i64) {
+    pub fn reading(&self) -> Reading {
         match &*self.0 {
             Source::System { offset_ms } => {
                 let passed_ms = machine_passed_ms();
-                (passed_ms + offset_ms.load(Ordering::Relaxed), passed_ms)
+                Reading { now_ms: passed_ms + offset_ms.load(Ordering::Relaxed), passed_ms }
             }
-            Source::Manual(manual) => {
-                let Manual { now_ms, passed_ms } = *locked(manual);
-                (now_ms, passed_ms)
-            }
+            Source::Manual(manual) => *locked(manual),
         }
     }
 
@@ -94,7 +94,7 @@ impl Clock {
     }
 }
 
-fn locked(manual: &Mutex<Manual>) -> MutexGuard<'_, Manual> {
+fn locked(manual: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
     manual.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -164,9 +164,9 @@ mod tests {
         clock.follow(machine_offset_ms() + 3_600_000, 0);
         let ahead = clock.now_ms() - machine_now_ms();
         assert!((3_599_900..=3_600_100).contains(&ahead), "{ahead}");
-        let ((now_ms, passed_ms), later) = (clock.reading(), clock.reading());
+        let (Reading { now_ms, passed_ms }, later) = (clock.reading(), clock.reading());
         assert!(passed_ms > 0);
-        assert_eq!(later.0 - later.1, now_ms - passed_ms);
+        assert_eq!(later.now_ms - later.passed_ms, now_ms - passed_ms);
     }
 
     #[test]

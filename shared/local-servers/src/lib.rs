@@ -12,6 +12,7 @@ pub mod port;
 pub mod postgres;
 pub mod process;
 pub mod redis;
+mod running;
 mod server_dir;
 pub mod tools;
 
@@ -21,6 +22,7 @@ pub use nats::{NatsOptions, NatsServer};
 pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::Process;
 pub use redis::{RedisOptions, RedisServer};
+pub use running::RunningServer;
 pub use tools::{Found, PgBin, Tool, Tools};
 
 /// Where a long step says what it is doing, one short line each.

@@ -1,14 +1,16 @@
 //! A private NATS server with JetStream.
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::server_dir::{Readiness, ServerDir, write_private};
-use super::{LocalError, Process, Tool};
+use super::process::Signal;
+use super::server_dir::{ServerDir, write_private};
+use super::{LocalError, RunningServer, Tool};
 
 const USER: &str = "rekindle";
 /// Reading back large streams can take this long.
@@ -54,12 +56,16 @@ fn quoted(text: &str) -> String {
 /// A server that was running when it was started or attached to.
 #[derive(Clone, Debug)]
 pub struct NatsServer {
-    process: Process,
-    port: u16,
+    running: RunningServer,
     monitor_port: u16,
-    password: String,
-    dir: ServerDir,
-    log: PathBuf,
+}
+
+impl Deref for NatsServer {
+    type Target = RunningServer;
+
+    fn deref(&self) -> &RunningServer {
+        &self.running
+    }
 }
 
 impl NatsServer {
@@ -68,8 +74,8 @@ impl NatsServer {
     pub async fn start(tool: &Tool, dir: &Path, options: &NatsOptions) -> Result<Self, LocalError> {
         let dir = ServerDir::at(dir, "nats-server")?;
         let _lock = dir.lock().await?;
-        if let Some(process) = dir.process()? {
-            let server = Self::of(dir, process)?;
+        if let Some(running) = RunningServer::attach(&dir)? {
+            let server = Self::of(&dir, running)?;
             server.wait_ready().await?;
             return Ok(server);
         }
@@ -80,13 +86,12 @@ impl NatsServer {
             write_private(&config, &options.config(port, monitor_port, &password, &dir.path.join("data")))?;
             let mut command = Command::new(&tool.path);
             command.arg("-c").arg(&config).current_dir(&dir.path);
-            let process = Process::spawn(command, &dir.pid_file(), &dir.log_file())?;
-            let server = Self::of(dir.clone(), process)?;
-            let taken = || !super::port::is_free(port) || !super::port::is_free(monitor_port);
+            let server = Self::of(&dir, RunningServer::spawn(&dir, command)?)?;
+            let lost_monitor_port = || !server.is_running() && !super::port::is_free(monitor_port);
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
                 // Somebody was faster at one of the ports.
-                Err(_) if !last && !server.is_running() && taken() => {}
+                Err(_) if !last && (server.lost_port() || lost_monitor_port()) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -96,31 +101,23 @@ impl NatsServer {
     /// The server that runs in `dir`, if one does.
     pub fn attach(dir: &Path) -> Result<Option<Self>, LocalError> {
         let dir = ServerDir::at(dir, "nats-server")?;
-        dir.process()?.map(|process| Self::of(dir, process)).transpose()
+        RunningServer::attach(&dir)?.map(|running| Self::of(&dir, running)).transpose()
     }
 
-    fn of(dir: ServerDir, process: Process) -> Result<Self, LocalError> {
-        let kept = (dir.kept_port("port")?, dir.kept_port("monitor-port")?, dir.password()?);
-        let (Some(port), Some(monitor_port), Some(password)) = kept else {
-            return Err(dir.error("runs, but a port or password file is gone; stop it and start again"));
-        };
-        let log = dir.log_file();
-        Ok(Self { process, port, monitor_port, password, dir, log })
+    fn of(dir: &ServerDir, running: RunningServer) -> Result<Self, LocalError> {
+        let monitor_port = dir.kept_port("monitor-port")?.ok_or_else(|| dir.incomplete())?;
+        Ok(Self { running, monitor_port })
     }
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
-        let (port, monitor_port) = (self.port, self.monitor_port);
+        let (port, monitor_port) = (self.port(), self.monitor_port);
         let ready = || async move { greets(port).await && jetstream_is_up(monitor_port).await };
-        match self.dir.wait_ready(&self.process, START, ready).await {
-            Readiness::Ready => Ok(()),
-            Readiness::Ended => Err(self.dir.error("ended while it started")),
-            Readiness::Late => Err(self.dir.error("runs, but JetStream did not come up")),
-        }
+        self.running.wait_ready(START, "runs, but JetStream did not come up", ready).await
     }
 
     /// `nats://rekindle:…@127.0.0.1:port`
     pub fn url(&self) -> String {
-        format!("nats://{USER}:{}@127.0.0.1:{}", self.password, self.port)
+        format!("nats://{USER}:{}@127.0.0.1:{}", self.password(), self.port())
     }
 
     /// `http://127.0.0.1:port`: `/healthz`, `/varz`, `/jsz`.
@@ -128,30 +125,14 @@ impl NatsServer {
         format!("http://127.0.0.1:{}", self.monitor_port)
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    pub fn log_file(&self) -> &Path {
-        &self.log
-    }
-
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
-    }
-
     /// SIGTERM, and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        if self.process.stop(STOP).await { Ok(()) } else { Err(self.dir.error("did not stop and was killed")) }
+        self.stop_by(Signal::TERM, STOP, "did not stop and was killed").await
     }
 
     /// SIGKILL, and waits.
     pub async fn kill(&self) {
-        self.process.kill().await;
+        self.process().kill().await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! A private PostgreSQL.
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use tokio_postgres::NoTls;
 use tokio_postgres::error::SqlState;
 
 use super::process::Signal;
-use super::server_dir::{Readiness, ServerDir};
-use super::{LocalError, PgBin, Process, tools};
+use super::server_dir::ServerDir;
+use super::{LocalError, PgBin, RunningServer, tools};
 
 mod data_dir;
 mod owner;
@@ -85,12 +86,14 @@ fn eighth_of_memory() -> u32 {
 
 /// A server that was running when it was started or attached to.
 #[derive(Clone, Debug)]
-pub struct PostgresServer {
-    process: Process,
-    port: u16,
-    password: String,
-    dir: ServerDir,
-    log: PathBuf,
+pub struct PostgresServer(RunningServer);
+
+impl Deref for PostgresServer {
+    type Target = RunningServer;
+
+    fn deref(&self) -> &RunningServer {
+        &self.0
+    }
 }
 
 impl PostgresServer {
@@ -99,8 +102,7 @@ impl PostgresServer {
     pub async fn start(bin: &PgBin, dir: &Path, options: &PostgresOptions) -> Result<Self, LocalError> {
         let dir = ServerDir::at(dir, "PostgreSQL")?;
         let _lock = dir.lock().await?;
-        if let Some(process) = dir.process()? {
-            let server = Self::of(dir, process)?;
+        if let Some(server) = RunningServer::attach(&dir)?.map(Self) {
             server.wait_ready().await?;
             return Ok(server);
         }
@@ -113,12 +115,11 @@ impl PostgresServer {
             let mut command = Command::new(bin.dir.join("postgres"));
             command.arg("-D").arg(&data).args(options.arguments(port)).current_dir(&data);
             runs_as.lower(&mut command);
-            let process = Process::spawn(command, &dir.pid_file(), &dir.log_file())?;
-            let server = Self::of(dir.clone(), process)?;
+            let server = Self(RunningServer::spawn(&dir, command)?);
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
                 // Somebody was faster at that port.
-                Err(_) if ports < 2 && !server.is_running() && !super::port::is_free(port) => ports += 1,
+                Err(_) if ports < 2 && server.lost_port() => ports += 1,
                 // One that was killed just now and is not yet reaped still counts as running to PostgreSQL.
                 Err(error) if reaped < 40 && !server.is_running() && error.to_string().contains("postmaster.pid") => {
                     reaped += 1;
@@ -131,38 +132,24 @@ impl PostgresServer {
 
     /// The server that runs in `dir`, if one does.
     pub fn attach(dir: &Path) -> Result<Option<Self>, LocalError> {
-        let dir = ServerDir::at(dir, "PostgreSQL")?;
-        dir.process()?.map(|process| Self::of(dir, process)).transpose()
-    }
-
-    fn of(dir: ServerDir, process: Process) -> Result<Self, LocalError> {
-        let (port, password) = (dir.kept_port("port")?, dir.password()?);
-        let (Some(port), Some(password)) = (port, password) else {
-            return Err(dir.error("runs, but its port or password file is gone; stop it and start again"));
-        };
-        let log = dir.log_file();
-        Ok(Self { process, port, password, dir, log })
+        Ok(RunningServer::attach(&ServerDir::at(dir, "PostgreSQL")?)?.map(Self))
     }
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
         let url = self.url("postgres");
-        match self.dir.wait_ready(&self.process, START, || answers(&url)).await {
-            Readiness::Ready => Ok(()),
-            Readiness::Ended => Err(self.dir.error("ended while it started")),
-            Readiness::Late => Err(self.dir.error("runs, but does not answer")),
-        }
+        self.0.wait_ready(START, "runs, but does not answer", || answers(&url)).await
     }
 
     /// `postgres://rekindle:…@127.0.0.1:port/database`
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://{USER}:{}@127.0.0.1:{}/{database}", self.password, self.port)
+        format!("postgres://{USER}:{}@127.0.0.1:{}/{database}", self.password(), self.port())
     }
 
     /// Creates a database unless it exists; true when it was created.
     pub async fn create_database(&self, name: &str) -> Result<bool, LocalError> {
         let failed = |error: tokio_postgres::Error| {
             let problem = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
-            self.dir.error(format!("could not create the database {name}: {problem}"))
+            self.error(format!("could not create the database {name}: {problem}"))
         };
         let (client, connection) = tokio_postgres::connect(&self.url("postgres"), NoTls).await.map_err(failed)?;
         let connection = tokio::spawn(connection);
@@ -176,42 +163,22 @@ impl PostgresServer {
         }
     }
 
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    pub fn log_file(&self) -> &Path {
-        &self.log
-    }
-
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
-    }
-
     /// Removes a stopped server's directory, and its data where that lies elsewhere.
     pub fn remove(dir: &Path) -> Result<(), LocalError> {
         if let Some(running) = Self::attach(dir).ok().flatten() {
-            return Err(running.dir.error("still runs; stop it before its data is removed"));
+            return Err(running.error("still runs; stop it before its data is removed"));
         }
         data_dir::remove(dir)
     }
 
     /// Fast shutdown: ends the sessions, writes a checkpoint, waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        if self.process.stop_by(Signal::INT, STOP).await {
-            Ok(())
-        } else {
-            Err(self.dir.error("did not stop and was killed; its next start recovers from that"))
-        }
+        self.stop_by(Signal::INT, STOP, "did not stop and was killed; its next start recovers from that").await
     }
 
     /// Immediate shutdown: as if the machine had crashed, without leaving processes behind.
     pub async fn kill(&self) {
-        self.process.stop_by(Signal::QUIT, Duration::from_secs(10)).await;
+        self.process().stop_by(Signal::QUIT, Duration::from_secs(10)).await;
     }
 }
 

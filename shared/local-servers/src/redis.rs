@@ -1,14 +1,16 @@
 //! A private Redis that keeps nothing on the disk.
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::server_dir::{Readiness, ServerDir, write_private};
-use super::{LocalError, Process, Tool};
+use super::process::Signal;
+use super::server_dir::{ServerDir, write_private};
+use super::{LocalError, RunningServer, Tool};
 
 const START: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(10);
@@ -40,12 +42,14 @@ impl RedisOptions {
 
 /// A server that was running when it was started or attached to.
 #[derive(Clone, Debug)]
-pub struct RedisServer {
-    process: Process,
-    port: u16,
-    password: String,
-    dir: ServerDir,
-    log: PathBuf,
+pub struct RedisServer(RunningServer);
+
+impl Deref for RedisServer {
+    type Target = RunningServer;
+
+    fn deref(&self) -> &RunningServer {
+        &self.0
+    }
 }
 
 impl RedisServer {
@@ -54,8 +58,7 @@ impl RedisServer {
     pub async fn start(tool: &Tool, dir: &Path, options: &RedisOptions) -> Result<Self, LocalError> {
         let dir = ServerDir::at(dir, "redis-server")?;
         let _lock = dir.lock().await?;
-        if let Some(process) = dir.process()? {
-            let server = Self::of(dir, process)?;
+        if let Some(server) = RunningServer::attach(&dir)?.map(Self) {
             server.wait_ready().await?;
             return Ok(server);
         }
@@ -65,12 +68,11 @@ impl RedisServer {
             write_private(&config, &options.config(port, &password))?;
             let mut command = Command::new(&tool.path);
             command.arg(&config).current_dir(&dir.path);
-            let process = Process::spawn(command, &dir.pid_file(), &dir.log_file())?;
-            let server = Self::of(dir.clone(), process)?;
+            let server = Self(RunningServer::spawn(&dir, command)?);
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
                 // Somebody was faster at that port.
-                Err(_) if !last && !server.is_running() && !super::port::is_free(port) => {}
+                Err(_) if !last && server.lost_port() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -79,56 +81,26 @@ impl RedisServer {
 
     /// The server that runs in `dir`, if one does.
     pub fn attach(dir: &Path) -> Result<Option<Self>, LocalError> {
-        let dir = ServerDir::at(dir, "redis-server")?;
-        dir.process()?.map(|process| Self::of(dir, process)).transpose()
-    }
-
-    fn of(dir: ServerDir, process: Process) -> Result<Self, LocalError> {
-        let (port, password) = (dir.kept_port("port")?, dir.password()?);
-        let (Some(port), Some(password)) = (port, password) else {
-            return Err(dir.error("runs, but its port or password file is gone; stop it and start again"));
-        };
-        let log = dir.log_file();
-        Ok(Self { process, port, password, dir, log })
+        Ok(RunningServer::attach(&ServerDir::at(dir, "redis-server")?)?.map(Self))
     }
 
     async fn wait_ready(&self) -> Result<(), LocalError> {
-        match self.dir.wait_ready(&self.process, START, || pongs(self.port, &self.password)).await {
-            Readiness::Ready => Ok(()),
-            Readiness::Ended => Err(self.dir.error("ended while it started")),
-            Readiness::Late => Err(self.dir.error("runs, but does not answer")),
-        }
+        self.0.wait_ready(START, "runs, but does not answer", || pongs(self.port(), self.password())).await
     }
 
     /// `redis://:…@127.0.0.1:port`
     pub fn url(&self) -> String {
-        format!("redis://:{}@127.0.0.1:{}", self.password, self.port)
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    pub fn log_file(&self) -> &Path {
-        &self.log
-    }
-
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
-    pub fn is_running(&self) -> bool {
-        self.process.is_running()
+        format!("redis://:{}@127.0.0.1:{}", self.password(), self.port())
     }
 
     /// SIGTERM, and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
-        if self.process.stop(STOP).await { Ok(()) } else { Err(self.dir.error("did not stop and was killed")) }
+        self.stop_by(Signal::TERM, STOP, "did not stop and was killed").await
     }
 
     /// SIGKILL, and waits.
     pub async fn kill(&self) {
-        self.process.kill().await;
+        self.process().kill().await;
     }
 }
 

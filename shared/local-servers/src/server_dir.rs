@@ -63,6 +63,11 @@ impl ServerDir {
         LocalError::server(self.server, problem, &self.log_file())
     }
 
+    /// The error of a server that runs although its port or password is not known.
+    pub fn incomplete(&self) -> LocalError {
+        self.error("runs, but a port or password file is gone; stop it and start again")
+    }
+
     /// The password kept in the directory; none before the first start.
     pub fn password(&self) -> Result<Option<String>, LocalError> {
         read(&self.path.join("password"))

@@ -147,9 +147,9 @@ fn equal(a: &Value, b: &Value) -> bool {
 fn was_done(behaviour: &Behaviour, stats: &Stats) -> bool {
     let totals = behaviour.totals.iter().zip(&stats.totals);
     behaviour.count.iter().all(|threshold| threshold.holds(&Number::from(stats.count)))
-        && totals.into_iter().all(|((_, _, thresholds), total)| {
+        && totals.into_iter().all(|(asked, total)| {
             let total = total.and_then(Number::from_f64);
-            total.is_some_and(|total| thresholds.iter().all(|threshold| threshold.holds(&total)))
+            total.is_some_and(|total| asked.thresholds.iter().all(|threshold| threshold.holds(&total)))
         })
 }
 
@@ -221,8 +221,8 @@ fn actual(condition: &Condition, facts: &impl Facts) -> Value {
         Condition::Behaviour(behaviour) => {
             let stats = facts.stats(behaviour);
             let mut shown = json!({ "count": stats.count });
-            for ((aggregate, ..), total) in behaviour.totals.iter().zip(stats.totals) {
-                shown[aggregate.as_str()] = json!(total);
+            for (asked, total) in behaviour.totals.iter().zip(stats.totals) {
+                shown[asked.aggregate.as_str()] = json!(total);
             }
             shown
         }

@@ -45,7 +45,7 @@ impl History {
             Actual::Json(Value::Number(number)) => number.as_f64(),
             _ => None,
         };
-        let numbers = self.behaviour.totals.iter().map(|(_, keys, _)| number(keys)).collect();
+        let numbers = self.behaviour.totals.iter().map(|total| number(&total.keys)).collect();
         let place = self.done.partition_point(|done| done.at <= at);
         self.done.insert(place, Done { at, numbers });
     }
@@ -58,7 +58,7 @@ impl History {
         let total = |(i, aggregate): (usize, Aggregate)| {
             total(aggregate, within.iter().filter_map(|done| done.numbers.get(i).copied().flatten()))
         };
-        let aggregates = self.behaviour.totals.iter().map(|(aggregate, ..)| *aggregate).enumerate();
+        let aggregates = self.behaviour.totals.iter().map(|total| total.aggregate).enumerate();
         let stats = Stats { count: self.older + within.len() as i64, totals: aggregates.map(total).collect() };
         let at_edge = self.behaviour.edge().and_then(|edge| match edge {
             Edge::Oldest => within.first(),
@@ -131,14 +131,14 @@ mod tests {
         let counted = history.counted(at("2026-04-01T00:00:00Z"));
         assert_eq!(counted.stats.count, 3);
         let behaviour = history.behaviour();
-        for ((aggregate, ..), total) in behaviour.totals.iter().zip(counted.stats.totals) {
-            let expected = match aggregate {
+        for (asked, total) in behaviour.totals.iter().zip(counted.stats.totals) {
+            let expected = match asked.aggregate {
                 Aggregate::Sum => 7.0,
                 Aggregate::Average => 3.5,
                 Aggregate::Least => 2.0,
                 Aggregate::Greatest => 5.0,
             };
-            assert_eq!(total, Some(expected), "{aggregate:?}");
+            assert_eq!(total, Some(expected), "{:?}", asked.aggregate);
         }
     }
 }

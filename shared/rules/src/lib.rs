@@ -134,6 +134,15 @@ pub enum Bound {
     Time(Timestamp),
 }
 
+/// Thresholds on the numbers that a property of events holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Total {
+    pub aggregate: Aggregate,
+    /// The path of the property.
+    pub keys: Vec<String>,
+    pub thresholds: Vec<Threshold>,
+}
+
 /// What a person did, and how often: all thresholds hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behaviour {
@@ -143,7 +152,7 @@ pub struct Behaviour {
     /// On the number of times; `at least once` where nothing was said.
     pub count: Vec<Threshold>,
     /// On the numbers that a property of the events holds. Without any such number none of them holds.
-    pub totals: Vec<(Aggregate, Vec<String>, Vec<Threshold>)>,
+    pub totals: Vec<Total>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -70,7 +70,7 @@ pub fn people_between(
     let mut compiler = Compiler::new(project, segments, now);
     let after = compiler.params.add(Param::Id(range.after));
     let to = compiler.params.add(Param::Id(range.to));
-    compiler.range = Some((after, to));
+    compiler.range = Some(RangeParams { after, to });
     let select = compiler.select(rules);
     compiler.finish(select)
 }
@@ -147,7 +147,7 @@ struct Compiler<'a> {
     /// The names of the segments in it; none while one is being compiled.
     named: HashMap<Uuid, Option<String>>,
     /// The parameters of the range of user ids, where only those are looked for.
-    range: Option<(String, String)>,
+    range: Option<RangeParams>,
 }
 
 /// `users u` and what is joined to it, and the condition.
@@ -162,8 +162,14 @@ const ALIAS: &str = "alias (id, person) AS (SELECT id, merged_into FROM users WH
     UNION SELECT a.id, m.merged_into FROM alias a JOIN users m ON m.project_id = $1 AND m.id = a.person \
     WHERE m.merged_into IS NOT NULL)";
 
+/// The parameters of a range of user ids.
+struct RangeParams {
+    after: String,
+    to: String,
+}
+
 /// The ids that were merged into users of a range, found from those users on.
-fn alias_of_range((after, to): &(String, String)) -> String {
+fn alias_of_range(RangeParams { after, to }: &RangeParams) -> String {
     format!(
         "alias (id, person) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into > {after}::uuid \
          AND merged_into <= {to}::uuid UNION SELECT m.id, a.person FROM alias a CROSS JOIN LATERAL \
@@ -304,7 +310,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-fn in_range(id: &str, (after, to): &(String, String)) -> String {
+fn in_range(id: &str, RangeParams { after, to }: &RangeParams) -> String {
     format!("{id} > {after}::uuid AND {id} <= {to}::uuid")
 }
 

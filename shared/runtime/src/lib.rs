@@ -1,6 +1,7 @@
-//! How a program runs: its start, its configuration, its admin port, its logs and metrics.
+//! How a program runs: its start, its configuration, its clock, its admin port, its logs and metrics.
 
 pub mod admin;
+pub mod clock;
 pub mod config;
 pub mod probe;
 pub mod startup;

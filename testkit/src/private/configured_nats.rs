@@ -19,9 +19,14 @@ pub struct ConfiguredNats {
     config: PathBuf,
     env: Vec<(String, String)>,
     arguments: Vec<String>,
-    port: u16,
-    monitor_port: u16,
+    ports: Ports,
     dir: PrivateDir,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    client: u16,
+    monitor: u16,
 }
 
 impl ConfiguredNats {
@@ -55,18 +60,18 @@ impl ConfiguredNats {
     async fn launch(config: &Path, env: &[(&str, &str)], arguments: Vec<String>) -> Self {
         let dir = PrivateDir::create("nats");
         let env: Vec<(String, String)> = env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let (port, monitor_port) = (port::free(), port::free());
-        let process = spawn(config, &env, &arguments, (port, monitor_port), &dir).await;
-        Self { process, config: config.to_owned(), env, arguments, port, monitor_port, dir }
+        let ports = Ports { client: port::free(), monitor: port::free() };
+        let process = spawn(config, &env, &arguments, ports, &dir).await;
+        Self { process, config: config.to_owned(), env, arguments, ports, dir }
     }
 
     pub fn url(&self, user: &str, password: &str) -> String {
-        format!("nats://{user}:{password}@127.0.0.1:{}", self.port)
+        format!("nats://{user}:{password}@127.0.0.1:{}", self.ports.client)
     }
 
     /// `http://127.0.0.1:port`: `/healthz`, `/varz`, `/jsz`.
     pub fn monitor_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.monitor_port)
+        format!("http://127.0.0.1:{}", self.ports.monitor)
     }
 
     /// SIGKILL, and waits until it is gone.
@@ -76,8 +81,7 @@ impl ConfiguredNats {
 
     /// Starts it again after [`ConfiguredNats::kill`], at the same address and with its data; it need not be healthy yet.
     pub async fn start_again(&mut self) {
-        let ports = (self.port, self.monitor_port);
-        self.process = spawn(&self.config, &self.env, &self.arguments, ports, &self.dir).await;
+        self.process = spawn(&self.config, &self.env, &self.arguments, self.ports, &self.dir).await;
     }
 
     /// Waits until the server and its streams are up to date.
@@ -101,12 +105,12 @@ async fn spawn(
     config: &Path,
     env: &[(String, String)],
     arguments: &[String],
-    (port, monitor_port): (u16, u16),
+    ports: Ports,
     dir: &PrivateDir,
 ) -> Process {
     let mut command = Command::new(&servers::tools().await.nats.path);
     command.arg("--config").arg(config).args(["--addr", "127.0.0.1"]);
-    command.args(["--port", &port.to_string(), "--http_port", &monitor_port.to_string()]);
+    command.args(["--port", &ports.client.to_string(), "--http_port", &ports.monitor.to_string()]);
     command.args(arguments).current_dir(dir.path());
     command.env("NATS_STORE_DIR", format!("\"{}\"", dir.path().join("data").display()));
     command.envs(env.iter().map(|(name, value)| (name, value)));

@@ -1,44 +1,14 @@
 //! Every statement that is written out in the stores' sources, planned by PostgreSQL on the migrated schema: a renamed or misspelt
 //! column or table fails here and not at run time.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use testkit::TestDatabase;
 
-use crate::statements::all_sources;
-
-/// A mark for an escaped quote while texts are cut out by quotes.
-const QUOTE: char = '\u{1}';
+use crate::texts::{Texts, all_texts};
 
 /// Of the tables that only Citus has.
 const OF_CITUS: &str = "citus.rs";
-
-/// The texts of a source, in one line each, and those that are constants, unless several have the same name.
-fn texts(source: &str) -> (Vec<String>, BTreeMap<String, String>) {
-    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
-    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let code = lines.collect::<Vec<_>>().join("\n").replace("\\\"", &QUOTE.to_string()).replace("\\\n", "\n");
-    let (mut all, mut named) = (Vec::new(), BTreeMap::new());
-    let mut before = "";
-    for (at, part) in code.split('"').enumerate() {
-        if at % 2 == 0 {
-            before = part;
-            continue;
-        }
-        let words: Vec<&str> = part.split_whitespace().collect();
-        let text = words.join(" ").replace(QUOTE, "\"");
-        if let Some((name, "&str =")) = before.rsplit_once("const ").and_then(|(_, rest)| rest.trim().split_once(": "))
-        {
-            let is_ambiguous = named.insert(name.to_owned(), text.clone()).is_some();
-            if is_ambiguous {
-                named.insert(name.to_owned(), format!("{{{name}}}"));
-            }
-        }
-        all.push(text);
-    }
-    (all, named)
-}
 
 const VERBS: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 
@@ -55,11 +25,11 @@ fn is_outside(text: &str, word: &str) -> bool {
 
 /// Statements whose parts are all constants of their own file or of the module that it belongs to, with their files.
 fn whole() -> Vec<(String, String)> {
-    let sources: Vec<_> = all_sources().into_iter().map(|(file, source)| (file, texts(&source))).collect();
+    let sources = all_texts();
     let mut whole = Vec::new();
-    for (file, (all, named)) in &sources {
+    for Texts { file, all, named } in &sources {
         let parent = Path::new(file).parent().map(|folder| format!("{}.rs", folder.display()));
-        let inherited = sources.iter().find(|(other, _)| Some(other) == parent.as_ref()).map(|(_, (_, named))| named);
+        let inherited = sources.iter().find(|other| Some(&other.file) == parent.as_ref()).map(|other| &other.named);
         for text in all {
             let mut text = text.clone();
             for (name, value) in [named].into_iter().chain(inherited).flatten() {

@@ -16,3 +16,4 @@ mod postgres;
 mod provider_server;
 mod redis;
 mod statements;
+mod texts;

@@ -4,9 +4,10 @@
 //! conditions that stand elsewhere are taken to name the project where their names are among [`CONDITIONS`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use database::migrations::MIGRATIONS;
+
+use crate::texts::{Texts, all_sources, all_texts};
 
 /// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
 /// every shard can judge by itself.
@@ -61,46 +62,10 @@ fn tables() -> BTreeSet<&'static str> {
     named.chain(["event_count", "{table}"]).collect()
 }
 
-/// The crates whose sources hold statements.
-const CRATES: [&str; 4] = ["database", "store-projects", "store-profiles", "store-sending"];
-
-/// Every source of these crates, by its path in its crate.
-pub(crate) fn all_sources() -> Vec<(String, String)> {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
-    let roots = CRATES.map(|name| shared.join(name).join("src"));
-    let read = |root: &Path, path: PathBuf| {
-        (path.strip_prefix(root).unwrap().display().to_string(), std::fs::read_to_string(&path).unwrap())
-    };
-    roots.iter().flat_map(|root| sources(root).into_iter().map(|path| read(root, path))).collect()
-}
-
-/// Every text of the sources, in one line each, with its file.
+/// Every text of the sources, with its file.
 fn texts() -> Vec<(String, String)> {
-    let mut texts = Vec::new();
-    for (file, source) in all_sources() {
-        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
-        let code: String =
-            code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect();
-        for text in code.replace("\\\"", "'").split('"').skip(1).step_by(2) {
-            let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "\\").collect();
-            texts.push((file.clone(), words.join(" ")));
-        }
-    }
-    texts
-}
-
-fn sources(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let is_source = path.extension().is_some_and(|extension| extension == "rs");
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if is_source {
-            found.push(path);
-        }
-    }
-    found
+    let of_file = |texts: Texts| texts.all.into_iter().map(move |text| (texts.file.clone(), text));
+    all_texts().into_iter().flat_map(of_file).collect()
 }
 
 /// Which of the tables come after one of these words.
@@ -173,7 +138,7 @@ fn places_and_recursions_are_of_one_project_or_have_another_way() {
     let over_all = |what: &str, file: &str| {
         let texts = texts().into_iter().filter(|(_, text)| text.contains(what) && !text.contains("project_id = $1"));
         for (found, text) in texts {
-            let source = &sources.iter().find(|(path, _)| *path == found).unwrap().1;
+            let source = &sources.iter().find(|source| source.path == found).unwrap().text;
             assert!(found == file && source.contains("by_project::is_spread()"), "{found}: {text}");
         }
     };

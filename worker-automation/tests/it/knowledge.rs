@@ -12,8 +12,10 @@ use store_profiles::events::counters;
 use store_profiles::users::{read, record as users, removals};
 use uuid::Uuid;
 use wire::event::IngestItem;
-use worker_automation::item::Item;
-use worker_automation::record::{Batch, Mode, RecordError, Recorded, Recorder};
+use worker_automation::ingest::batch::Batch;
+use worker_automation::ingest::item::Item;
+use worker_automation::record::error::RecordError;
+use worker_automation::record::transaction::{Mode, Recorded, Recorder};
 
 use crate::erasure::erase;
 use crate::fixture::{Fixture, anonymous_track, identify, track};

@@ -10,8 +10,9 @@ use futures_util::StreamExt;
 use prost::Message as _;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use worker_automation::item::Item;
-use worker_automation::record::{Batch, Mode, Recorder};
+use worker_automation::ingest::batch::Batch;
+use worker_automation::ingest::item::Item;
+use worker_automation::record::transaction::{Mode, Recorder};
 
 use crate::fixture::{Fixture, track};
 

@@ -8,8 +8,10 @@ use database::ingest_partitions::{self, Advance};
 use prost::Message;
 use serde_json::json;
 use uuid::Uuid;
-use worker_automation::item::Item;
-use worker_automation::record::{Batch, Mode, RecordError, Recorder};
+use worker_automation::ingest::batch::Batch;
+use worker_automation::ingest::item::Item;
+use worker_automation::record::error::RecordError;
+use worker_automation::record::transaction::{Mode, Recorder};
 
 use crate::fixture::{Fixture, identify};
 

@@ -13,13 +13,13 @@ use crate::App;
 use crate::address::{self, NoMailbox};
 use crate::channels::Routes;
 use crate::limits::Token;
+use crate::load::suppressed;
 use crate::load::{Loaded, UNSUBSCRIBE_URL};
 use crate::provider::{Email, Outcome};
 use crate::render::tracked::{Links, tracked};
 use crate::render::{self, Rendered};
 use crate::routes::Call;
 use crate::settle::judge::{self, failed};
-use crate::suppressed;
 
 pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Option<Token>) -> Settled {
     let Loaded { message, sender, .. } = loaded;

@@ -11,12 +11,12 @@ use crate::App;
 use crate::channels::Routes;
 use crate::limits::Token;
 use crate::load::Loaded;
+use crate::load::suppressed;
 use crate::provider::sms::{Sms, segments};
 use crate::provider::{Outcome, TOO_LARGE};
 use crate::render::plain::{self, Plain};
 use crate::routes::Call;
 use crate::settle::judge::{self, failed};
-use crate::suppressed;
 
 /// The user property with the phone number.
 const PHONE: &str = "phone";

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kernel::clock::Clock;
+use kernel::clock::{Clock, Reading};
 use tokio::time::Instant;
 
 /// Delay after an outage, and after the start, which may be in one.
@@ -30,7 +30,7 @@ struct State {
 }
 
 fn offset_ms(clock: &Clock) -> i64 {
-    let (now_ms, passed_ms) = clock.reading();
+    let Reading { now_ms, passed_ms } = clock.reading();
     now_ms - passed_ms
 }
 

@@ -8,7 +8,7 @@ use store_sending::messages::claim::Claimed;
 use template::one_line;
 use template::personalization::escape;
 
-use super::{Compiled, Evaluated, Source, Unrenderable, evaluated, own_content};
+use super::{Compiled, Evaluated, OwnContent, Source, Unrenderable, evaluated, own_content};
 
 /// The content of such a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn render(
     let template = match source {
         Source::Template(template) => *template,
         Source::Own => {
-            let (title, body) = own_content(message);
+            let OwnContent { subject: title, body } = own_content(message);
             let url = message.content.get("url").and_then(Value::as_str).filter(|_| message.channel == Channel::Push);
             match Compiled::new(0, title, body).and_then(|compiled| compiled.opening(url)) {
                 Ok(compiled) => own = compiled,

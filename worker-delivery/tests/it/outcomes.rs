@@ -7,14 +7,18 @@ mod push_provider;
 mod sms;
 mod web_push;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use domain::push_token::Platform;
 use kernel::clock::Clock;
 use kernel::env::Env;
 use testkit::{Fault, ProviderServer, Reply, Vendor};
+use uuid::Uuid;
 use worker_delivery::config::DeliveryConfig;
 use worker_delivery::limits::Limits;
 use worker_delivery::provider::apns::Tokens;
+use worker_delivery::provider::push::Push;
 use worker_delivery::provider::{Outcome, Outside};
 
 use crate::place::KEY;
@@ -29,6 +33,29 @@ pub fn outside(more: &[(&str, &str)]) -> Outside {
         clock: Clock::system(),
         apns_tokens: Tokens::default(),
         limits: Limits::new(None, 1),
+    }
+}
+
+/// Numbers messages, from 1. A repeat has the number of the previous message.
+#[derive(Default)]
+pub struct Numbers(AtomicU64);
+
+impl Numbers {
+    pub fn next(&self, again: bool) -> u64 {
+        let new = u64::from(!again);
+        self.0.fetch_add(new, Ordering::Relaxed) + new
+    }
+}
+
+/// A push whose ID is its number.
+pub fn push(n: u64, platform: Platform, token: &str) -> Push {
+    Push {
+        id: Uuid::from_u128(n.into()),
+        title: "Hello ✓".to_owned(),
+        body: "Your order is on its way".to_owned(),
+        url: Some("https://shop.example/orders/1".to_owned()),
+        platform,
+        token: token.to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::ledger::{self, Load};
-use super::{pushing, rate, rates};
+use super::{Pushing, pushing, rate, rates};
 use crate::measure;
 use crate::provision::delivery;
 use crate::report::{Figure, Section};
@@ -21,7 +21,7 @@ pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let options = lab.options.clone();
     lab.open(options).await?;
     lab.provision(0).await?;
-    let (sink, ledger, template) = pushing(lab).await?;
+    let Pushing { sink, ledger, template } = pushing(lab).await?;
     let before = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
 
     let progress = lab.progress.clone();

@@ -6,7 +6,7 @@ use database::{Store, migrate, time_partitions};
 use kernel::clock::{Clock, from_ms};
 
 use super::ledger::{self, Load};
-use super::{pushing, rate, rates};
+use super::{Pushing, pushing, rate, rates};
 use crate::fill::DAY_MS;
 use crate::measure;
 use crate::provision::delivery;
@@ -33,7 +33,7 @@ pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let now_ms = Clock::system().now_ms();
     partitions(&url, now_ms).await?;
     lab.provision(0).await?;
-    let (sink, ledger, template) = pushing(lab).await?;
+    let Pushing { sink, ledger, template } = pushing(lab).await?;
     let empty = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
     let progress = lab.progress.clone();
     let system = lab.system().await?;

@@ -115,13 +115,17 @@ pub async fn history(api: &Api, external_id: &str) -> Result<Vec<(String, i64)>,
 /// the time for which a request was made again, since a stopped gateway may read the first attempt when it goes on.
 const CLOCK_TOLERANCE_MS: i64 = 5_000;
 
-/// What two sampled histories say about one person: ids that are missing or too many, and times that are off.
-pub fn compare_history(
-    day: &Day,
-    index: usize,
-    found: &[(String, i64)],
-    slowest_ms: u64,
-) -> (Vec<String>, Vec<String>) {
+/// What is wrong with the history of one user.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct HistoryFaults {
+    /// That are missing or too many.
+    pub ids: Vec<String>,
+    /// That are off.
+    pub times: Vec<String>,
+}
+
+/// Compares the history that was found with the one that was sent.
+pub fn compare_history(day: &Day, index: usize, found: &[(String, i64)], slowest_ms: u64) -> HistoryFaults {
     let tolerance = CLOCK_TOLERANCE_MS + slowest_ms as i64;
     let (who, sent) = (&day.people[index].external_id, &day.books[index].events);
     let (mut ids, mut times) = (Vec::new(), Vec::new());
@@ -141,7 +145,7 @@ pub fn compare_history(
             (Some(_), _) => {}
         }
     }
-    (ids, times)
+    HistoryFaults { ids, times }
 }
 
 #[cfg(test)]
@@ -177,11 +181,11 @@ mod tests {
         let recipe = Recipe { seed: 1, run: "r".into(), people: 20, start_ms: 1_790_000_000_000 };
         let day = Day::generate(&recipe);
         let whole: Vec<_> = day.books[3].events.iter().map(|e| (e.id.clone(), e.at_ms.unwrap_or(0) + 900)).collect();
-        assert_eq!(compare_history(&day, 3, &whole, 0), (vec![], vec![]));
-        let (ids, _) = compare_history(&day, 3, &whole[1..], 0);
+        assert_eq!(compare_history(&day, 3, &whole, 0), HistoryFaults::default());
+        let HistoryFaults { ids, .. } = compare_history(&day, 3, &whole[1..], 0);
         assert_eq!(ids.len(), 2, "the count and the missing one: {ids:?}");
         let skewed: Vec<_> = whole.iter().map(|(id, at)| (id.clone(), at + clocks::skew_ms(3))).collect();
-        let (ids, times) = compare_history(&day, 3, &skewed, 0);
+        let HistoryFaults { ids, times } = compare_history(&day, 3, &skewed, 0);
         assert!(ids.is_empty() && times.len() == whole.len());
     }
 }

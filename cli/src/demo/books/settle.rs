@@ -10,7 +10,7 @@ use super::mails::Ledger;
 use super::pushes::Phones;
 use super::users::known;
 use crate::demo::api::{Api, ApiError};
-use crate::demo::progress::Progress;
+use progress::Bar;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -52,7 +52,7 @@ pub async fn settle(
     phones: &mut Phones<'_>,
     deadline: Duration,
 ) -> anyhow::Result<(Numbers, bool)> {
-    let progress = Progress::new("settling", goal.events + goal.people + goal.ledger.due() + phones.due());
+    let progress = Bar::new("settling", goal.events + goal.people + goal.ledger.due() + phones.due());
     let began = Instant::now();
     let mut looks = tokio::time::interval(LOOK_EVERY);
     let (mut last, mut changed) = (Numbers::default(), began);

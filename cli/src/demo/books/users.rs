@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::events::{compare_history, history};
+use super::events::{HistoryFaults, compare_history, history};
 use crate::demo::api::{Api, ApiError};
 use crate::demo::generator::Day;
 use crate::demo::generator::clocks;
@@ -40,7 +40,7 @@ pub async fn sampled(api: &Api, day: &Day, slowest_ms: &[u64]) -> Result<Vec<Lin
             |user| profile_differences(person, books, &user),
         ));
         let found = history(api, &person.external_id).await?;
-        let (ids, times) = compare_history(day, *index, &found, slowest_ms[*index]);
+        let HistoryFaults { ids, times } = compare_history(day, *index, &found, slowest_ms[*index]);
         histories.add(ids);
         clocks_off.add(times);
         wrong_clocks += usize::from(clocks::skew_ms(*index) != 0);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use e2e::drained::StoredEvents;
 use e2e::storm::{self, Strike, struck};
 use e2e::{Options, System, drained, mails};
 use jiff::SignedDuration;
@@ -100,7 +101,7 @@ async fn automation(system: &System, trigger: Value) {
 async fn each_ran_once(system: &System, db: &Client, left: &str) {
     let through = async || {
         let runs = count(db, "SELECT count(*) FROM run WHERE status = 'completed'").await;
-        let (came, _) = drained::events(db, "came").await;
+        let came = drained::events(db, "came").await.rows;
         let left = count(db, left).await;
         let is_through = runs.min(came) >= PEOPLE as i64 && left == 0;
         if is_through { Ok(()) } else { Err(format!("{runs} runs, {came} events of theirs, {left} left")) }
@@ -108,11 +109,11 @@ async fn each_ran_once(system: &System, db: &Client, left: &str) {
     eventually(SOON, through).await;
     // In the partitions that the starts came by.
     tell(system, |user| json!({ "type": "track", "event": "last", "user_id": user, "properties": {} })).await;
-    let recorded = async || drained::events(db, "last").await.0 == PEOPLE as i64;
+    let recorded = async || drained::events(db, "last").await.rows == PEOPLE as i64;
     eventually_true("all is applied", SOON, recorded).await;
     let counts = db.query_one("SELECT count(*), count(DISTINCT user_id) FROM run", &[]).await.expect("the runs");
     assert_eq!([counts.get::<_, i64>(0), counts.get(1)], [PEOPLE as i64; 2], "runs, people");
-    assert_eq!(drained::events(db, "came").await, (PEOPLE as i64, PEOPLE as i64));
+    assert_eq!(drained::events(db, "came").await, StoredEvents::each_once(PEOPLE as i64));
     assert_eq!(drained::dead_letters(system).await, 0, "nothing was put aside");
 }
 

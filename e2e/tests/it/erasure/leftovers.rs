@@ -16,8 +16,9 @@ use kernel::ids;
 use prost::Message as _;
 use reqwest::Method;
 use runtime::startup::Connected;
+use scheduler::App;
 use scheduler::config::SchedulerConfig;
-use scheduler::{App, house};
+use scheduler::maintenance::tasks;
 use serde_json::{Value, json};
 use testkit::{ProviderServer, Received, Reply, Vendor, eventually, scan};
 use uuid::Uuid;
@@ -313,7 +314,7 @@ async fn nothing_of_an_erased_user_is_anywhere_a_day_later() {
     system.scheduler.stop().await;
     let scheduler = scheduler_of_tomorrow(&system, &bus, &env).await;
     let gone = async || {
-        house::run_once(&scheduler).await.map_err(|error| format!("{error:?}"))?;
+        tasks::run_once(&scheduler).await.map_err(|error| format!("{error:?}"))?;
         let mut left = holding(&system, &bus).await;
         // The list keeps the address by design: a user who unsubscribed gets no mail after an erasure either.
         left.retain(|(place, canary)| !(place == "suppression" && *canary == EMAIL));

@@ -322,7 +322,7 @@ impl Facts for PersonFacts<'_> {
                     Aggregate::Least => numbers.iter().copied().reduce(f64::min),
                     Aggregate::Greatest => numbers.iter().copied().reduce(f64::max),
                 };
-                let totals = behaviour.totals.iter().map(|(aggregate, ..)| total(aggregate)).collect();
+                let totals = behaviour.totals.iter().map(|asked| total(&asked.aggregate)).collect();
                 Stats { count: events.len() as i64, totals }
             }
             Deed::Message { channel, reached } => {

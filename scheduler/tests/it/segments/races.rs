@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use automation::TriggerType;
 use database::Transaction;
-use kernel::ids;
 use rules::look::Look;
+use scheduler::App;
 use serde_json::json;
 use store_profiles::segments::follow::{self, Turn};
 use uuid::Uuid;
@@ -19,6 +19,20 @@ async fn hold(tx: &Transaction<'_>, table: &str) {
     tx.batch_execute(&sql).await.unwrap();
 }
 
+/// Changes a segment's rules while the scheduler looks at it, which waits for a table.
+async fn changed_during_look(world: &World, app: &App, segment: Uuid, table: &str) {
+    let mut db = world.place.store.connection().await.unwrap();
+    let held = db.transaction().await.unwrap();
+    hold(&held, table).await;
+    let edit = async {
+        world.until_waited_for(table).await;
+        world.change_rules(segment, plan("pro")).await;
+        held.rollback().await.unwrap();
+    };
+    let (looked, ()) = tokio::join!(scheduler::segments::look_at(app, world.project(), segment), edit);
+    looked.unwrap();
+}
+
 #[tokio::test]
 async fn rules_that_are_changed_during_a_slice_leave_nothing_of_the_old_ones() {
     let world = World::new().await;
@@ -28,16 +42,7 @@ async fn rules_that_are_changed_during_a_slice_leave_nothing_of_the_old_ones() {
     let segment = world.segment(Some(did("bought", json!({})))).await;
     world.automation(segment, TriggerType::SegmentEnter).await;
     let app = world.place.app().await;
-    let mut db = world.place.store.connection().await.unwrap();
-    let held = db.transaction().await.unwrap();
-    hold(&held, "events").await;
-    let edit = async {
-        world.until_waited_for("events").await;
-        world.change_rules(segment, plan("pro")).await;
-        held.rollback().await.unwrap();
-    };
-    let (looked, ()) = tokio::join!(scheduler::segments::look_at(&app, project, segment), edit);
-    looked.unwrap();
+    changed_during_look(&world, &app, segment, "events").await;
     let follow = world.follow(segment).await;
     assert_eq!((follow.filled, follow.filled_to), (false, None));
     assert_eq!(world.members(segment).await, 0);
@@ -63,24 +68,9 @@ async fn rules_that_are_changed_during_a_sweep_are_filled_in_unheard() {
     let app = world.place.app().await;
     scheduler::segments::look_at(&app, project, segment).await.unwrap();
     assert!(world.follow(segment).await.filled);
-    let id = ids::fresh(world.place.clock.now_ms());
-    world
-        .execute(&format!(
-            "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at, opened_at) \
-             VALUES ('{project}', '{id}', '{ann}', 'EMAIL', 'direct', 'opened', now(), now(), now())"
-        ))
-        .await;
+    world.message(ann, "opened").await;
 
-    let mut db = world.place.store.connection().await.unwrap();
-    let held = db.transaction().await.unwrap();
-    hold(&held, "message").await;
-    let edit = async {
-        world.until_waited_for("message").await;
-        world.change_rules(segment, plan("pro")).await;
-        held.rollback().await.unwrap();
-    };
-    let (looked, ()) = tokio::join!(scheduler::segments::look_at(&app, project, segment), edit);
-    looked.unwrap();
+    changed_during_look(&world, &app, segment, "message").await;
     assert!(!world.follow(segment).await.filled, "the refill was called off");
     assert_eq!(world.place.count("SELECT count(*) FROM segment_dirty").await, 0);
 

@@ -158,6 +158,18 @@ impl World {
         self.mark(&Look::Event(name.to_owned()), person).await;
     }
 
+    /// A direct mail that has come to a status.
+    pub async fn message(&self, person: Uuid, status: &str) -> Uuid {
+        let id = ids::fresh(self.place.clock.now_ms());
+        let sql = format!(
+            "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at, {status}_at) \
+             VALUES ('{}', '{id}', '{person}', 'EMAIL', 'direct', '{status}', now(), now(), now())",
+            self.project()
+        );
+        self.execute(&sql).await;
+        id
+    }
+
     pub async fn mark(&self, look: &Look, person: Uuid) {
         let mut db = self.place.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();

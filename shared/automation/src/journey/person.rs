@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use domain::profile;
+use domain::profile::{self, Contact};
 use domain::push_token::Platform;
 use kernel::timezone;
 use rules::eval::{self, Actual, Counted, Facts, Stats};
@@ -40,7 +40,8 @@ impl Person {
     /// Merges properties key by key, as an identify does.
     pub fn patch(&mut self, patch: &Map<String, Value>) {
         profile::merge(&mut self.properties, patch);
-        (self.email, self.name) = profile::email_and_name(&self.properties);
+        let Contact { email, name } = profile::contact(&self.properties);
+        (self.email, self.name) = (email, name);
     }
 
     pub fn timezone(&self) -> Option<TimeZone> {

@@ -9,7 +9,13 @@ use crate::LocalError;
 
 /// None: the user that runs this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner(Option<(u32, u32)>);
+pub(super) struct Owner(Option<Ids>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ids {
+    uid: u32,
+    gid: u32,
+}
 
 impl Owner {
     /// As root the user `postgres`, or else `nobody`; otherwise whoever runs this program.
@@ -26,13 +32,13 @@ impl Owner {
 
     /// Makes a command run as this user, without root's groups.
     pub(super) fn lower(&self, command: &mut Command) {
-        if let Some((uid, gid)) = self.0 {
+        if let Some(Ids { uid, gid }) = self.0 {
             command.uid(uid).gid(gid);
         }
     }
 
     pub(super) fn give(&self, path: &Path) -> Result<(), LocalError> {
-        let Some((uid, gid)) = self.0 else { return Ok(()) };
+        let Some(Ids { uid, gid }) = self.0 else { return Ok(()) };
         std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(LocalError::io("give away", path))
     }
 
@@ -54,11 +60,11 @@ impl Owner {
 }
 
 /// User and group out of `/etc/passwd`; root itself does not count.
-fn ids_of(users: &str, name: &str) -> Option<(u32, u32)> {
+fn ids_of(users: &str, name: &str) -> Option<Ids> {
     let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut fields = line.split(':').skip(2);
     let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    (uid != 0).then_some((uid, gid))
+    (uid != 0).then_some(Ids { uid, gid })
 }
 
 #[cfg(test)]
@@ -68,7 +74,7 @@ mod tests {
     #[test]
     fn users_are_read_by_their_whole_name() {
         let users = "root:x:0:0::/root:/bin/sh\npostgresx:x:7:7:::\npostgres:x:101:104:a,b:/var:/bin/bash\nbad:x:a:b\n";
-        assert_eq!(ids_of(users, "postgres"), Some((101, 104)));
+        assert_eq!(ids_of(users, "postgres"), Some(Ids { uid: 101, gid: 104 }));
         assert_eq!((ids_of(users, "root"), ids_of(users, "bad"), ids_of(users, "nobody")), (None, None, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Order, Rule, Threshold};
+use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Order, Rule, Threshold, Total};
 use super::{Parser, Scope, keys};
 use domain::message::{Channel, DeliveryState};
 
@@ -123,12 +123,7 @@ impl Parser {
         }
     }
 
-    fn total(
-        &mut self,
-        aggregate: Aggregate,
-        value: &Map<String, Value>,
-        path: &str,
-    ) -> Option<(Aggregate, Vec<String>, Vec<Threshold>)> {
+    fn total(&mut self, aggregate: Aggregate, value: &Map<String, Value>, path: &str) -> Option<Total> {
         let path = format!("{path}.{}", aggregate.as_str());
         let Some(object) = given(value, aggregate.as_str())?.as_object() else {
             self.problem(&path, "must be an object such as { \"property\": \"total\", \"gte\": 100 }");
@@ -139,7 +134,7 @@ impl Parser {
         let property = self.required_text(object, "property", &path).map(keys);
         let thresholds = self.thresholds(object, &path, |_| true, "a number");
         match property? {
-            Ok(keys) => Some((aggregate, keys, thresholds)),
+            Ok(keys) => Some(Total { aggregate, keys, thresholds }),
             Err(why) => {
                 self.problem(&format!("{path}.property"), why);
                 None

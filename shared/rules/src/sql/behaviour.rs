@@ -5,7 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::slide::Edge;
-use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Rule, Source, Threshold};
+use super::super::{Aggregate, Behaviour, Condition, Deed, Leaf, Rule, Source, Threshold, Total};
 use super::{Compiler, Param};
 use domain::message::{Channel, DeliveryState};
 use kernel::ids;
@@ -45,7 +45,7 @@ impl Compiler<'_> {
     pub(super) fn deeds(&mut self, behaviour: &Behaviour, ids: &str, most: usize) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let at = self.at(behaviour);
-        let numbers: Vec<String> = behaviour.totals.iter().map(|(_, keys, _)| self.number(keys)).collect();
+        let numbers: Vec<String> = behaviour.totals.iter().map(|total| self.number(&total.keys)).collect();
         format!(
             "SELECT {at} AS at, {} AS numbers FROM {table} d WHERE {} AND d.user_id = ANY({ids}::uuid[]) \
              ORDER BY 1 DESC LIMIT {most}",
@@ -78,7 +78,7 @@ impl Compiler<'_> {
                 }
             }
         };
-        let totals = behaviour.totals.iter().map(|(aggregate, keys, _)| self.total(*aggregate, keys));
+        let totals = behaviour.totals.iter().map(|total| self.total(total.aggregate, &total.keys));
         let totals: Vec<String> = totals.collect();
         format!("count(*) AS count, {edge} AS edge, {} AS totals", texts(&totals))
     }
@@ -159,7 +159,7 @@ impl Compiler<'_> {
         for threshold in &behaviour.count {
             parts.push(self.threshold("count(*)::numeric", threshold));
         }
-        for (aggregate, keys, thresholds) in &behaviour.totals {
+        for Total { aggregate, keys, thresholds } in &behaviour.totals {
             let total = self.total(*aggregate, keys);
             parts.extend(thresholds.iter().map(|threshold| self.threshold(&total, threshold)));
         }

@@ -5,9 +5,16 @@ const BASIC: &str = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ
 /// Those behind an escape, which take two.
 const EXTENDED: &str = "\u{c}^{}\\[~]|€";
 
-/// Septets (or UTF-16 units) of a text that is alone, and of each part of a longer one.
-const GSM: (usize, usize) = (160, 153);
-const UCS2: (usize, usize) = (70, 67);
+/// How much an SMS holds, in septets or UTF-16 units.
+#[derive(Clone, Copy)]
+struct Capacity {
+    alone: usize,
+    /// As a part of a longer text.
+    part: usize,
+}
+
+const GSM: Capacity = Capacity { alone: 160, part: 153 };
+const UCS2: Capacity = Capacity { alone: 70, part: 67 };
 
 /// The number of SMS that a text is sent as. One that holds a single character outside of the default alphabet is sent
 /// as UCS-2 altogether.
@@ -27,17 +34,17 @@ fn septets(c: char) -> Option<usize> {
 }
 
 /// No character is split between two parts.
-fn parts(sizes: impl IntoIterator<Item = usize> + Clone, (alone, each): (usize, usize)) -> usize {
-    if sizes.clone().into_iter().sum::<usize>() <= alone {
+fn parts(sizes: impl IntoIterator<Item = usize> + Clone, capacity: Capacity) -> usize {
+    if sizes.clone().into_iter().sum::<usize>() <= capacity.alone {
         return 1;
     }
-    let (mut parts, mut room) = (1, each);
+    let (mut parts, mut free) = (1, capacity.part);
     for size in sizes {
-        if size > room {
+        if size > free {
             parts += 1;
-            room = each;
+            free = capacity.part;
         }
-        room -= size;
+        free -= size;
     }
     parts
 }

@@ -1,7 +1,5 @@
 //! Push straight to Apple's devices.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use domain::push_token::Platform;
 use serde_json::json;
 use store_projects::channels::ChannelSettings;
@@ -11,14 +9,14 @@ use worker_delivery::provider::apns::{ApnsConfig, Client, Tokens};
 use worker_delivery::provider::push::Push;
 use worker_delivery::provider::{Outcome, TOO_LARGE};
 
-use super::{Answers, Rig, every_outcome, outside};
+use super::{Answers, Numbers, Rig, every_outcome, outside};
 
 const TOPIC: &str = "com.example.shop";
 
 struct Apns {
     server: ProviderServer<ApnsService>,
     client: Client,
-    sent: AtomicU64,
+    numbers: Numbers,
 }
 
 fn service() -> ApnsService {
@@ -42,14 +40,7 @@ fn client(service: &ApnsService, url: &str, team: &str, topic: &str, ca: Option<
 }
 
 fn push(n: u64, token: &str) -> Push {
-    Push {
-        id: Uuid::from_u128(n.into()),
-        title: "Hello ✓".to_owned(),
-        body: "Your order is on its way".to_owned(),
-        url: Some("https://shop.example/orders/1".to_owned()),
-        platform: Platform::Ios,
-        token: token.to_owned(),
-    }
+    super::push(n, Platform::Ios, token)
 }
 
 fn refusal(status: u16, reason: &str) -> Reply {
@@ -71,7 +62,7 @@ impl Rig for Apns {
     }
 
     async fn send(&self, again: bool) -> Outcome {
-        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        let n = self.numbers.next(again);
         self.client.send(&push(n, "aa01")).await
     }
 
@@ -88,7 +79,7 @@ impl Rig for Apns {
 async fn apns_has_every_outcome() {
     let server = ProviderServer::start(service()).await;
     let client = client(server.vendor(), &server.url(), "DEF123GHIJ", TOPIC, None);
-    let rig = Apns { server, client, sent: AtomicU64::new(0) };
+    let rig = Apns { server, client, numbers: Numbers::default() };
     every_outcome(&rig).await;
     let taken = rig.server.vendor().taken();
     let expected = json!({ "title": "Hello ✓", "body": "Your order is on its way" });

@@ -1,7 +1,5 @@
 //! Push by the device vendor's gateway, by either interface.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use domain::push_token::Platform;
 use serde_json::json;
 use testkit::{Fault, ProviderServer, PushGateway, Reply};
@@ -10,12 +8,12 @@ use worker_delivery::provider::Outcome;
 use worker_delivery::provider::gateway::{Client, GatewayConfig};
 use worker_delivery::provider::push::Push;
 
-use super::{Answers, Rig, every_outcome, outside};
+use super::{Answers, Numbers, Rig, every_outcome, outside};
 
 struct V1 {
     server: ProviderServer<PushGateway>,
     client: Client,
-    sent: AtomicU64,
+    numbers: Numbers,
 }
 
 struct Legacy(V1);
@@ -27,14 +25,7 @@ fn client(key: &str, url: &str) -> Client {
 }
 
 fn push(n: u64, token: &str) -> Push {
-    Push {
-        id: Uuid::from_u128(n.into()),
-        title: "Hello ✓".to_owned(),
-        body: "Your order is on its way".to_owned(),
-        url: Some("https://shop.example/orders/1".to_owned()),
-        platform: Platform::Android,
-        token: token.to_owned(),
-    }
+    super::push(n, Platform::Android, token)
 }
 
 fn refusal(status: u16, general: &str, code: &str) -> Reply {
@@ -47,7 +38,7 @@ fn refusal(status: u16, general: &str, code: &str) -> Reply {
 
 impl V1 {
     async fn send(&self, again: bool) -> Outcome {
-        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        let n = self.numbers.next(again);
         self.client.send(&push(n, "fcm-token")).await
     }
 }
@@ -109,7 +100,7 @@ impl Rig for Legacy {
 async fn v1() -> V1 {
     let server = ProviderServer::start(PushGateway::new()).await;
     let client = client(&server.vendor().account(&server.url()).to_string(), &server.url());
-    V1 { server, client, sent: AtomicU64::new(0) }
+    V1 { server, client, numbers: Numbers::default() }
 }
 
 #[tokio::test]
@@ -128,7 +119,7 @@ async fn the_gateway_with_a_service_account_has_every_outcome() {
 async fn the_gateway_with_a_server_key_has_every_outcome() {
     let server = ProviderServer::start(PushGateway::new()).await;
     let client = client(&server.vendor().server_key, &server.url());
-    every_outcome(&Legacy(V1 { server, client, sent: AtomicU64::new(0) })).await;
+    every_outcome(&Legacy(V1 { server, client, numbers: Numbers::default() })).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,5 @@
 //! Mail over HTTP.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use kernel::clock::from_ms;
 use serde_json::json;
 use testkit::{MailService, ProviderServer, Reply};
@@ -9,12 +7,12 @@ use uuid::Uuid;
 use worker_delivery::provider::mail_http::{Client, MailHttpConfig};
 use worker_delivery::provider::{Email, Outcome};
 
-use super::{Answers, Rig, every_outcome, outside};
+use super::{Answers, Numbers, Rig, every_outcome, outside};
 
 struct Mail {
     server: ProviderServer<MailService>,
     client: Client,
-    sent: AtomicU64,
+    numbers: Numbers,
 }
 
 fn client(url: &str, key: &str, from: &str, ca: Option<&str>) -> Client {
@@ -55,7 +53,7 @@ impl Rig for Mail {
     }
 
     async fn send(&self, again: bool) -> Outcome {
-        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        let n = self.numbers.next(again);
         self.client.send(&email(n)).await
     }
 
@@ -72,7 +70,7 @@ impl Rig for Mail {
 async fn mail_over_http_has_every_outcome() {
     let server = ProviderServer::start(MailService::new("re_key", "example.com")).await;
     let client = client(&server.url(), "re_key", "The Shop <shop@example.com>", None);
-    let rig = Mail { server, client, sent: AtomicU64::new(0) };
+    let rig = Mail { server, client, numbers: Numbers::default() };
     every_outcome(&rig).await;
     let mail = &rig.server.vendor().mails()[0];
     assert_eq!(

@@ -1,7 +1,5 @@
 //! Push by a third-party provider.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use domain::push_token::Platform;
 use serde_json::json;
 use testkit::{ProviderServer, PushProviderService, Reply};
@@ -10,12 +8,12 @@ use worker_delivery::provider::Outcome;
 use worker_delivery::provider::push::Push;
 use worker_delivery::provider::push_provider::{Client, ProviderApp, PushProviderConfig};
 
-use super::{Answers, Rig, every_outcome, outside};
+use super::{Answers, Numbers, Rig, every_outcome, outside};
 
 struct ThirdParty {
     server: ProviderServer<PushProviderService>,
     client: Client,
-    sent: AtomicU64,
+    numbers: Numbers,
 }
 
 fn client(url: &str, app: &str, key: &str) -> Client {
@@ -25,14 +23,7 @@ fn client(url: &str, app: &str, key: &str) -> Client {
 }
 
 fn push(n: u64, token: &str) -> Push {
-    Push {
-        id: Uuid::from_u128(n.into()),
-        title: "Hello ✓".to_owned(),
-        body: "x < y".to_owned(),
-        url: Some("https://shop.example/orders/1".to_owned()),
-        platform: Platform::Ios,
-        token: token.to_owned(),
-    }
+    Push { body: "x < y".to_owned(), ..super::push(n, Platform::Ios, token) }
 }
 
 fn refusal(status: u16, words: &str) -> Reply {
@@ -54,7 +45,7 @@ impl Rig for ThirdParty {
     }
 
     async fn send(&self, again: bool) -> Outcome {
-        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        let n = self.numbers.next(again);
         self.client.send(&push(n, "aa01")).await
     }
 
@@ -71,7 +62,7 @@ impl Rig for ThirdParty {
 async fn a_third_party_push_provider_has_every_outcome() {
     let server = ProviderServer::start(PushProviderService::new(&[("app-1", "key-1")])).await;
     let client = client(&server.url(), "app-1", "key-1");
-    let rig = ThirdParty { server, client, sent: AtomicU64::new(0) };
+    let rig = ThirdParty { server, client, numbers: Numbers::default() };
     every_outcome(&rig).await;
     let notification = &rig.server.vendor().taken()[0];
     assert_eq!(notification["url"], "https://shop.example/orders/1");

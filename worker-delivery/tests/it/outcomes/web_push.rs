@@ -1,7 +1,5 @@
 //! Web push, to a service that decrypts what it gets.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use domain::push_token::Platform;
 use secrets::vapid::VapidKeys;
 use serde_json::json;
@@ -11,13 +9,13 @@ use worker_delivery::provider::push::Push;
 use worker_delivery::provider::web_push::{Client, WebPushConfig};
 use worker_delivery::provider::{Outcome, TOO_LARGE};
 
-use super::{Answers, Rig, every_outcome, outside};
+use super::{Answers, Numbers, Rig, every_outcome, outside};
 
 struct Web {
     server: ProviderServer<WebPushService>,
     client: Client,
     subscription: String,
-    sent: AtomicU64,
+    numbers: Numbers,
 }
 
 impl Web {
@@ -25,7 +23,7 @@ impl Web {
         let keys = VapidKeys::generate().unwrap();
         let server = ProviderServer::start_tls(WebPushService::new(&keys.public), "localhost").await;
         let (client, subscription) = (client(&keys, &server, true), server.vendor().subscribe(&server.url()));
-        Self { server, client, subscription, sent: AtomicU64::new(0) }
+        Self { server, client, subscription, numbers: Numbers::default() }
     }
 }
 
@@ -40,15 +38,8 @@ fn client(keys: &VapidKeys, server: &ProviderServer<WebPushService>, exempt: boo
     Client::new(config, outside.http, outside.clock)
 }
 
-fn push(n: u64, subscription: &str) -> Push {
-    Push {
-        id: Uuid::from_u128(n.into()),
-        title: "Hello ✓".to_owned(),
-        body: "Your order is on its way".to_owned(),
-        url: Some("https://shop.example/orders/1".to_owned()),
-        platform: Platform::Web,
-        token: subscription.to_owned(),
-    }
+fn push(n: u64, token: &str) -> Push {
+    super::push(n, Platform::Web, token)
 }
 
 impl Rig for Web {
@@ -66,7 +57,7 @@ impl Rig for Web {
     }
 
     async fn send(&self, again: bool) -> Outcome {
-        let n = self.sent.fetch_add(u64::from(!again), Ordering::Relaxed) + u64::from(!again);
+        let n = self.numbers.next(again);
         self.client.send(&push(n, &self.subscription)).await
     }
 

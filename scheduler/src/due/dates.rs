@@ -1,0 +1,90 @@
+//! Dates among people's properties that start automations: those that have come, published into the person's own
+//! partition.
+
+pub mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kernel::failpoint;
+use kernel::ids::{ProjectId, timed_for};
+use store_profiles::date_due::due::{self, DateDue};
+use wire::event::{Body, IngestItem, Start, id_bytes};
+
+use crate::App;
+use crate::due::items::{by_partition, messages};
+use crate::tick::{self, Found, PROJECTS, TickError};
+
+/// Dates of a project in one look.
+const DATES: usize = 2_000;
+/// After so long a date that was taken and not published is taken again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// One look at what has come. No network call is made within a transaction: dates are taken, published, and forgotten
+/// only when the broker has them. A repeat is harmless, for it bears the same id.
+pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
+    let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
+    tick::each(&app.failing_dates, projects, |project| fire(&app, project)).await
+}
+
+async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
+    let now = app.now();
+    let again = now.checked_add(AGAIN).unwrap_or(now);
+    let dates = due::take(&app.store.connection().await?, project, now, again, DATES as i64).await?;
+    failpoint::hit("scheduler.after_dates_taken");
+    for (partition, dates) in by_partition(&dates, app.ingest_stream.partitions, |date| date.partition) {
+        let now_ms = app.now_ms();
+        for (message, published) in messages(&dates, |date| item(project, date, now_ms)) {
+            app.publisher.publish(app.bus.names.ingest(partition), message).await?;
+            failpoint::hit("scheduler.after_dates_published");
+            due::done(&app.store.connection().await?, project, published).await?;
+        }
+    }
+    Ok(Found::of(dates.len(), DATES))
+}
+
+/// The same date of the same person has the same id, however often it is published.
+fn item(project: ProjectId, date: &DateDue, now_ms: i64) -> IngestItem {
+    let due_ms = date.due_at.as_millisecond();
+    let id = timed_for(due_ms, &[b"date", date.automation.as_bytes(), date.user_id.as_bytes()]);
+    IngestItem {
+        project_id: id_bytes(project.0),
+        id: id_bytes(id),
+        dedupe_id: id_bytes(id),
+        received_ms: now_ms,
+        timestamp_ms: due_ms,
+        user_id: Some(date.user_id.to_string()),
+        body: Some(Body::Start(Start {
+            automation_id: id_bytes(date.automation),
+            date_ms: due_ms,
+            trigger: Bytes::new(),
+        })),
+        ..IngestItem::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::clock::from_ms;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_repeat_bears_the_same_id() {
+        let date = |n: u128| DateDue {
+            automation: Uuid::from_u128(7),
+            user_id: Uuid::from_u128(n),
+            partition: 0,
+            due_at: from_ms(40),
+        };
+        let ids = |n: u128, now_ms: i64| {
+            let item = item(ProjectId(Uuid::from_u128(9)), &date(n), now_ms);
+            assert_eq!(item.id, item.dedupe_id);
+            item.id
+        };
+        assert_eq!(ids(1, 1 << 40), ids(1, (1 << 40) + 9));
+        assert_ne!(ids(1, 1 << 40), ids(2, 1 << 40));
+    }
+}

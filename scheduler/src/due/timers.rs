@@ -1,0 +1,79 @@
+//! Waits that ended, published into the partition where their person's own items flow.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use kernel::clock::from_ms;
+use kernel::failpoint;
+use kernel::ids::{self, ProjectId};
+use kernel::metric_name::Metric;
+use store_sending::timers::due::{self, DueTimer};
+use wire::event::{Body, IngestItem, Timer, id_bytes};
+
+use crate::App;
+use crate::due::items::{by_partition, messages};
+use crate::tick::{self, Found, PROJECTS, TickError};
+
+/// Timers of a project in one look.
+const TIMERS: usize = 2_000;
+/// After so long a timer that was taken and not published is taken again.
+const AGAIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// One look at what is due. No network call is made within a transaction: timers are taken, published, and forgotten
+/// only when the broker has them. A repeat is harmless, for the run counts its waits.
+pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
+    let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
+    tick::each(&app.failing_timers, projects, |project| fire(&app, project)).await
+}
+
+async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
+    let now = app.now();
+    // Of no whole millisecond, as all that is set anew is: so it tells what was not.
+    let again = from_ms((now + AGAIN).as_millisecond()) + SignedDuration::from_micros(1);
+    let timers = due::take(&mut app.store.connection().await?, project, now, again, TIMERS as i64).await?;
+    if timers.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    failpoint::hit("scheduler.after_timers_taken");
+    for (partition, timers) in by_partition(&timers, app.ingest_stream.partitions, |timer| timer.partition) {
+        let now_ms = app.now_ms();
+        for (message, published) in messages(&timers, |timer| item(project, timer, now_ms)) {
+            failpoint::hit("scheduler.before_timers_published");
+            app.publisher.publish(app.bus.names.ingest(partition), message).await?;
+            failpoint::hit("scheduler.after_timers_published");
+            due::delete(&app.store.connection().await?, project, published, again).await?;
+            metrics::counter!(Metric::TimersFired).increment(published.len() as u64);
+        }
+    }
+    Ok(Found::of(timers.len(), TIMERS))
+}
+
+fn item(project: ProjectId, timer: &DueTimer, now_ms: i64) -> IngestItem {
+    IngestItem {
+        project_id: id_bytes(project.0),
+        id: id_bytes(ids::fresh(now_ms)),
+        received_ms: now_ms,
+        timestamp_ms: timer.due_at.as_millisecond(),
+        body: Some(Body::Timer(Timer {
+            run_id: id_bytes(timer.run),
+            wait_seq: u32::try_from(timer.wait_seq).unwrap_or(0),
+        })),
+        ..IngestItem::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_timer_names_its_run_its_wait_and_when_that_ended() {
+        let timer = DueTimer { run: Uuid::from_u128(5), wait_seq: 3, partition: 0, due_at: from_ms(40) };
+        let item = item(ProjectId(Uuid::from_u128(9)), &timer, 77);
+        assert_eq!((item.received_ms, item.timestamp_ms), (77, 40));
+        let Some(Body::Timer(body)) = &item.body else { panic!("{item:?}") };
+        assert_eq!((&body.run_id[..], body.wait_seq), (&timer.run.as_bytes()[..], 3));
+    }
+}

@@ -1,0 +1,138 @@
+//! Making room in the streams: only what has been applied, or acknowledged, goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::context::ConsumerInfoErrorKind;
+use async_nats::jetstream::stream::{Info, Stream};
+use bus::continuity::{Found, find, last_before};
+use bus::topology;
+use database::ingest_partitions;
+use domain::message::{Channel, Lane};
+use jiff::{SignedDuration, Timestamp};
+use store_sending::erasures;
+use wire::position::Position;
+
+use crate::App;
+use crate::maintenance::erasures::UNSEARCHABLE_KEPT;
+use crate::tick::TickError;
+
+/// Entries accepted before an erasure may be published this much later: an import counts as accepted when its request began.
+const MAX_PUBLISH_DELAY: SignedDuration = SignedDuration::from_hours(1);
+
+/// Removes from the ingest stream what has been applied: what is older than is kept for a restored database, what may hold data of
+/// users who were erased nearly a day ago, and when the stream is well filled, all of it. And always the readiness probes, which nobody reads. Before that it makes the streams
+/// anew that a broker has lost, so that those who publish and read go on by themselves.
+pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
+    let names = &app.bus.names;
+    topology::ensure(&app.bus).await.map_err(broker)?;
+    let mut stream = app.bus.jetstream.get_stream(names.ingest_stream()).await.map_err(broker)?;
+    stream.purge().keep(1).filter(names.ingest_canary()).await.map_err(broker)?;
+    let info = stream.info().await.map_err(broker)?.clone();
+    let Some(last) = last_to_go(&app, &stream, &info).await? else { return Ok(()) };
+    let created_ms = topology::created_ms(&info);
+    let positions = ingest_partitions::positions(&app.store.connection().await?, created_ms).await?;
+    let mut removed = 0;
+    // Each partition on its own: one that is idle would hold all the others back.
+    for (partition, position) in positions {
+        let Ok(partition) = u16::try_from(partition) else { continue };
+        let applied = position.seq;
+        if !is_there(&stream, position).await? {
+            continue;
+        }
+        // Up to the sequence, and without it.
+        let purge = stream.purge().sequence(applied.min(last).saturating_add(1)).filter(names.ingest(partition));
+        removed += purge.await.map_err(broker)?.purged;
+    }
+    if removed > 0 {
+        tracing::info!(removed, "removed applied messages from the ingest stream");
+    }
+    Ok(())
+}
+
+/// Whether the stream holds what was applied last. Where it does not, it was removed with all before it, or the stream lost its end:
+/// what it holds up to there by now may be what nobody has applied.
+async fn is_there(stream: &Stream, position: Position) -> Result<bool, TickError> {
+    // Of a position that was set back the time is not known; it was set to what the stream holds.
+    Ok(position.stored_ns == 0 || find(stream, position).await.map_err(broker)? == Found::Same)
+}
+
+/// The last sequence that may go if it was applied; `None` when there is no need.
+async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u64>, TickError> {
+    let most = u64::try_from(info.config.max_bytes).unwrap_or(0);
+    if info.state.messages == 0 {
+        return Ok(None);
+    }
+    if is_full(info.state.bytes, most, app.config.purge_above_percent) {
+        return Ok(Some(info.state.last_sequence));
+    }
+    let db = app.store.connection().await?;
+    let erased = erasures::latest_until(&db, app.now() - UNSEARCHABLE_KEPT).await?.map(|at| at + MAX_PUBLISH_DELAY);
+    let before = erased.unwrap_or(Timestamp::MIN).max(app.now() - app.config.keep_ingest);
+    let first_ms = (info.state.first_timestamp.unix_timestamp_nanos() / 1_000_000) as i64;
+    let too_old = Duration::from_millis((before.as_millisecond() - first_ms).max(0).unsigned_abs());
+    if too_old.is_zero() {
+        return Ok(None);
+    }
+    let start_time = info.state.first_timestamp + too_old;
+    Ok(Some(last_before(stream, DeliverPolicy::ByStartTime { start_time }).await.map_err(broker)?))
+}
+
+/// Removes from the send stream what its readers have acknowledged. The server does that by itself with each acknowledgement; but a
+/// single one forgets what it could not write, as on a full disk, and would keep those messages for ever, with nobody to read them.
+pub async fn purge_acknowledged(app: Arc<App>) -> Result<(), TickError> {
+    let names = &app.bus.names;
+    let stream = app.bus.jetstream.get_stream(names.send_stream()).await.map_err(broker)?;
+    let state = stream.cached_info().state.clone();
+    if state.messages == 0 {
+        return Ok(());
+    }
+    let mut removed = 0;
+    for channel in Channel::ALL {
+        // Earlier versions published references to recorded messages. No worker reads these lanes any more.
+        for lane in [Lane::Automation, Lane::Campaign] {
+            let purge = stream.purge().filter(names.send_lane(channel, lane));
+            removed += purge.await.map_err(broker)?.purged;
+        }
+        let reader = match stream.consumer_info(names.send_consumer(channel)).await {
+            Ok(reader) => reader,
+            // No worker has read this channel yet.
+            Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => continue,
+            Err(error) => return Err(broker(error)),
+        };
+        let acknowledged = reader.ack_floor.stream_sequence;
+        // One that is ahead is of a stream that lost its end: what comes next is new.
+        if !(state.first_sequence..=state.last_sequence).contains(&acknowledged) {
+            continue;
+        }
+        // Up to the sequence, and without it.
+        let purge = stream.purge().sequence(acknowledged + 1).filter(reader.config.filter_subject);
+        removed += purge.await.map_err(broker)?.purged;
+    }
+    if removed > 0 {
+        tracing::info!(removed, "removed acknowledged messages from the send stream");
+    }
+    Ok(())
+}
+
+fn broker(error: impl std::fmt::Display) -> TickError {
+    TickError::Broker(error.to_string())
+}
+
+/// Whether so many percent of a stream's bytes are taken; one without a bound is never full.
+fn is_full(bytes: u64, most: u64, percent: u64) -> bool {
+    most > 0 && u128::from(bytes) * 100 >= u128::from(most) * u128::from(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_is_a_share_of_the_bound() {
+        assert!(is_full(70, 100, 70) && !is_full(69, 100, 70));
+        assert!(!is_full(u64::MAX, 0, 70));
+        assert!(is_full(u64::MAX, u64::MAX, 100));
+    }
+}

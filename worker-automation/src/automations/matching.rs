@@ -1,0 +1,306 @@
+//! Which automations an event starts, and which events runs may listen for: an index in memory, by project and name.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use automation::TriggerType;
+use automation::journey::{ANYTHING, Program};
+use foldhash::{HashMap, HashSet};
+use kernel::ids::ProjectId;
+use store_sending::automations::{ActiveAutomation, FollowedAutomation};
+use uuid::Uuid;
+
+/// An automation that may start runs now.
+#[derive(Clone, Debug)]
+pub struct Startable {
+    pub id: Uuid,
+    pub version: i32,
+    trigger: (TriggerType, Option<String>),
+    pub program: Arc<Program>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct OfProject {
+    automations: HashMap<Uuid, Startable>,
+    by_trigger: HashMap<TriggerType, HashMap<String, Vec<Uuid>>>,
+    /// What runs of each automation may listen for, also of inactive ones and of earlier versions.
+    hears: HashMap<Uuid, BTreeSet<String>>,
+    heard: HashSet<String>,
+    /// Those that dates start.
+    dated: Vec<Uuid>,
+}
+
+/// All automations that may start runs or have some, as of a sequence of changes. Copied when it changes; projects are
+/// shared between copies.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    /// The sequence up to which changes are in it.
+    pub seq: i64,
+    projects: HashMap<ProjectId, Arc<OfProject>>,
+}
+
+impl Index {
+    /// The index after changes, as of their sequence.
+    #[must_use]
+    pub fn changed(&self, seq: i64, changes: Vec<FollowedAutomation>) -> Self {
+        let mut index = self.clone();
+        index.seq = seq;
+        let mut changed: HashMap<ProjectId, OfProject> = HashMap::default();
+        for change in changes {
+            let project = change.project;
+            let known = || index.projects.get(&project).map(|e| OfProject::clone(e)).unwrap_or_default();
+            changed.entry(project).or_insert_with(known).take(change);
+        }
+        for (project, entry) in changed {
+            let entry = entry.indexed();
+            if entry.is_empty() {
+                index.projects.remove(&project);
+            } else {
+                index.projects.insert(project, Arc::new(entry));
+            }
+        }
+        index
+    }
+
+    /// Those that an event (or a webhook) of this name starts, oldest first.
+    pub fn started_by<'i>(
+        &'i self,
+        project: ProjectId,
+        by: Option<TriggerType>,
+        name: &str,
+    ) -> impl Iterator<Item = &'i Startable> + use<'i> {
+        let of_project = self.projects.get(&project);
+        let by_name = of_project.and_then(|p| p.by_trigger.get(&by?));
+        let ids = by_name.and_then(|n| n.get(name)).map_or(&[][..], Vec::as_slice);
+        ids.iter().filter_map(move |id| of_project?.automations.get(id))
+    }
+
+    /// Whether an event (or a webhook) of this name may concern a run: start one, or be heard by one.
+    pub fn concerns(&self, project: ProjectId, by: Option<TriggerType>, name: &str) -> bool {
+        self.listeners(project, name).are_possible() || self.started_by(project, by, name).next().is_some()
+    }
+
+    /// An active automation.
+    pub fn get(&self, project: ProjectId, automation: Uuid) -> Option<&Startable> {
+        self.projects.get(&project)?.automations.get(&automation)
+    }
+
+    /// Those that dates among people's properties start.
+    pub fn dated(&self, project: ProjectId) -> impl Iterator<Item = &Startable> {
+        let of_project = self.projects.get(&project).into_iter();
+        of_project.flat_map(|p| p.dated.iter().filter_map(|id| p.automations.get(id)))
+    }
+
+    /// Whether changes of profiles may concern a run, or say when a date comes.
+    pub fn minds_profiles(&self, project: ProjectId) -> bool {
+        self.listeners(project, ANYTHING).of_anything || self.dated(project).next().is_some()
+    }
+
+    pub fn is_active(&self, project: ProjectId, automation: Uuid) -> bool {
+        self.get(project, automation).is_some()
+    }
+
+    /// Whether runs may listen for an event (or a webhook) of this name.
+    pub fn listeners(&self, project: ProjectId, name: &str) -> Listeners {
+        let heard = self.projects.get(&project).map(|p| &p.heard).filter(|heard| !heard.is_empty());
+        heard.map_or(Listeners::default(), |heard| Listeners {
+            by_name: heard.contains(name),
+            of_anything: heard.contains(ANYTHING),
+        })
+    }
+}
+
+/// Whether runs of a project may listen for an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listeners {
+    /// For events of its name.
+    pub by_name: bool,
+    /// For any event.
+    pub of_anything: bool,
+}
+
+impl Listeners {
+    pub fn are_possible(self) -> bool {
+        self.by_name || self.of_anything
+    }
+}
+
+/// An index of all automations while they are read, a part at a time: their definitions together take far more room
+/// than what is kept of them.
+#[derive(Debug, Default)]
+pub struct Reading(HashMap<ProjectId, OfProject>);
+
+impl Reading {
+    /// Takes a part; returns whom the next one is behind, none at the end.
+    pub fn take(&mut self, part: Vec<FollowedAutomation>) -> Option<(ProjectId, Uuid)> {
+        let last = part.last().map(|last| (last.project, last.id));
+        for automation in part {
+            self.0.entry(automation.project).or_default().take(automation);
+        }
+        last
+    }
+
+    /// The index, as of a sequence that was read before the first part.
+    pub fn finish(self, seq: i64) -> Index {
+        let projects = self.0.into_iter().map(|(project, entry)| (project, Arc::new(entry.indexed()))).collect();
+        Index { seq, projects }
+    }
+}
+
+fn startable(automation: &ActiveAutomation) -> Option<Startable> {
+    let ActiveAutomation { project, id, version, definition } = automation;
+    let trigger = (definition.trigger_type, definition.trigger_event.clone());
+    match Program::compile(definition) {
+        Ok(program) => Some(Startable { id: *id, version: *version, trigger, program: Arc::new(program) }),
+        Err(error) => {
+            tracing::error!(%project, automation = %id, error, "an automation cannot be read, and starts no runs");
+            None
+        }
+    }
+}
+
+impl OfProject {
+    fn take(&mut self, automation: FollowedAutomation) {
+        let id = automation.id;
+        self.automations.remove(&id);
+        let mut hears: BTreeSet<String> = automation.hears.into_iter().collect();
+        if let Some(startable) = automation.active.as_ref().and_then(startable) {
+            hears.extend(startable.program.may_hear());
+            self.automations.insert(id, startable);
+        }
+        self.hears.remove(&id);
+        if !hears.is_empty() {
+            self.hears.insert(id, hears);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.automations.is_empty() && self.hears.is_empty()
+    }
+
+    fn indexed(mut self) -> Self {
+        self.by_trigger.clear();
+        for (id, automation) in &self.automations {
+            if let (by, Some(name)) = &automation.trigger {
+                self.by_trigger.entry(*by).or_default().entry(name.clone()).or_default().push(*id);
+            }
+        }
+        // Ids hold the time of their making.
+        self.by_trigger.values_mut().flat_map(HashMap::values_mut).for_each(|ids| ids.sort_unstable());
+        let is_dated = |(_, automation): &(&Uuid, &Startable)| automation.program.trigger_date.is_some();
+        self.dated = self.automations.iter().filter(is_dated).map(|(id, _)| *id).collect();
+        self.heard = self.hears.values().flatten().cloned().collect();
+        self
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests {
+    use automation::{Definition, Reentry};
+    use serde_json::json;
+
+    use super::*;
+
+    const PROJECT: ProjectId = ProjectId(Uuid::from_u128(1));
+
+    impl Index {
+        fn new(seq: i64, followed: Vec<FollowedAutomation>) -> Self {
+            Self::default().changed(seq, followed)
+        }
+    }
+
+    #[test]
+    fn an_index_is_read_in_parts() {
+        let mut reading = Reading::default();
+        assert_eq!(reading.take(vec![automation(1, "a"), automation(2, "a")]), Some((PROJECT, Uuid::from_u128(2))));
+        assert_eq!(reading.take(vec![automation(3, "b")]), Some((PROJECT, Uuid::from_u128(3))));
+        assert_eq!(reading.take(Vec::new()), None);
+        let index = reading.finish(7);
+        assert_eq!((index.seq, started(&index, PROJECT, "a"), started(&index, PROJECT, "b")), (7, vec![1, 2], vec![3]));
+    }
+
+    fn automation(id: u128, event: &str) -> FollowedAutomation {
+        let definition = Definition::new(TriggerType::Event, Some(event.to_owned()), Reentry::Always, vec![]);
+        of(id, definition)
+    }
+
+    fn of(id: u128, definition: Definition) -> FollowedAutomation {
+        let id = Uuid::from_u128(id);
+        let active = ActiveAutomation { project: PROJECT, id, version: 1, definition };
+        FollowedAutomation { project: PROJECT, id, active: Some(active), hears: vec![] }
+    }
+
+    fn gone(id: u128) -> FollowedAutomation {
+        FollowedAutomation { project: PROJECT, id: Uuid::from_u128(id), active: None, hears: vec![] }
+    }
+
+    fn started(index: &Index, project: ProjectId, event: &str) -> Vec<u128> {
+        index.started_by(project, Some(TriggerType::Event), event).map(|a| a.id.as_u128()).collect()
+    }
+
+    #[test]
+    fn an_event_starts_the_automations_of_its_project_and_name() {
+        let index = Index::new(3, vec![automation(2, "a"), automation(1, "a"), automation(3, "b")]);
+        assert_eq!(started(&index, PROJECT, "a"), [1, 2]);
+        assert_eq!(started(&index, PROJECT, "A"), [0u128; 0]);
+        assert_eq!(started(&index, ProjectId(Uuid::from_u128(9)), "a"), [0u128; 0]);
+        let concerns = |name: &str| index.concerns(PROJECT, Some(TriggerType::Event), name);
+        assert_eq!((concerns("a"), concerns("A"), index.concerns(PROJECT, None, "a")), (true, false, false));
+    }
+
+    #[test]
+    fn a_webhook_starts_only_what_waits_for_webhooks() {
+        let mut by_webhook = automation(2, "a");
+        by_webhook.active.as_mut().unwrap().definition.trigger_type = TriggerType::Webhook;
+        let index = Index::new(3, vec![automation(1, "a"), by_webhook]);
+        assert_eq!(started(&index, PROJECT, "a"), [1]);
+        let started: Vec<_> =
+            index.started_by(PROJECT, Some(TriggerType::Webhook), "a").map(|a| a.id.as_u128()).collect();
+        assert_eq!(started, [2]);
+    }
+
+    #[test]
+    fn those_that_dates_start_are_known_by_themselves() {
+        let date = json!({ "property": "birthday", "repeat": "yearly" });
+        let by_date = json!({ "triggerType": "DATE_PROPERTY", "triggerDate": date, "steps": [] });
+        let by_event = json!({ "triggerType": "EVENT", "triggerEvent": "a", "triggerDate": date, "steps": [] });
+        let [by_date, by_event] = [by_date, by_event].map(|whole| Definition::decode(whole).unwrap());
+        let index = Index::new(1, vec![of(1, by_date), of(2, by_event)]);
+        let dated = |index: &Index| index.dated(PROJECT).map(|a| a.id.as_u128()).collect::<Vec<_>>();
+        assert_eq!((dated(&index), index.minds_profiles(PROJECT)), (vec![1], true));
+        let without = index.changed(2, vec![gone(1)]);
+        assert_eq!((dated(&without), without.minds_profiles(PROJECT)), (vec![], false));
+    }
+
+    #[test]
+    fn changes_take_and_leave() {
+        let index = Index::new(3, vec![automation(1, "a"), automation(2, "a")]);
+        let changed = index.changed(5, vec![gone(1), automation(2, "b")]);
+        assert_eq!((changed.seq, started(&changed, PROJECT, "a").len()), (5, 0));
+        assert_eq!(started(&changed, PROJECT, "b"), [2]);
+        assert!(!changed.is_active(PROJECT, Uuid::from_u128(1)) && changed.is_active(PROJECT, Uuid::from_u128(2)));
+        assert_eq!(started(&index, PROJECT, "a"), [1, 2]);
+    }
+
+    #[test]
+    fn what_runs_may_listen_for_is_known_also_while_they_stand_still() {
+        let wait = json!({ "type": "WAIT_FOR_EVENT", "event": "bought", "timeout": 5, "then": [], "else": [] });
+        let steps = serde_json::from_value(json!([wait])).unwrap();
+        let index =
+            Index::new(1, vec![of(1, Definition::new(TriggerType::Event, Some("a".into()), Reentry::Always, steps))]);
+        let listeners = |by_name, of_anything| Listeners { by_name, of_anything };
+        assert_eq!(index.listeners(PROJECT, "bought"), listeners(true, false));
+        assert_eq!(index.listeners(PROJECT, "a"), listeners(false, false));
+        // Inactive, with what the database remembers of earlier versions.
+        let stands_still = FollowedAutomation { hears: vec!["bought".into(), ANYTHING.into()], ..gone(1) };
+        let changed = index.changed(2, vec![stands_still]);
+        assert_eq!(changed.listeners(PROJECT, "bought"), listeners(true, true));
+        assert_eq!(changed.listeners(PROJECT, "x"), listeners(false, true));
+        assert!(index.concerns(PROJECT, None, "bought") && changed.concerns(PROJECT, None, "x"));
+        let removed = changed.changed(3, vec![gone(1)]);
+        assert_eq!(removed.listeners(PROJECT, "bought"), listeners(false, false));
+        assert!(removed.projects.is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! Dates among people's properties that automations start at: noted when a profile says so, and judged when they come.
+
+use automation::DateTrigger;
+use automation::journey::{self, Coming, Effect, LATE, Moved};
+use database::StoreError;
+use jiff::{SignedDuration, Timestamp};
+use kernel::clock::rfc3339;
+use serde_json::{Map, Value, json};
+use store_profiles::date_due::Note;
+use store_profiles::users::record::PersonKey;
+use store_sending::runs::record as runs;
+
+use super::Runs;
+use crate::automations::matching::Startable;
+use crate::ingest::item::{Action, Item};
+
+/// A day lasts so long at most, from where it begins first to where it ends last: within that, the same date is not met
+/// again by somebody who has gone to other clocks.
+const SAME_DAY: SignedDuration = SignedDuration::from_hours(50);
+
+impl Runs<'_> {
+    /// Notes when the dates come next of which a change of the profile may have said something.
+    pub(super) fn note_changed(&mut self, item: &Item, person: PersonKey) {
+        let Action::Identify { patch } = &item.action else { return };
+        let is_merge = item.who.known.is_some() && item.who.anonymous.is_some();
+        self.note_dates(item, person, |key| is_merge || patch.contains_key(key));
+    }
+
+    /// What steps write into the profile, as far as dates may be about it.
+    pub(super) fn written(&self, person: PersonKey, moved: &Moved) -> Vec<Map<String, Value>> {
+        if self.stage.index.dated(person.0).next().is_none() {
+            return Vec::new();
+        }
+        let written = |effect: &Effect| match effect {
+            Effect::UpdateUser { properties, .. } => Some(properties.clone()),
+            _ => None,
+        };
+        moved.effects.iter().filter_map(written).collect()
+    }
+
+    pub(super) fn note_dates(&mut self, item: &Item, person: PersonKey, is_changed: impl Fn(&str) -> bool) {
+        let index = self.stage.index;
+        for automation in index.dated(person.0) {
+            let key = automation.program.trigger_date.as_ref().map(DateTrigger::key);
+            if is_changed("timezone") || key.is_some_and(&is_changed) {
+                self.note(item, person, automation, (item.received, None));
+            }
+        }
+    }
+
+    /// Notes when an automation's date comes next after a time, where that is one that came.
+    fn note(
+        &mut self,
+        item: &Item,
+        person: PersonKey,
+        automation: &Startable,
+        (after, came): (Timestamp, Option<Timestamp>),
+    ) {
+        let due_at = self.next(person, automation, after).map(|coming| coming.at);
+        let (project, user_id) = person;
+        let note = Note { project, automation: automation.id, user_id, partition: item.partition, due_at, came };
+        self.outcome.note(note);
+    }
+
+    fn next(&self, person: PersonKey, automation: &Startable, after: Timestamp) -> Option<Coming<'_>> {
+        let profile = self.stage.people.profile(person).filter(|profile| profile.merged_into.is_none())?;
+        let zone = journey::timezone_of(&profile.properties);
+        let zone = zone.unwrap_or_else(|| self.stage.days.timezone(person.0));
+        journey::next_coming(automation.program.trigger_date.as_ref()?, &profile.properties, &zone, after)
+    }
+
+    /// What a run is started by whose date has come; none where it does not stand any more, is long past, or has come
+    /// before. The one after it is noted.
+    pub(super) async fn come(
+        &mut self,
+        item: &Item,
+        person: PersonKey,
+        automation: &Startable,
+        date: Timestamp,
+    ) -> Result<Option<Value>, StoreError> {
+        let before = date.checked_sub(SignedDuration::from_millis(1)).unwrap_or(date);
+        let coming = self.next(person, automation, before).filter(|coming| coming.at == date);
+        let name = automation.program.trigger_date.as_ref().map(|date| date.property.as_str());
+        let trigger = coming.map(|coming| {
+            json!({
+                "id": item.id, "name": name, "timestamp": rfc3339(date),
+                "properties": { "date": coming.date, "on": coming.on.to_string() },
+            })
+        });
+        self.note(item, person, automation, (date, Some(date)));
+        let Some(trigger) = trigger.filter(|_| item.received.duration_since(date) <= LATE) else { return Ok(None) };
+        let is_repeat = self.has_come(item, person, automation, &trigger).await?;
+        Ok(Some(trigger).filter(|_| !is_repeat))
+    }
+
+    /// Whether the same day's date started a run by other clocks.
+    async fn has_come(
+        &self,
+        item: &Item,
+        person: PersonKey,
+        automation: &Startable,
+        trigger: &Value,
+    ) -> Result<bool, StoreError> {
+        let enrolment = (person.0, automation.id, person.1);
+        if !self.enrolled.contains_key(&enrolment) {
+            return Ok(false);
+        }
+        let by = trigger.get("properties").cloned().unwrap_or_default();
+        let here = self.by_person.get(&person).into_iter().flatten();
+        let mut here = here.filter_map(|run| self.held.get(&(person.0, *run)));
+        if here.any(|held| held.row.automation == automation.id && held.row.context.get("properties") == Some(&by)) {
+            return Ok(true);
+        }
+        let since = item.received.checked_sub(SAME_DAY).unwrap_or(item.received);
+        runs::started_by(self.stage.tx, enrolment, &by, since).await
+    }
+}

@@ -1,0 +1,333 @@
+//! What runs of a batch lead to: rows, messages, items of their people, and counts.
+
+use std::collections::{BTreeMap, HashMap};
+
+use automation::journey::{self, Did, Effect, Mark, Moved, Run, RunStatus};
+use bus::Names;
+use bus::group_commit::MESSAGE_BYTES;
+use bytes::Bytes;
+use database::{StoreError, Transaction};
+use domain::message::{Channel, Lane, Queue};
+use domain::webhook::{COMPLETED, CONVERTED, ENTERED, EXITED};
+use jiff::Timestamp;
+use kernel::ids::{self, ProjectId};
+use serde_json::{Map, Value, json};
+use store_profiles::date_due::{self, Note};
+use store_sending::messages::insert::{self, NewMessage};
+use store_sending::outbox::OutboxRow;
+use store_sending::runs::counts::{self, Counted};
+use store_sending::runs::listeners::{self, Listener};
+use store_sending::runs::record::{self as runs, RunRow};
+use store_sending::timers::set::{self as timers, NewTimer};
+use store_sending::webhook_calls::{self, NewCall};
+use store_sending::webhook_deliveries::tell::RunNews;
+use trace::Span;
+use uuid::Uuid;
+use wire::event::{Body, EncodedItems, IngestItem, Start, Track, begin_message, id_bytes, trace_bytes};
+
+use super::{Held, RunKey};
+use crate::ingest::item::Item;
+use crate::record::people::People;
+use crate::record::profile;
+
+/// Collected while runs take their turns, written at the end.
+#[derive(Default)]
+pub struct Outcome {
+    rows: Vec<RunRow>,
+    timers: HashMap<RunKey, NewTimer>,
+    /// Runs whose timers are of no use any more.
+    timerless: Vec<RunKey>,
+    listens: Vec<Listener>,
+    silent: Vec<Listener>,
+    messages: Vec<NewMessage>,
+    /// Items for people's own partitions, in order.
+    items: BTreeMap<i16, Vec<IngestItem>>,
+    calls: Vec<NewCall>,
+    counts: BTreeMap<Counted, i64>,
+    /// When dates come next, by project, automation and person.
+    dates: BTreeMap<(ProjectId, Uuid, Uuid), Note>,
+    /// For endpoints of other systems.
+    news: Vec<RunNews>,
+    /// Of traces.
+    hops: Vec<Span>,
+    pub started: u64,
+}
+
+/// What was written.
+#[derive(Default)]
+pub struct Written {
+    pub outbox: Vec<OutboxRow>,
+    /// Queues of delivery that have new messages.
+    pub queues: Vec<Queue>,
+    pub calls: usize,
+    /// What has happened to runs, for whoever asks to be told.
+    pub news: Vec<RunNews>,
+    /// Of traces, to be kept if all of this comes to stand.
+    pub hops: Vec<Span>,
+}
+
+impl Outcome {
+    /// A run that is new.
+    pub(super) fn entered(&mut self, row: &RunRow) {
+        self.started += 1;
+        self.count(row, "", "entered", "");
+        self.tell(row, ENTERED, row.started_at);
+    }
+
+    /// Takes what came of an input.
+    pub(super) fn take(&mut self, row: &mut RunRow, moved: Moved, item: &Item, people: &mut People) {
+        let Moved { state, effects, mut marks } = moved;
+        let had_converted = row.state.converted_at.is_some();
+        row.state = state;
+        for effect in effects {
+            self.effect(row, effect, &mut marks, item, people);
+        }
+        if row.state.status.has_ended() && row.ended_at.is_none() {
+            row.ended_at = Some(item.received);
+            self.count(row, "", row.state.status.as_str(), "");
+            match row.state.status {
+                RunStatus::Completed => self.tell(row, COMPLETED, item.received),
+                RunStatus::Exited => self.tell(row, EXITED, item.received),
+                RunStatus::Waiting | RunStatus::Frozen | RunStatus::Failed => {}
+            }
+        }
+        if row.state.converted_at.is_some() && !had_converted {
+            self.count(row, "", Did::Converted.as_str(), "");
+            self.tell(row, CONVERTED, item.received);
+        }
+        for mark in marks.iter().filter(|mark| !mark.step.is_empty()) {
+            self.count(row, &mark.step, mark.did.as_str(), mark.arm.as_deref().unwrap_or_default());
+        }
+        row.marks.extend(marks);
+    }
+
+    /// A run has taken a turn that is traced.
+    pub(super) fn passed(&mut self, mut hop: Span, row: &RunRow) {
+        if hop.is_recording() {
+            hop.set("rekindle.project_id", row.project);
+            hop.set("rekindle.automation_id", row.automation);
+            hop.set("rekindle.run_id", row.id);
+            hop.set("rekindle.run_status", row.state.status.as_str());
+            self.hops.push(hop.ended());
+        }
+    }
+
+    /// When a date comes next. What is said last counts, but for a date that came: what follows that one stays.
+    pub(super) fn note(&mut self, note: Note) {
+        let before = self.dates.entry((note.project, note.automation, note.user_id)).or_insert(note);
+        let came = note.came.max(before.came);
+        let is_news = note.due_at.is_none() || note.due_at > came;
+        *before = Note { came, ..if is_news { note } else { *before } };
+    }
+
+    /// A run that cannot go on.
+    pub(super) fn fail(&mut self, mut row: RunRow, at: Timestamp) {
+        row.ended_at = Some(at);
+        self.count(&row, "", row.state.status.as_str(), "");
+        self.timerless.push((row.project, row.id));
+        self.rows.push(row);
+    }
+
+    fn tell(&mut self, row: &RunRow, kind: &'static str, at: Timestamp) {
+        self.news.push(RunNews {
+            project: row.project,
+            kind,
+            run: row.id,
+            automation: row.automation,
+            version: row.version,
+            user_id: row.user_id,
+            at,
+            reason: row.state.reason.clone(),
+        });
+    }
+
+    fn count(&mut self, row: &RunRow, step: &str, did: &'static str, arm: &str) {
+        let counted = Counted {
+            project: row.project,
+            automation: row.automation,
+            version: row.version,
+            step: step.to_owned(),
+            did,
+            arm: arm.to_owned(),
+        };
+        *self.counts.entry(counted).or_default() += 1;
+    }
+
+    fn effect(&mut self, row: &RunRow, effect: Effect, marks: &mut [Mark], item: &Item, people: &mut People) {
+        match effect {
+            Effect::Send { channel, template_id, subscription_group_id, position } => {
+                let message = message(row, channel, template_id, &position, item.received);
+                let message = NewMessage { subscription_group_id, ..message };
+                note(marks, &position, |mark| mark.message_id = Some(message.id));
+                self.messages.push(message);
+            }
+            Effect::SetTimer { wait_seq, due_at } => {
+                let timer = NewTimer { project: row.project, run: row.id, wait_seq, partition: row.partition, due_at };
+                self.timers.insert((row.project, row.id), timer);
+            }
+            Effect::UpdateUser { position, properties } => {
+                let refused = match people.patch((row.project, row.user_id), &properties) {
+                    Some(Ok(())) => return,
+                    Some(Err(_)) => "profile_too_large",
+                    None => "user_not_found",
+                };
+                note(marks, &position, |mark| (mark.did, mark.why) = (Did::Skipped, Some(refused.to_owned())));
+            }
+            Effect::TrackEvent { position, depth, name, properties } => {
+                let Some(properties) = text_of(&properties) else {
+                    let why = Some("properties_too_large".to_owned());
+                    return note(marks, &position, |mark| (mark.did, mark.why) = (Did::Skipped, why));
+                };
+                self.send_item(row, item, (&position, depth), Body::Track(Track { name, properties }));
+            }
+            Effect::StartAutomation { position, depth, automation_id } => {
+                let trigger = row.context.to_string().into();
+                let start = Start { automation_id: id_bytes(automation_id), date_ms: 0, trigger };
+                self.send_item(row, item, (&position, depth), Body::Start(start));
+            }
+            Effect::Call { wait_seq, position, name: _, url, body } => self.calls.push(NewCall {
+                project: row.project,
+                id: effect_id(row, &position, item.received),
+                run: row.id,
+                wait_seq,
+                user_id: row.user_id,
+                partition: item.partition,
+                url,
+                body,
+            }),
+        }
+    }
+
+    /// An item of the run's person, by their internal id.
+    fn send_item(&mut self, row: &RunRow, item: &Item, (position, depth): (&str, i16), body: Body) {
+        let now_ms = item.received.as_millisecond();
+        let id = id_bytes(effect_id(row, position, item.received));
+        let is_event = matches!(body, Body::Track(_));
+        let new = IngestItem {
+            project_id: id_bytes(row.project.0),
+            dedupe_id: if is_event { Bytes::new() } else { id.clone() },
+            id,
+            received_ms: now_ms,
+            timestamp_ms: now_ms,
+            user_id: Some(row.user_id.to_string()),
+            depth: u32::from(depth.unsigned_abs()),
+            trace: trace_bytes(row.trace),
+            body: Some(body),
+            ..IngestItem::default()
+        };
+        self.items.entry(item.partition).or_default().push(new);
+    }
+
+    /// Takes a run as it stands after its turns.
+    pub(super) fn keep(&mut self, held: Held) {
+        let Held { row, program, before, had_timer, is_changed } = held;
+        let run = Run { id: row.id, started_at: row.started_at, depth: row.depth, trigger: &row.context };
+        let after = journey::listens(&program, run, &row.state);
+        let person = (row.project, row.user_id);
+        let listener = |(event, until): (&String, &Option<Timestamp>)| Listener {
+            person,
+            event: event.clone(),
+            run: row.id,
+            until: *until,
+        };
+        self.listens.extend(after.iter().filter(|(event, until)| before.get(*event) != Some(until)).map(listener));
+        self.silent.extend(before.iter().filter(|(event, _)| !after.contains_key(*event)).map(listener));
+        if row.state.status.has_ended() {
+            let key = (row.project, row.id);
+            self.timers.remove(&key);
+            self.timerless.extend(had_timer.then_some(key));
+        }
+        if is_changed {
+            self.rows.push(row);
+        }
+    }
+
+    /// Writes all of it.
+    pub async fn store(
+        mut self,
+        tx: &Transaction<'_>,
+        names: &Names,
+        lane: i16,
+        now: Timestamp,
+    ) -> Result<Written, StoreError> {
+        self.rows.sort_unstable_by_key(|r| (r.project, r.id));
+        runs::put(tx, &self.rows.iter().collect::<Vec<_>>(), now).await?;
+        let mut set: Vec<NewTimer> = self.timers.into_values().collect();
+        set.sort_unstable_by_key(|t| (t.project, t.run));
+        timers::set(tx, &set).await?;
+        self.timerless.sort_unstable();
+        timers::cancel(tx, &self.timerless).await?;
+        self.silent.sort_unstable();
+        listeners::remove(tx, &self.silent).await?;
+        self.listens.sort_unstable();
+        listeners::add(tx, &self.listens).await?;
+        self.messages.iter_mut().for_each(|m| m.created_at = now);
+        let queues = insert::queued(tx, lane, &self.messages, now).await?;
+        webhook_calls::insert(tx, &self.calls, now).await?;
+        counts::add(tx, lane, &self.counts).await?;
+        date_due::note(tx, &self.dates.into_values().collect::<Vec<_>>(), now).await?;
+        let outbox = own_items(names, lane, now.as_millisecond(), self.items);
+        Ok(Written { outbox, queues, calls: self.calls.len(), news: self.news, hops: self.hops })
+    }
+}
+
+/// Completes the mark of a step's effect.
+fn note(marks: &mut [Mark], position: &str, change: impl FnOnce(&mut Mark)) {
+    if let Some(mark) = marks.iter_mut().find(|mark| mark.step == position) {
+        change(mark);
+    }
+}
+
+/// An event's properties as text, as far as they keep to the limits of any event.
+fn text_of(properties: &Map<String, Value>) -> Option<Bytes> {
+    let text = serde_json::to_string(properties).ok()?;
+    (text.len() <= profile::MAX_BYTES && properties.len() <= profile::MAX_KEYS).then(|| text.into())
+}
+
+/// The id of what a step leads to: a step is taken once, and a repeat of it, by the same item, has the same id.
+fn effect_id(row: &RunRow, position: &str, at: Timestamp) -> Uuid {
+    ids::timed_for(at.as_millisecond(), &[row.id.as_bytes(), position.as_bytes()])
+}
+
+fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, now: Timestamp) -> NewMessage {
+    NewMessage {
+        project: row.project,
+        id: effect_id(row, position, now),
+        user_id: row.user_id,
+        channel,
+        lane: Lane::Automation,
+        template_id: Some(template_id),
+        content: json!({}),
+        data: json!({
+            "event": row.context, "properties": row.context.get("properties"), "steps": row.state.memory.steps,
+        }),
+        automation_id: Some(row.automation),
+        run_id: Some(row.id),
+        subscription_group_id: None,
+        trace: row.trace,
+        created_at: now,
+    }
+}
+
+/// People's items, those of a partition together, as large as a message may be.
+fn own_items(names: &Names, lane: i16, now_ms: i64, items: BTreeMap<i16, Vec<IngestItem>>) -> Vec<OutboxRow> {
+    let mut rows = Vec::new();
+    for (partition, items) in items {
+        let mut finish = |encoded: EncodedItems| {
+            let mut payload = Vec::with_capacity(encoded.bytes.len() + 16);
+            begin_message(&mut payload);
+            payload.extend_from_slice(&encoded.bytes);
+            let subject = names.ingest(partition.unsigned_abs());
+            rows.push(OutboxRow { partition: lane, id: ids::fresh(now_ms), subject, payload });
+        };
+        let mut encoded = EncodedItems::default();
+        for item in items {
+            if encoded.count > 0 && encoded.bytes.len() + EncodedItems::cost(&item) + 16 > MESSAGE_BYTES {
+                finish(std::mem::take(&mut encoded));
+            }
+            encoded.push(&item);
+        }
+        finish(encoded);
+    }
+    rows
+}

@@ -1,0 +1,139 @@
+//! Starting runs: by what people do, by other automations, and because dates come.
+
+use std::collections::BTreeMap;
+
+use automation::Reentry;
+use automation::journey::{Input, Occurrence, RunFacts, RunStatus, State};
+use database::StoreError;
+use jiff::SignedDuration;
+use kernel::ids;
+use rules::{Rule, eval};
+use serde_json::{Map, Value};
+use store_profiles::users::record::PersonKey;
+use store_sending::runs::record::RunRow;
+
+use super::{Held, Runs, person};
+use crate::automations::matching::Startable;
+use crate::ingest::item::{Action, Item};
+use crate::record::new_event::NewEvent;
+
+/// Runs that automations may start for one person within [`SHORT`].
+pub(super) const MOST_CAUSED: i64 = 100;
+pub(super) const SHORT: SignedDuration = SignedDuration::from_hours(1);
+
+fn may_enter(reentry: Reentry, under_way: Option<i64>) -> bool {
+    match reentry {
+        Reentry::Once => under_way.is_none(),
+        Reentry::AfterExit => under_way.is_none_or(|runs| runs == 0),
+        Reentry::Always => true,
+    }
+}
+
+impl Runs<'_> {
+    pub(super) async fn start_by_event(
+        &mut self,
+        event: &NewEvent<'_>,
+        occurrence: Occurrence<'_>,
+        automation: &Startable,
+    ) -> Result<(), StoreError> {
+        let filter = &automation.program.trigger_filter;
+        if !eval::holds_for_event(filter, occurrence.properties, event.item.received) {
+            return Ok(());
+        }
+        self.start(event.item, event.person, automation, occurrence.shown()).await
+    }
+
+    /// Starts what another automation, or a date, starts. An automation that is inactive by now starts nothing.
+    pub(super) async fn start_by_item(&mut self, item: &Item, person: PersonKey) -> Result<(), StoreError> {
+        let Action::Start { automation, trigger, date } = &item.action else { return Ok(()) };
+        let Some(automation) = self.stage.index.get(person.0, *automation) else { return Ok(()) };
+        let trigger = match date {
+            None => Some(Value::Object(trigger.clone())),
+            Some(date) => self.come(item, person, automation, *date).await?,
+        };
+        match trigger {
+            Some(trigger) => self.start(item, person, automation, trigger).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn start(
+        &mut self,
+        item: &Item,
+        person: PersonKey,
+        automation: &Startable,
+        trigger: Value,
+    ) -> Result<(), StoreError> {
+        let enrolment = (person.0, automation.id, person.1);
+        if !may_enter(automation.program.reentry, self.enrolled.get(&enrolment).copied())
+            || !self.admits(person, automation, &trigger, item).await?
+        {
+            return Ok(());
+        }
+        let row = RunRow {
+            project: person.0,
+            id: ids::timed_for(item.received.as_millisecond(), &[automation.id.as_bytes(), item.id.as_bytes()]),
+            automation: automation.id,
+            version: automation.version,
+            user_id: person.1,
+            partition: item.partition,
+            depth: item.depth,
+            context: trigger,
+            state: State::at_start(),
+            started_at: item.received,
+            ended_at: None,
+            marks: Vec::new(),
+            trace: item.trace,
+            is_new: true,
+        };
+        self.outcome.entered(&row);
+        let (key, program) = ((row.project, row.id), automation.program.clone());
+        let mut held = Held { row, program, before: BTreeMap::new(), had_timer: false, is_changed: true };
+        *self.enrolled.entry(enrolment).or_default() += 1;
+        match self.may_cause(person, item.depth) {
+            Ok(()) => self.advance(&mut held, Input::Start, item).await?,
+            Err(reason) => {
+                let moved = super::ended(&held.row.state, RunStatus::Exited, reason);
+                self.took(&mut held, moved, item);
+            }
+        }
+        self.hold(key, held);
+        Ok(())
+    }
+
+    /// Whether the entry rules hold.
+    async fn admits(
+        &self,
+        key: PersonKey,
+        automation: &Startable,
+        trigger: &Value,
+        item: &Item,
+    ) -> Result<bool, StoreError> {
+        let rules: &[Rule] = &automation.program.entry_rules;
+        if rules.is_empty() {
+            return Ok(true);
+        }
+        let person = person::load(&self.stage, key, &automation.program, item.received).await?;
+        let none = Map::new();
+        let holds = |person| eval::holds(rules, &RunFacts { person, trigger, steps: &none }, item.received);
+        Ok(person.as_ref().is_some_and(holds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reentry_follows_its_rule() {
+        for (reentry, never, under_way, ended) in [
+            (Reentry::Once, true, false, false),
+            (Reentry::AfterExit, true, false, true),
+            (Reentry::Always, true, true, true),
+        ] {
+            assert_eq!(may_enter(reentry, None), never);
+            assert_eq!(may_enter(reentry, Some(1)), under_way);
+            assert_eq!(may_enter(reentry, Some(0)), ended);
+        }
+    }
+}

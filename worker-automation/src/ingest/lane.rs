@@ -1,0 +1,333 @@
+//! A lane: collects what its partitions deliver, records it in large transactions, and puts aside what cannot be applied.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bus::consumer::Delivered;
+use bus::{Bus, wake};
+use bytes::Bytes;
+use database::StoreError;
+use database::ingest_partitions::{self, Advance, Lease};
+use kernel::failpoint;
+use kernel::metric_name::Metric;
+use store_sending::outbox::OutboxRow;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+use trace::Span;
+use wire::event::{EncodedBatch, WireError};
+
+use crate::config::{Config, RETRY};
+use crate::ingest::batch::Batch;
+use crate::ingest::item::Item;
+use crate::ingest::poison;
+use crate::ingest::traced::Recording;
+use crate::record::transaction::Recorder;
+
+/// Bytes of messages in one transaction at most; as rows they take several times as much memory.
+const BATCH_BYTES: usize = 8 << 20;
+/// KiB of messages that wait in front of a lane at most, while it records.
+const WAITING_KIB: u32 = 4 << 10;
+/// Their number at most.
+const WAITING: usize = 4_096;
+/// A transaction of so many items shows that there is much to do: larger ones cost less an item, so that the next may wait
+/// for some more to come.
+const BUSY: usize = 200;
+
+/// What reaches a lane, in order for each partition.
+pub enum Input {
+    Assigned(Lease),
+    Message {
+        partition: i16,
+        epoch: i64,
+        message: Decoded,
+    },
+    /// Everything before it is to be settled; then the partition is given up.
+    Released {
+        partition: i16,
+        epoch: i64,
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// Where a lane's inputs are put.
+#[derive(Clone)]
+pub struct Inputs {
+    to: mpsc::Sender<Input>,
+    room: Arc<Semaphore>,
+}
+
+impl Inputs {
+    pub fn new() -> (Self, mpsc::Receiver<Input>) {
+        let (to, receiver) = mpsc::channel(WAITING);
+        (Self { to, room: Arc::new(Semaphore::new(WAITING_KIB as usize)) }, receiver)
+    }
+
+    /// Waits for room. False when nobody takes inputs any more.
+    pub async fn put(&self, input: Input) -> bool {
+        self.to.send(input).await.is_ok()
+    }
+
+    /// As [`Inputs::put`], for a message, which is decoded here, so that this goes on while the lane records.
+    pub async fn deliver(&self, partition: i16, epoch: i64, delivered: Delivered) -> bool {
+        let kib = (delivered.payload.len() as u32).div_ceil(1024).clamp(1, WAITING_KIB);
+        let Ok(room) = self.room.clone().acquire_many_owned(kib).await else { return false };
+        let message = Decoded::new(delivered, partition, room);
+        self.put(Input::Message { partition, epoch, message }).await
+    }
+}
+
+/// A message, decoded.
+pub struct Decoded {
+    seq: i64,
+    stored_ns: i64,
+    payload: Bytes,
+    outcome: Result<Vec<Result<Item, Undecodable>>, WireError>,
+    received: Instant,
+    /// Given back when the lane takes it.
+    _room: OwnedSemaphorePermit,
+}
+
+impl Input {
+    /// Since when it waits.
+    fn received(&self) -> Instant {
+        match self {
+            Self::Message { message, .. } => message.received,
+            Self::Assigned(_) | Self::Released { .. } => Instant::now(),
+        }
+    }
+}
+
+/// An item that can never be applied: as it came, and why.
+struct Undecodable {
+    encoded: Bytes,
+    why: WireError,
+}
+
+impl Decoded {
+    fn new(delivered: Delivered, partition: i16, room: OwnedSemaphorePermit) -> Self {
+        let Delivered { seq, stored_ns, payload } = delivered;
+        let seq = seq as i64;
+        let item =
+            |encoded: Bytes| Item::decode(encoded.clone(), partition, seq).map_err(|why| Undecodable { encoded, why });
+        let outcome = EncodedBatch::decode_checked(payload.clone()).map(|b| b.items.into_iter().map(item).collect());
+        Self { seq, stored_ns, payload, outcome, received: Instant::now(), _room: room }
+    }
+}
+
+struct Position {
+    epoch: i64,
+    applied: i64,
+}
+
+pub struct Lane {
+    pub recorder: Arc<Recorder>,
+    pub bus: Bus,
+    pub config: Config,
+    pub outbox: mpsc::Sender<Vec<OutboxRow>>,
+    /// Told when calls were recorded.
+    calls: Arc<Notify>,
+    positions: HashMap<i16, Position>,
+}
+
+/// The last of a partition's messages.
+#[derive(Clone, Copy)]
+struct Last {
+    seq: i64,
+    stored_ns: i64,
+}
+
+/// Collected so far: messages by partition with the last of each.
+#[derive(Default)]
+struct Collected {
+    items: Vec<Item>,
+    last: HashMap<i16, Last>,
+    bytes: usize,
+}
+
+impl Lane {
+    pub fn new(
+        recorder: Arc<Recorder>,
+        bus: Bus,
+        config: Config,
+        outbox: mpsc::Sender<Vec<OutboxRow>>,
+        calls: Arc<Notify>,
+    ) -> Self {
+        Self { recorder, bus, config, outbox, calls, positions: HashMap::new() }
+    }
+
+    /// Runs until nothing can send to it any more. Fails only on messages of a newer version.
+    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> anyhow::Result<()> {
+        let mut held_over = None;
+        let mut linger = self.config.linger;
+        loop {
+            let first = match held_over.take() {
+                Some(input) => input,
+                None => match inputs.recv().await {
+                    Some(input) => input,
+                    None => return Ok(()),
+                },
+            };
+            let mut collected = Collected::default();
+            // What came while the last transaction was under way has waited already.
+            let deadline = first.received() + linger;
+            let mut next = Some(first);
+            while let Some(input) = next.take() {
+                match input {
+                    Input::Message { partition, epoch, message } => {
+                        self.collect(&mut collected, partition, epoch, message).await?;
+                    }
+                    other => {
+                        held_over = Some(other);
+                        break;
+                    }
+                }
+                if collected.items.len() >= self.config.batch_items || collected.bytes >= BATCH_BYTES {
+                    break;
+                }
+                next = match inputs.try_recv() {
+                    Ok(input) => Some(input),
+                    Err(_) => tokio::time::timeout_at(deadline, inputs.recv()).await.ok().flatten(),
+                };
+            }
+            linger = if collected.items.len() < BUSY { self.config.linger } else { self.config.linger_busy };
+            self.settle(collected).await;
+            if let Some(input) = held_over.take() {
+                self.reassign(input);
+            }
+        }
+    }
+
+    fn reassign(&mut self, input: Input) {
+        match input {
+            Input::Assigned(lease) => {
+                self.positions.insert(lease.partition, Position { epoch: lease.epoch, applied: lease.applied_seq });
+            }
+            Input::Released { partition, epoch, done } => {
+                if self.positions.get(&partition).is_some_and(|p| p.epoch == epoch) {
+                    self.positions.remove(&partition);
+                }
+                let _ = done.send(());
+            }
+            Input::Message { .. } => {}
+        }
+    }
+
+    async fn collect(
+        &self,
+        collected: &mut Collected,
+        partition: i16,
+        epoch: i64,
+        message: Decoded,
+    ) -> anyhow::Result<()> {
+        failpoint::hit("automation.after_read");
+        let position = self.positions.get(&partition);
+        let Decoded { seq, stored_ns, payload, outcome, .. } = message;
+        if !position.is_some_and(|p| p.epoch == epoch && p.applied < seq) {
+            return Ok(());
+        }
+        collected.bytes += payload.len();
+        match outcome {
+            Ok(items) => {
+                for item in items {
+                    match item {
+                        Ok(item) => collected.items.push(item),
+                        Err(Undecodable { encoded, why }) => {
+                            poison::bury_item(&self.bus, &encoded, &why.to_string()).await;
+                        }
+                    }
+                }
+            }
+            Err(error @ WireError::Newer(_)) => {
+                anyhow::bail!("the ingest stream holds a message {error}; upgrade worker-automation")
+            }
+            Err(error) => poison::bury_message(&self.bus, seq, payload, &error.to_string()).await,
+        }
+        collected.last.insert(partition, Last { seq, stored_ns });
+        Ok(())
+    }
+
+    /// Records what was collected, for as long as that takes; what can never be applied is put aside.
+    async fn settle(&mut self, collected: Collected) {
+        let Collected { mut items, mut last, .. } = collected;
+        let traced = Recording::begin(&mut items);
+        loop {
+            // What an earlier attempt recorded, and what is another worker's by now, is left out.
+            let positions = &self.positions;
+            last.retain(|partition, to| positions.get(partition).is_some_and(|p| p.applied < to.seq));
+            items.retain(|item| positions.get(&item.partition).is_some_and(|p| p.applied < item.seq));
+            let step = |(partition, to): (&i16, &Last)| {
+                let Position { epoch, applied } = *positions.get(partition)?;
+                Some(Advance { partition: *partition, epoch, from: applied, to: to.seq, to_ns: to.stored_ns })
+            };
+            let steps: Vec<Advance> = last.iter().filter_map(step).collect();
+            if steps.is_empty() {
+                return;
+            }
+            // Of people known by two ids the items come by two partitions; the stream knows their order.
+            items.sort_by_key(|item| item.seq);
+            let batch = Arc::new(Batch { items: std::mem::take(&mut items), steps });
+            let started = Instant::now();
+            match poison::record_without_poison(&self.recorder, &self.bus, batch.clone()).await {
+                Ok(recorded) => {
+                    for step in &batch.steps {
+                        if let Some(position) = self.positions.get_mut(&step.partition) {
+                            position.applied = step.to;
+                        }
+                    }
+                    metrics::counter!(Metric::IngestApplied).increment(batch.items.len() as u64);
+                    metrics::counter!(Metric::IngestRepeats).increment(recorded.repeats);
+                    metrics::counter!(Metric::RunsStarted).increment(recorded.runs);
+                    metrics::histogram!(Metric::IngestTransactionSeconds).record(started.elapsed().as_secs_f64());
+                    let oldest = batch.items.iter().map(|item| item.received).min();
+                    if let Some(oldest) = oldest {
+                        let delay = self.recorder.clock.now().duration_since(oldest);
+                        metrics::histogram!(Metric::IngestDelaySeconds).record(delay.as_secs_f64().max(0.0));
+                    }
+                    traced.end(batch.items.len());
+                    recorded.hops.into_iter().for_each(Span::end);
+                    if recorded.calls > 0 {
+                        self.calls.notify_one();
+                    }
+                    if !recorded.queues.is_empty() {
+                        wake::wake(&self.bus, &recorded.queues).await;
+                    }
+                    if !recorded.outbox.is_empty() {
+                        let _ = self.outbox.send(recorded.outbox).await;
+                    }
+                    return;
+                }
+                Err(elsewhere) => {
+                    self.look_again(&elsewhere).await;
+                    items = Arc::try_unwrap(batch).map_or_else(|b| b.items.clone(), |b| b.items);
+                }
+            }
+        }
+    }
+
+    /// Partitions were not where they were thought to be: either somebody else has them by now, or a commit went through
+    /// and only its answer was lost. The database knows.
+    async fn look_again(&mut self, partitions: &[i16]) {
+        let rows = loop {
+            let read = async { ingest_partitions::current(&self.recorder.store.connection().await?, partitions).await };
+            match read.await {
+                Ok(rows) => break rows,
+                Err(error) => {
+                    let error: StoreError = error;
+                    tracing::debug!(%error, "cannot read the positions; trying again");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        };
+        for partition in partitions {
+            let row = rows.iter().find(|r| r.partition == *partition);
+            match (self.positions.get_mut(partition), row) {
+                (Some(position), Some(row)) if position.epoch == row.epoch => position.applied = row.applied_seq,
+                (Some(_), _) => {
+                    tracing::info!(partition, "the partition has another owner; its items are left to it");
+                    self.positions.remove(partition);
+                }
+                (None, _) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Which partitions this worker reads: its fair share, held by leases and given back in order.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bus::Bus;
+use bus::consumer::{Ended, PartitionReader};
+use bus::topology::{self, IngestStream};
+use database::ingest_partitions::{self as leases, Lease};
+use database::{Connection, Store, StoreError};
+use kernel::metric_name::Metric;
+use kernel::shutdown::Shutdown;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
+use uuid::Uuid;
+use wire::position::Position;
+
+use crate::ingest::lane::{Input, Inputs};
+use crate::outbound::outbox::Owned;
+
+const KIND: &str = "worker-automation";
+
+struct Held {
+    epoch: i64,
+    stop: Shutdown,
+    reader: JoinHandle<Option<Ended>>,
+}
+
+/// Keeps leases and the readers of what they cover.
+pub struct Leases {
+    store: Store,
+    bus: Bus,
+    worker: Uuid,
+    stream: IngestStream,
+    /// A reader found another stream in its place.
+    is_replaced: bool,
+    /// Partitions whose stream lost its end, and behind which message they are to be read on.
+    rewound: HashMap<i16, i64>,
+    ttl: Duration,
+    lanes: Vec<Inputs>,
+    owned: Owned,
+    held: HashMap<i16, Held>,
+    /// Given up, but renewed until the lane has settled what it has of them.
+    releasing: HashMap<i16, i64>,
+    settling: JoinSet<(i16, i64)>,
+}
+
+/// How many partitions a worker may hold where `workers` share them.
+fn fair_share(partitions: u16, workers: i64) -> usize {
+    usize::from(partitions).div_ceil(workers.max(1) as usize)
+}
+
+/// The partitions, of those held, that are more than a share.
+fn surplus(held: impl Iterator<Item = i16>, share: usize) -> Vec<i16> {
+    let mut held: Vec<i16> = held.collect();
+    held.sort_unstable();
+    held.into_iter().skip(share).collect()
+}
+
+/// How many more a worker may take. What it gives up is its own until it is settled.
+fn room(share: usize, held: usize, releasing: usize) -> usize {
+    share.saturating_sub(held + releasing)
+}
+
+/// How long a lane may take to settle what it has of a partition that is given up.
+const SETTLE: Duration = Duration::from_secs(10);
+
+impl Leases {
+    pub fn new(store: Store, bus: Bus, stream: IngestStream, ttl: Duration, lanes: Vec<Inputs>, owned: Owned) -> Self {
+        let (worker, is_replaced) = (Uuid::from_bytes(rand::random()), false);
+        let (rewound, held, releasing, settling) = (HashMap::new(), HashMap::new(), HashMap::new(), JoinSet::new());
+        Self { store, bus, worker, stream, is_replaced, rewound, ttl, lanes, owned, held, releasing, settling }
+    }
+
+    /// Runs until the shutdown, then gives everything back.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        // A lease survives two rounds that fail.
+        let mut round = tokio::time::interval(self.ttl / 4);
+        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !shutdown.is_cancelled() {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                _ = round.tick() => {
+                    if let Err(error) = self.round().await {
+                        tracing::warn!(%error, "cannot renew leases; going on with those held");
+                    }
+                }
+                Some(settled) = self.settling.join_next() => self.settled(settled.ok()).await,
+            }
+        }
+        for partition in self.held.keys().copied().collect::<Vec<_>>() {
+            self.release(partition).await;
+        }
+        while let Some(settled) = self.settling.join_next().await {
+            self.settled(settled.ok()).await;
+        }
+        if let Ok(connection) = self.store.connection().await {
+            let _ = leases::retire(&connection, self.worker).await;
+        }
+    }
+
+    async fn round(&mut self) -> Result<(), StoreError> {
+        let connection = self.store.connection().await?;
+        let ttl_ms = self.ttl.as_millis() as i64;
+        let workers = leases::announce(&connection, self.worker, KIND, ttl_ms).await?;
+        let releasing = self.releasing.iter().map(|(p, epoch)| (*p, *epoch));
+        let kept: Vec<(i16, i64)> = self.held.iter().map(|(p, h)| (*p, h.epoch)).chain(releasing).collect();
+        let still = leases::renew(&connection, self.worker, &kept, ttl_ms).await?;
+        let lost: Vec<i16> = self.held.keys().copied().filter(|p| !still.contains(p)).collect();
+        for partition in lost {
+            tracing::warn!(partition, "lost a partition to another worker");
+            self.drop_reader(partition).await;
+            // Whoever has it by now finds out again.
+            self.rewound.remove(&partition);
+        }
+        // A reader ends when it meets a newer one or another stream, or by a fault: either way nobody reads here any more.
+        let ended: Vec<i16> = self.held.iter().filter(|(_, h)| h.reader.is_finished()).map(|(p, _)| *p).collect();
+        for partition in ended {
+            tracing::warn!(partition, "a partition's reader ended; giving it back");
+            self.release(partition).await;
+        }
+        if self.is_replaced && !self.follow_stream(&connection).await? {
+            return Ok(());
+        }
+        let share = fair_share(self.stream.partitions, workers);
+        for partition in surplus(self.held.keys().copied(), share) {
+            self.release(partition).await;
+        }
+        let most = room(share, self.held.len(), self.releasing.len());
+        if most > 0 {
+            for lease in leases::acquire(&connection, self.worker, most as i64, ttl_ms).await? {
+                self.start(lease);
+            }
+        }
+        self.publish_owned();
+        Ok(())
+    }
+
+    /// Goes over to the stream that is there now, to read it from its start; false while that cannot be. What was read of the one
+    /// before is settled first, for nobody can read it again.
+    async fn follow_stream(&mut self, connection: &Connection) -> Result<bool, StoreError> {
+        for partition in self.held.keys().copied().collect::<Vec<_>>() {
+            self.release(partition).await;
+        }
+        if !self.releasing.is_empty() {
+            return Ok(false);
+        }
+        match topology::ensure(&self.bus).await {
+            Ok(stream) => {
+                tracing::warn!("the ingest stream was made anew; reading it from its start");
+                leases::ensure(connection, stream.partitions, stream.created_ms).await?;
+                (self.stream, self.is_replaced) = (stream, false);
+                Ok(true)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot go over to the new ingest stream; trying again");
+                Ok(false)
+            }
+        }
+    }
+
+    fn lane(&self, partition: i16) -> Inputs {
+        self.lanes[usize::from(partition.unsigned_abs()) % self.lanes.len()].clone()
+    }
+
+    fn start(&mut self, lease: Lease) {
+        let Lease { partition, epoch, applied_seq, applied_ns } = lease;
+        tracing::info!(partition, epoch, applied = applied_seq, "took a partition");
+        self.rewound.remove(&partition);
+        let stop = Shutdown::new();
+        let stream_created_ms = self.stream.created_ms;
+        let after = Position { stream_created_ms, seq: applied_seq.unsigned_abs(), stored_ns: applied_ns };
+        let reader = PartitionReader::new(self.bus.clone(), partition.unsigned_abs(), epoch, after);
+        let reader = tokio::spawn(read(reader, lease, self.lane(partition), stop.clone()));
+        self.held.insert(partition, Held { epoch, stop, reader });
+    }
+
+    async fn drop_reader(&mut self, partition: i16) -> Option<i64> {
+        let held = self.held.remove(&partition)?;
+        held.stop.cancel();
+        match held.reader.await {
+            Ok(Some(Ended::Replaced)) => self.is_replaced = true,
+            Ok(Some(Ended::Rewound(after))) => {
+                self.rewound.insert(partition, after as i64);
+            }
+            _ => {}
+        }
+        Some(held.epoch)
+    }
+
+    /// Stops reading and lets the lane settle what it has; the lease is freed after that, in [`Leases::settled`].
+    async fn release(&mut self, partition: i16) {
+        let Some(epoch) = self.drop_reader(partition).await else { return };
+        self.releasing.insert(partition, epoch);
+        let lane = self.lane(partition);
+        self.settling.spawn(async move {
+            let settle = async {
+                let (done, settled) = oneshot::channel();
+                if lane.put(Input::Released { partition, epoch, done }).await {
+                    let _ = settled.await;
+                }
+            };
+            // The lane may be waiting for a database that is away. What it commits later is fenced.
+            if tokio::time::timeout(SETTLE, settle).await.is_err() {
+                tracing::warn!(partition, "did not settle in time; given back all the same");
+            }
+            (partition, epoch)
+        });
+    }
+
+    async fn settled(&mut self, settled: Option<(i16, i64)>) {
+        let Some((partition, epoch)) = settled else { return };
+        self.releasing.remove(&partition);
+        self.publish_owned();
+        let rewound = self.rewound.remove(&partition);
+        let freed = async {
+            let connection = self.store.connection().await?;
+            match rewound {
+                Some(after) => {
+                    tracing::warn!(partition, after, "the ingest stream lost its end; reading what came since");
+                    leases::rewind(&connection, self.worker, partition, epoch, after).await
+                }
+                None => leases::release(&connection, self.worker, partition, epoch).await,
+            }
+        };
+        match freed.await {
+            Ok(()) => tracing::info!(partition, "gave a partition back"),
+            Err(error) => {
+                let error: StoreError = error;
+                tracing::warn!(partition, %error, "cannot give a partition back; the lease will run out");
+            }
+        }
+    }
+
+    fn publish_owned(&self) {
+        metrics::gauge!(Metric::PartitionsOwned).set(self.held.len() as f64);
+        if let Ok(mut owned) = self.owned.lock() {
+            *owned = self.held.keys().copied().collect();
+        }
+    }
+}
+
+/// Brings what the reader delivers to the lane, behind word of the lease, until stopped; or returns why nothing more is read.
+async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shutdown) -> Option<Ended> {
+    let (partition, epoch) = (lease.partition, lease.epoch);
+    let forward = async {
+        if !lane.put(Input::Assigned(lease)).await {
+            return None;
+        }
+        loop {
+            match reader.next().await {
+                Ok(delivered) => {
+                    if !lane.deliver(partition, epoch, delivered).await {
+                        return None;
+                    }
+                }
+                Err(why) => {
+                    tracing::info!(partition, %why, "nothing more is read here");
+                    return Some(why);
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(forward).await.flatten()
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests {
+    use super::fair_share;
+
+    #[test]
+    fn shares_cover_all_partitions() {
+        for (workers, share) in [(0, 8), (1, 8), (2, 4), (3, 3), (5, 2), (8, 1), (20, 1)] {
+            assert_eq!(fair_share(8, workers), share, "{workers} workers");
+        }
+    }
+
+    /// Whoever comes one after the other takes what is free, up to the share: all is taken, and nobody could have less with all
+    /// taken all the same.
+    #[test]
+    fn no_share_is_larger_than_it_has_to_be() {
+        for partitions in 1..=256_u16 {
+            for workers in 1..=300_i64 {
+                let share = fair_share(partitions, workers);
+                let free = (0..workers).fold(usize::from(partitions), |free, _| free - share.min(free));
+                let short = (0..workers).fold(usize::from(partitions), |free, _| free - (share - 1).min(free));
+                assert!(free == 0 && short > 0, "{partitions} partitions, {workers} workers, {share} each");
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What can never be applied: found by halving, put into the dead-letter stream with its reason, and left out.
+//!
+//! Only what lies in the values counts, and panics that come again. Every other fault is the system's: it is waited out,
+//! loudly, and costs no item.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bus::{Bus, dead_letter};
+use bytes::Bytes;
+use database::StoreError;
+use kernel::metric_name::Metric;
+use prost::Message;
+use wire::event::{EncodedBatch, VERSION};
+
+use crate::config::RETRY;
+use crate::ingest::batch::Batch;
+use crate::record::error::RecordError;
+use crate::record::transaction::{Mode, Recorded, Recorder};
+
+/// Why a transaction did not go through.
+enum Failure {
+    Deposed(Vec<i16>),
+    /// Trying again is all there is to do.
+    Passing(String),
+    /// It takes too long; smaller ones may not.
+    TooSlow(String),
+    /// Something within the batch will fail again.
+    Data(String),
+}
+
+/// Records a batch; waits for the database where it is away. `Err` holds the partitions that did not stand where the batch
+/// begins: they have another owner by now, or an earlier attempt went through and its answer was lost.
+pub async fn record_without_poison(
+    recorder: &Arc<Recorder>,
+    bus: &Bus,
+    batch: Arc<Batch>,
+) -> Result<Recorded, Vec<i16>> {
+    let mut skip: HashSet<usize> = HashSet::new();
+    let mut failures = 0_u32;
+    loop {
+        let outcome = attempt(recorder, &batch, skip.clone(), Mode::Commit).await;
+        let (why, smaller) = match outcome {
+            Ok(recorded) => return Ok(recorded),
+            Err(Failure::Deposed(partitions)) => return Err(partitions),
+            Err(Failure::Passing(why)) => (why, false),
+            Err(Failure::TooSlow(why)) => (why, true),
+            Err(Failure::Data(why)) => {
+                let culprits = find(recorder, &batch, &skip).await;
+                for (index, reason) in &culprits {
+                    if skip.insert(*index)
+                        && let Some(item) = batch.items.get(*index)
+                    {
+                        bury_item(bus, &item.encoded, reason).await;
+                    }
+                }
+                if !culprits.is_empty() {
+                    continue;
+                }
+                // Each item alone goes through, together they do not.
+                (why, true)
+            }
+        };
+        failures += 1;
+        if failures % 20 == 1 {
+            tracing::warn!(why, failures, "cannot record; trying again");
+        }
+        if smaller && let Some((first, second)) = without(&batch, &skip).halves() {
+            let first = Box::pin(record_without_poison(recorder, bus, Arc::new(first))).await?;
+            let second = Box::pin(record_without_poison(recorder, bus, Arc::new(second))).await?;
+            return Ok(first.and(second));
+        }
+        tokio::time::sleep(RETRY.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
+    }
+}
+
+/// The batch without what was put aside.
+fn without(batch: &Batch, skip: &HashSet<usize>) -> Batch {
+    let items = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).map(|(_, item)| item.clone());
+    Batch { items: items.collect(), steps: batch.steps.clone() }
+}
+
+/// One transaction in a task of its own, so that a panic in it is a failure like any other.
+async fn attempt(
+    recorder: &Arc<Recorder>,
+    batch: &Arc<Batch>,
+    skip: HashSet<usize>,
+    mode: Mode,
+) -> Result<Recorded, Failure> {
+    let (recorder, batch) = (recorder.clone(), batch.clone());
+    match tokio::spawn(async move { recorder.record(&batch, &skip, mode).await }).await {
+        Ok(Ok(recorded)) => Ok(recorded),
+        Ok(Err(RecordError::Deposed(partitions))) => Err(Failure::Deposed(partitions)),
+        Ok(Err(RecordError::Store(error))) => Err(classify(&error)),
+        Err(panic) => Err(Failure::Data(format!("panic: {}", panic_text(panic)))),
+    }
+}
+
+fn classify(error: &StoreError) -> Failure {
+    let why = error.to_string();
+    if error.is_of_data() {
+        Failure::Data(why)
+    } else if error.is_too_slow() {
+        Failure::TooSlow(why)
+    } else {
+        Failure::Passing(why)
+    }
+}
+
+fn panic_text(error: tokio::task::JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The items that fail by themselves, and why, found by halving with transactions that are rolled back.
+async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize>) -> Vec<(usize, String)> {
+    find_by(batch.items.len(), skip, |others| attempt(recorder, batch, others, Mode::Trial)).await
+}
+
+/// `attempt` tries all items but those that it is given.
+async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
+    items: usize,
+    skip: &HashSet<usize>,
+    mut attempt: impl FnMut(HashSet<usize>) -> Tried,
+) -> Vec<(usize, String)> {
+    let candidates: Vec<usize> = (0..items).filter(|i| !skip.contains(i)).collect();
+    let mut culprits = Vec::new();
+    let mut parts = vec![candidates];
+    while let Some(part) = parts.pop() {
+        if part.is_empty() {
+            continue;
+        }
+        let wanted: HashSet<usize> = part.iter().copied().collect();
+        let others: HashSet<usize> = (0..items).filter(|i| !wanted.contains(i)).collect();
+        match attempt(others).await {
+            Ok(_) | Err(Failure::Deposed(_)) => {}
+            Err(Failure::Data(why)) if part.len() == 1 => culprits.extend(part.into_iter().map(|i| (i, why.clone()))),
+            Err(Failure::Passing(_)) => {
+                tokio::time::sleep(RETRY).await;
+                parts.push(part);
+            }
+            // One item that is too slow by itself is not at fault.
+            Err(Failure::TooSlow(_)) if part.len() == 1 => {}
+            Err(Failure::Data(_) | Failure::TooSlow(_)) => {
+                let (left, right) = part.split_at(part.len() / 2);
+                parts.push(right.to_vec());
+                parts.push(left.to_vec());
+            }
+        }
+    }
+    culprits
+}
+
+/// Puts one item into the dead-letter stream, as a message of its own that could be published again.
+pub async fn bury_item(bus: &Bus, encoded: &Bytes, reason: &str) {
+    let payload = EncodedBatch { version: VERSION, items: vec![encoded.clone()] }.encode_to_vec();
+    bury(bus, "item", payload.into(), reason).await;
+}
+
+/// Puts a whole message there: nobody can tell its items.
+pub async fn bury_message(bus: &Bus, seq: i64, payload: Bytes, reason: &str) {
+    bury(bus, &format!("message {seq}"), payload, reason).await;
+}
+
+/// Waits until the broker has it: only then may the position move on.
+async fn bury(bus: &Bus, source: &str, payload: Bytes, reason: &str) {
+    tracing::error!(source, reason, "cannot be applied; put into the dead-letter stream");
+    metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(1);
+    while let Err(error) = dead_letter::bury(bus, "ingest", source, reason, payload.clone()).await {
+        tracing::warn!(%error, "the dead-letter stream does not take it; trying again");
+        tokio::time::sleep(RETRY * 4).await;
+    }
+}
+
+#[cfg(test)]
+mod model;

@@ -1,0 +1,235 @@
+//! Erasing people within the recording transaction: in the order of their items, and for good. What was accepted before
+//! an erasure but comes to be applied after it, by another partition or from a restored backup, is left out.
+
+use std::collections::{BTreeSet, HashSet};
+
+use ::wire::event::{self as wire, Body, EncodedBatch, IngestItem, id_bytes};
+use bus::Names;
+use database::{Connection, StoreError, Transaction};
+use jiff::Timestamp;
+use kernel::ids;
+use prost::Message as _;
+use store_profiles::events::counters;
+use store_profiles::users::record::{self, NewPerson, PersonKey};
+use store_profiles::users::{read, removals, search};
+use store_sending::capped_sends;
+use store_sending::erasures::{self, Erased};
+use store_sending::messages::insert;
+use store_sending::outbox::OutboxRow;
+use uuid::Uuid;
+
+use crate::ingest::batch::Batch;
+use crate::ingest::item::{Action, Item, Named};
+use crate::record::error::RecordError;
+use crate::record::known::{Begun, Known};
+
+/// A part of a batch: erasures take their turn among the other items.
+pub enum Part<'a> {
+    Items(Vec<&'a Item>),
+    Erasure(&'a Item, Uuid),
+}
+
+/// Cuts a batch at its erasures.
+pub fn parts(items: Vec<&Item>) -> Vec<Part<'_>> {
+    let mut parts = Vec::with_capacity(1);
+    let mut between = Vec::with_capacity(items.len());
+    for item in items {
+        if let Action::Erase { person } = item.action {
+            if !between.is_empty() {
+                parts.push(Part::Items(std::mem::take(&mut between)));
+            }
+            parts.push(Part::Erasure(item, person));
+        } else {
+            between.push(item);
+        }
+    }
+    if !between.is_empty() || parts.is_empty() {
+        parts.push(Part::Items(between));
+    }
+    parts
+}
+
+/// Why a transaction was aborted.
+#[derive(Debug)]
+pub enum Aborted {
+    /// The erasures must be announced again, for these users too.
+    Unannounced(Vec<PersonKey>),
+    By(RecordError),
+}
+
+impl From<RecordError> for Aborted {
+    fn from(error: RecordError) -> Self {
+        Self::By(error)
+    }
+}
+
+impl From<StoreError> for Aborted {
+    fn from(error: StoreError) -> Self {
+        Self::By(error.into())
+    }
+}
+
+/// Announces the erasures of a batch. Returns the users that it is going to erase, under all ids known so far, and those that were
+/// found to be missing before (`more`).
+pub async fn announce(
+    db: &mut Connection,
+    batch: &Batch,
+    skip: &HashSet<usize>,
+    more: &[PersonKey],
+) -> Result<Vec<PersonKey>, StoreError> {
+    let mut users: BTreeSet<PersonKey> = more.iter().copied().collect();
+    for (_, item) in batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)) {
+        if let Action::Erase { person } = item.action {
+            let person = read::resolve(db, item.project, person).await?.unwrap_or(person);
+            users.extend(read::all_ids(db, item.project, person).await?.into_iter().map(|id| (item.project, id)));
+        }
+    }
+    let users: Vec<PersonKey> = users.into_iter().collect();
+    if !users.is_empty() {
+        removals::announce(db, &users).await?;
+    }
+    Ok(users)
+}
+
+/// Begins to record: follows what was erased, and locks the users whom the transaction erases and those of its items' users who
+/// are being erased by others.
+pub async fn begin(
+    tx: &Transaction<'_>,
+    known: &Known,
+    erased: &[PersonKey],
+    items: impl Iterator<Item = &Item>,
+) -> Result<Begun, Aborted> {
+    let edition = removals::edition(tx).await?;
+    let begun = known.follow(tx, edition).await?;
+    removals::lock(tx, erased, &known.pending(items.flat_map(keys))).await?;
+    // Another erasure of the same users may have ended the announcement.
+    if removals::pending(tx, erased).await?.len() < erased.len() {
+        return Err(Aborted::Unannounced(Vec::new()));
+    }
+    Ok(begun)
+}
+
+/// When the latest erasure was accepted, as this transaction sees it.
+pub struct Erasures {
+    latest: Option<Timestamp>,
+}
+
+impl Erasures {
+    pub async fn load(tx: &Transaction<'_>) -> Result<Self, StoreError> {
+        Ok(Self { latest: erasures::latest(tx).await? })
+    }
+
+    /// Leaves out the items of people who were erased after these were accepted. Mostly there is nobody to be looked up:
+    /// what is applied was accepted after the latest erasure.
+    pub async fn leave_out<'a>(&self, tx: &Transaction<'_>, items: Vec<&'a Item>) -> Result<Vec<&'a Item>, StoreError> {
+        let is_early = |item: &Item| self.latest.is_some_and(|latest| item.received <= latest);
+        let named: BTreeSet<PersonKey> =
+            items.iter().filter(|item| is_early(item)).flat_map(|item| keys(item)).collect();
+        let erased = erasures::of(tx, &named.into_iter().collect::<Vec<_>>()).await?;
+        let is_erased = |item: &Item| keys(item).any(|key| erased.get(&key).is_some_and(|at| item.received <= *at));
+        Ok(items.into_iter().filter(|item| erased.is_empty() || !is_erased(item)).collect())
+    }
+
+    /// Erases a person under all their ids, which it returns. An item that comes again erases nothing: the user may have come back
+    /// since. All of them must have been `announced`.
+    pub async fn erase(
+        &mut self,
+        tx: &Transaction<'_>,
+        (lane, now): (i16, Timestamp),
+        (item, person): (&Item, Uuid),
+        announced: &[PersonKey],
+    ) -> Result<Vec<PersonKey>, Aborted> {
+        let before = erasures::of(tx, &[(item.project, person)]).await?;
+        if before.values().any(|at| item.received <= *at) {
+            return Ok(Vec::new());
+        }
+        self.latest = self.latest.max(Some(item.received));
+        erase(tx, (lane, now), (item, person), announced).await
+    }
+}
+
+/// Months whose events and messages are removed in the transaction of the erasure: the next one, whose partitions are made
+/// ahead, this one and the last. The scheduler removes older rows, so that this transaction locks few partitions.
+const RECENT_MONTHS: usize = 3;
+
+/// The ids that an item names somebody by; an internal one in a known id's place only where the product itself sent it.
+fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
+    let known = item.who.known.as_ref().filter(|_| item.names_internally());
+    let internal = known.and_then(|n: &Named| Uuid::try_parse(&n.name).ok());
+    let named = item.who.known.iter().chain(&item.who.anonymous).map(|n| n.id);
+    let chose = if let Action::Subscribe(chosen) = &item.action { Some(chosen.person) } else { None };
+    named.chain(internal).chain(chose).map(|id| (item.project, id))
+}
+
+/// An entry of the log of erasures, by which the scheduler repeats them on a restored database: an item for each of the user's
+/// ids, and nothing else of the user.
+pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey]) -> OutboxRow {
+    let erase = |(_, user): &PersonKey| IngestItem {
+        project_id: id_bytes(item.project.0),
+        id: id_bytes(ids::timed_for(item.received.as_millisecond(), &[b"erasure", user.as_bytes()])),
+        received_ms: item.received.as_millisecond(),
+        timestamp_ms: item.received.as_millisecond(),
+        body: Some(Body::Erase(wire::Erase { user_id: id_bytes(*user) })),
+        ..IngestItem::default()
+    };
+    let items = gone.iter().map(|key| erase(key).encode_to_vec().into()).collect();
+    OutboxRow {
+        partition,
+        id: ids::timed_for(item.received.as_millisecond(), &[b"erasures", item.id.as_bytes()]),
+        subject: names.ingest_erasures(),
+        payload: EncodedBatch { version: wire::VERSION, items }.encode_to_vec(),
+    }
+}
+
+async fn erase(
+    tx: &Transaction<'_>,
+    (lane, now): (i16, Timestamp),
+    (item, person): (&Item, Uuid),
+    announced: &[PersonKey],
+) -> Result<Vec<PersonKey>, Aborted> {
+    let (project, at) = (item.project, item.received);
+    let person = read::resolve(tx, project, person).await?.unwrap_or(person);
+    let mut ids = read::all_ids(tx, project, person).await?;
+    ids.sort_unstable();
+    let keys: Vec<PersonKey> = ids.iter().map(|id| (project, *id)).collect();
+    // An id that was merged since the announcement.
+    let unannounced: Vec<PersonKey> = keys.iter().filter(|key| !announced.contains(key)).copied().collect();
+    if !unannounced.is_empty() {
+        return Err(Aborted::Unannounced(unannounced));
+    }
+    let rows = record::lock(tx, &keys).await?;
+    let mut moves = erasures::remove_people(tx, project, &ids).await?;
+    let months = erasures::months(tx).await?;
+    let (older, recent) = months.split_at(months.len().saturating_sub(RECENT_MONTHS));
+    // Most users have no older rows, and then nothing is left to the scheduler.
+    let mut left = erasures::have_rows(tx, project, &ids, older).await?;
+    for month in recent {
+        let removed = erasures::remove_slice(tx, project, &ids, (at, None), *month).await?;
+        left |= removed.left;
+        counters::take(tx, project, &removed.events).await?;
+        insert::count(tx, project, lane, -removed.messages).await?;
+    }
+    capped_sends::remove_of(tx, project, &ids).await?;
+    erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, left).await?;
+    let mut people = -(rows.iter().filter(|row| row.merged_into.is_none()).count() as i64);
+
+    // Who did something since, which another partition applied earlier, is a new person.
+    let mut again: Vec<NewPerson> = Vec::new();
+    for (id, seen) in erasures::active_since(tx, project, &ids, at).await? {
+        let Some(row) = rows.iter().find(|row| row.key.1 == id) else { continue };
+        let (external_id, anonymous_id) = match &row.external_id {
+            Some(id) => (Some(id.clone()), None),
+            None => (None, row.anonymous_id.clone()),
+        };
+        again.push(NewPerson { key: row.key, external_id, anonymous_id, seen });
+    }
+    again.sort_unstable_by_key(|p| p.key);
+    let made = record::insert_missing(tx, &again).await?;
+    again.iter().filter(|p| made.contains(&p.key)).for_each(|p| moves.came(project, p.seen));
+    people += made.len() as i64;
+    let texts = again.iter().filter_map(|p| Some((p.key, search::text_of(p.external_id.as_deref(), None, None)?)));
+    search::put(tx, &texts.collect::<Vec<_>>()).await?;
+    record::count(tx, lane, &[(project, people)]).await?;
+    moves.store(tx, lane).await?;
+    Ok(keys)
+}

@@ -1,0 +1,54 @@
+//! Writing a batch's events, and finding out which were new.
+
+use database::{StoreError, Transaction};
+use foldhash::HashSet;
+use kernel::ids::ProjectId;
+use store_profiles::events::record::{self, NewEvent as Row};
+use uuid::Uuid;
+
+use crate::record::new_event::NewEvent;
+use crate::record::recent::Recent;
+
+pub struct Inserted<'a> {
+    pub events: Vec<NewEvent<'a>>,
+    pub repeats: u64,
+}
+
+/// Writes events, no two of which have one id. With `trusted`, those that are not remembered are taken to be new, and it is
+/// a unique violation where one is not.
+pub async fn insert<'a>(
+    tx: &Transaction<'_>,
+    trusted: Option<&Recent>,
+    tracked: Vec<NewEvent<'a>>,
+) -> Result<Inserted<'a>, StoreError> {
+    let mut rows: Vec<Row<'_>> = tracked
+        .iter()
+        .map(|e| Row {
+            project: e.item.project,
+            id: e.item.id,
+            client_id: e.item.dedupe,
+            name: e.name,
+            user_id: e.person.1,
+            anonymous_id: e.item.who.anonymous.as_ref().map(|n| n.name.as_str()),
+            properties: e.properties,
+            ts: e.item.timestamp,
+            received_at: e.item.received,
+        })
+        .collect();
+    // In the order of the widest index, so that neighbouring rows meet the same pages.
+    rows.sort_unstable_by_key(|e| (e.project, e.user_id, e.id));
+    let suspect: Vec<bool> = match trusted {
+        Some(recent) => recent.are_suspect(rows.iter().map(|e| (e.project, e.id))),
+        None => vec![true; rows.len()],
+    };
+    let (mut new, mut doubtful) = (Vec::with_capacity(rows.len()), Vec::new());
+    for (row, suspect) in rows.into_iter().zip(suspect) {
+        if suspect { &mut doubtful } else { &mut new }.push(row);
+    }
+    let inserted = record::insert(tx, &doubtful).await?;
+    record::copy(tx, &new).await?;
+    let repeats: HashSet<(ProjectId, Uuid)> =
+        doubtful.iter().map(|e| (e.project, e.id)).filter(|key| !inserted.contains(key)).collect();
+    let events = tracked.into_iter().filter(|e| repeats.is_empty() || !repeats.contains(&(e.item.project, e.item.id)));
+    Ok(Inserted { events: events.collect(), repeats: repeats.len() as u64 })
+}

@@ -1,0 +1,158 @@
+//! How a profile changes, within its limits. Pure.
+
+use domain::profile::Contact;
+use serde_json::{Map, Value};
+use store_profiles::users::record::Profile;
+
+/// A profile's properties at most, in bytes of JSON.
+pub const MAX_BYTES: usize = 32 * 1024;
+/// And in keys.
+pub const MAX_KEYS: usize = 255;
+
+/// The profile would outgrow the limits; it stays as it was.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("the profile would have {keys} properties in {bytes} bytes; {MAX_KEYS} in {MAX_BYTES} are allowed")]
+pub struct TooLarge {
+    keys: usize,
+    bytes: usize,
+}
+
+/// Merges properties key by key; null removes a key.
+pub fn patch(profile: &mut Profile, patch: &Map<String, Value>) -> Result<(), TooLarge> {
+    change(profile, |properties| domain::profile::merge(properties, patch))
+}
+
+/// Adds only what is missing: what the profile has was said later, or of the known person.
+pub fn fill(profile: &mut Profile, from: &Map<String, Value>) -> Result<(), TooLarge> {
+    change(profile, |properties| {
+        for (key, value) in from {
+            if !value.is_null() && !properties.contains_key(key) {
+                properties.insert(key.clone(), value.clone());
+            }
+        }
+    })
+}
+
+/// The anonymous person becomes the known one. Where both together would be too large, the known one's are kept.
+pub fn merge(known: &mut Profile, anonymous: &mut Profile, at: jiff::Timestamp) {
+    let _ = fill(known, &std::mem::take(&mut anonymous.properties));
+    if known.anonymous_id.is_none() {
+        known.anonymous_id.clone_from(&anonymous.anonymous_id);
+    }
+    known.last_seen_at = known.last_seen_at.max(anonymous.last_seen_at);
+    (anonymous.email, anonymous.name) = (None, None);
+    anonymous.merged_into = Some(known.key.1);
+    anonymous.merged_at = Some(at);
+}
+
+fn change(profile: &mut Profile, edit: impl FnOnce(&mut Map<String, Value>)) -> Result<(), TooLarge> {
+    let mut properties = profile.properties.clone();
+    edit(&mut properties);
+    let bytes = serde_json::to_string(&properties).map_or(0, |text| text.len());
+    // Shrinking is always allowed.
+    let grown = properties.len() > profile.properties.len() || bytes > serialized_len(&profile.properties);
+    if grown && (properties.len() > MAX_KEYS || bytes > MAX_BYTES) {
+        return Err(TooLarge { keys: properties.len(), bytes });
+    }
+    profile.properties = properties;
+    let Contact { email, name } = domain::profile::contact(&profile.properties);
+    (profile.email, profile.name) = (email, name);
+    Ok(())
+}
+
+fn serialized_len(properties: &Map<String, Value>) -> usize {
+    serde_json::to_string(properties).map_or(0, |text| text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use kernel::ids::ProjectId;
+    use proptest::prelude::*;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn profile(id: u128, properties: Value) -> Profile {
+        let mut profile = Profile {
+            key: (ProjectId(Uuid::from_u128(1)), Uuid::from_u128(id)),
+            external_id: None,
+            anonymous_id: None,
+            email: None,
+            name: None,
+            properties: Map::new(),
+            merged_into: None,
+            merged_at: None,
+            last_seen_at: Timestamp::UNIX_EPOCH,
+        };
+        patch(&mut profile, properties.as_object().unwrap()).unwrap();
+        profile
+    }
+
+    fn object(value: &Value) -> &Map<String, Value> {
+        value.as_object().unwrap()
+    }
+
+    #[test]
+    fn properties_merge_key_by_key_and_null_removes() {
+        let mut p = profile(1, json!({"plan": "free", "a": {"x": 1}, "old": 1}));
+        patch(&mut p, object(&json!({"plan": "pro", "a": {"y": 2}, "old": null, "none": null}))).unwrap();
+        assert_eq!(Value::Object(p.properties), json!({"plan": "pro", "a": {"y": 2}}));
+    }
+
+    #[test]
+    fn email_and_name_go_to_the_top_level() {
+        for (email, top) in [
+            (json!("ana@example.com"), Some("ana@example.com")),
+            (json!(" ana@example.com "), Some("ana@example.com")),
+            (json!("ünal@exämple.com"), Some("ünal@exämple.com")),
+            (json!("no address"), None),
+            (json!("\"a b\"@example.com"), None),
+            (json!("Ana <ana@example.com>"), None),
+            (json!("a@b.c\r\nBcc: x@y.z"), None),
+            (json!(7), None),
+            (json!(null), None),
+        ] {
+            let p = profile(1, json!({"email": email, "name": "Ana"}));
+            assert_eq!((p.email.as_deref(), p.name.as_deref()), (top, Some("Ana")), "{email}");
+            assert_eq!(p.properties.contains_key("email"), !email.is_null());
+        }
+    }
+
+    #[test]
+    fn merging_keeps_the_known_persons_properties() {
+        let mut known = profile(1, json!({"plan": "pro"}));
+        let mut anonymous = profile(2, json!({"plan": "free", "source": "ad", "email": "a@b.co"}));
+        anonymous.anonymous_id = Some("anon".into());
+        merge(&mut known, &mut anonymous, Timestamp::UNIX_EPOCH);
+        assert_eq!(Value::Object(known.properties), json!({"plan": "pro", "source": "ad", "email": "a@b.co"}));
+        assert_eq!((known.email.as_deref(), known.anonymous_id.as_deref()), (Some("a@b.co"), Some("anon")));
+        assert_eq!((anonymous.merged_into, anonymous.properties.len()), (Some(known.key.1), 0));
+    }
+
+    #[test]
+    fn a_profile_cannot_outgrow_its_limits_but_can_shrink() {
+        let many: Map<String, Value> = (0..MAX_KEYS).map(|i| (format!("k{i}"), json!(i))).collect();
+        let mut p = profile(1, Value::Object(many));
+        assert!(patch(&mut p, object(&json!({"one": 1}))).is_err());
+        assert!(!p.properties.contains_key("one"));
+        patch(&mut p, object(&json!({"k1": null, "one": 1}))).unwrap();
+        let long = "x".repeat(MAX_BYTES);
+        assert!(patch(&mut p, object(&json!({"k2": long}))).is_err());
+        patch(&mut p, object(&json!({"k2": null}))).unwrap();
+    }
+
+    proptest! {
+        /// Applying the same patch again changes nothing: a repeat is harmless.
+        #[test]
+        fn a_patch_is_idempotent(keys in prop::collection::vec(("[a-c]", prop::option::of(0..3i32)), 0..6)) {
+            let values: Map<String, Value> = keys.into_iter().map(|(k, v)| (k, v.map_or(Value::Null, |v| json!(v)))).collect();
+            let mut once = profile(1, json!({"a": 9, "d": 9}));
+            patch(&mut once, &values).unwrap();
+            let mut twice = once.clone();
+            patch(&mut twice, &values).unwrap();
+            prop_assert_eq!(once, twice);
+        }
+    }
+}

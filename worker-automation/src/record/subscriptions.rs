@@ -1,0 +1,50 @@
+//! What people choose to get: kept in the order of its acceptance, whatever partition it comes by.
+
+use std::collections::BTreeMap;
+
+use database::{StoreError, Transaction};
+use kernel::ids::ProjectId;
+use store_profiles::subscriptions::{self, Choice};
+use store_profiles::users::record::PersonKey;
+
+use crate::ingest::item::{Action, Item, Subscribe};
+use crate::record::people::People;
+use crate::record::suppression;
+
+fn chosen<'a>(items: &'a [&Item]) -> impl Iterator<Item = (&'a Item, &'a Subscribe)> {
+    items.iter().filter_map(|item| match &item.action {
+        Action::Subscribe(chosen) => Some((*item, chosen)),
+        _ => None,
+    })
+}
+
+/// Whose choices these are. They are to be locked: meanwhile nobody merges them, and a merge before is seen.
+pub fn people(items: &[&Item]) -> impl Iterator<Item = PersonKey> {
+    chosen(items).map(|(item, chosen)| (item.project, chosen.person))
+}
+
+/// Keeps what was chosen by people who are there.
+pub async fn store(tx: &Transaction<'_>, items: &[&Item], people: &People) -> Result<(), StoreError> {
+    let mut choices: BTreeMap<ProjectId, Vec<Choice>> = BTreeMap::new();
+    for (item, chosen) in chosen(items) {
+        let person = people.resolve((item.project, chosen.person));
+        if people.profile(person).is_none() {
+            continue;
+        }
+        let of_project = choices.entry(item.project).or_default();
+        of_project.extend(chosen.choices.iter().map(|(group_id, subscribed)| Choice {
+            user_id: person.1,
+            group_id: *group_id,
+            subscribed: *subscribed,
+            source: chosen.source,
+            changed_at: item.timestamp,
+        }));
+        if chosen.resubscribe {
+            suppression::take_back(tx, person, chosen.message, item.timestamp).await?;
+        }
+    }
+    for (project, choices) in choices {
+        subscriptions::put(tx, project, &choices).await?;
+    }
+    Ok(())
+}
