@@ -4,9 +4,10 @@
 //! conditions that stand elsewhere are taken to name the project where their names are among [`CONDITIONS`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use database::migrations::MIGRATIONS;
+
+use crate::sql_texts::{all_sources, all_texts};
 
 /// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
 /// every shard can judge by itself.
@@ -43,12 +44,8 @@ const ACROSS: [(&str, &str); 30] = [
     ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
 ];
 
-/// What `by_project::each` puts in: the project of each row, or the one that a statement is about.
-const OF_EACH: [&str; 3] = ["project_id = {project}", "project_id = {given}", "project_id = {found}"];
-
 /// Names under which conditions are put in that begin with the project.
-const CONDITIONS: [&str; 5] =
-    ["WHERE {BY_SEGMENT}", "WHERE {condition}", "WHERE {conditions}", "WHERE {found}", "WHERE {}"];
+const CONDITIONS: [&str; 2] = ["WHERE {conditions}", "WHERE {}"];
 
 /// The tables that have a project, and what statements over any table call theirs.
 fn tables() -> BTreeSet<&'static str> {
@@ -61,46 +58,9 @@ fn tables() -> BTreeSet<&'static str> {
     named.chain(["event_count", "{table}"]).collect()
 }
 
-/// The crates whose sources hold statements.
-const CRATES: [&str; 4] = ["database", "store-projects", "store-profiles", "store-sending"];
-
-/// Every source of these crates, by its path in its crate.
-pub(crate) fn all_sources() -> Vec<(String, String)> {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared");
-    let roots = CRATES.map(|name| shared.join(name).join("src"));
-    let read = |root: &Path, path: PathBuf| {
-        (path.strip_prefix(root).unwrap().display().to_string(), std::fs::read_to_string(&path).unwrap())
-    };
-    roots.iter().flat_map(|root| sources(root).into_iter().map(|path| read(root, path))).collect()
-}
-
-/// Every text of the sources, in one line each, with its file.
+/// Every text of the sources, in one line each, with its file: as a database takes it that is spread by project.
 fn texts() -> Vec<(String, String)> {
-    let mut texts = Vec::new();
-    for (file, source) in all_sources() {
-        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
-        let code: String =
-            code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect();
-        for text in code.replace("\\\"", "'").split('"').skip(1).step_by(2) {
-            let words: Vec<&str> = text.split_whitespace().filter(|word| *word != "\\").collect();
-            texts.push((file.clone(), words.join(" ")));
-        }
-    }
-    texts
-}
-
-fn sources(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let is_source = path.extension().is_some_and(|extension| extension == "rs");
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if is_source {
-            found.push(path);
-        }
-    }
-    found
+    all_texts().into_iter().map(|text| (text.file.clone(), text.spread())).collect()
 }
 
 /// Which of the tables come after one of these words.
@@ -136,7 +96,7 @@ fn statements_name_the_project_or_are_known_not_to() {
 
 /// Whether it is about one project where the database is spread.
 fn is_of_one(text: &str) -> bool {
-    text.contains("project_id = $") || is_conditional(text) || OF_EACH.iter().any(|of| text.contains(of))
+    ["project_id = $", "project_id = ($1::uuid[])[1]"].iter().any(|of| text.contains(of)) || is_conditional(text)
 }
 
 #[test]
@@ -161,7 +121,7 @@ fn arrays_of_several_projects_are_taken_apart() {
     };
     let across: Vec<_> = statements().into_iter().filter(|(_, text)| joined(text).contains(&true)).collect();
     assert_eq!(across, []);
-    let apart = statements().into_iter().filter(|(_, text)| OF_EACH.iter().any(|of| text.contains(of))).count();
+    let apart = all_texts().iter().filter(|text| !text.columns.is_empty()).count();
     assert!(apart > 18, "{apart} statements that are taken apart");
 }
 
@@ -182,10 +142,11 @@ fn places_and_recursions_are_of_one_project_or_have_another_way() {
     over_all("WITH RECURSIVE pending", "webhook_endpoints.rs");
 }
 
-/// Behind `ON CONFLICT` of what is inserted from a query, Citus knows no parameter and no function that is not immutable.
+/// Behind `ON CONFLICT` of what is inserted from a query, Citus knows no parameter and no function that is not immutable. What
+/// says one all the same is written another way for a database that is spread.
 #[test]
 fn what_meets_a_row_that_is_there_asks_for_no_parameter() {
-    let (mut inserts, mut refused) = (0, Vec::new());
+    let (mut inserts, mut other_ways) = (0, BTreeSet::new());
     for (file, text) in texts() {
         let Some((before, behind)) = text.split_once("ON CONFLICT") else { continue };
         if !before.contains("unnest(") {
@@ -193,10 +154,15 @@ fn what_meets_a_row_that_is_there_asks_for_no_parameter() {
         }
         inserts += 1;
         let own = behind.split(" AS (").next().unwrap_or_default();
-        refused.extend((own.contains('$') || own.contains("interval '")).then_some((file, text)));
+        other_ways.extend((own.contains('$') || own.contains("interval '")).then_some(file));
     }
     assert!(inserts > 10, "{inserts} inserts from arrays");
-    assert_eq!(refused, []);
+    let sources: BTreeMap<String, String> = all_sources().into_iter().collect();
+    assert!(other_ways.iter().all(|file| sources[file].contains("by_project::is_spread()")), "{other_ways:?}");
+    assert_eq!(
+        other_ways.into_iter().collect::<Vec<_>>(),
+        ["date_due.rs", "messages/receipts.rs", "messages/settle.rs"]
+    );
 }
 
 #[test]
@@ -208,8 +174,7 @@ fn what_is_inserted_begins_with_its_project() {
             let (_, rest) = text.split_once(&format!("INTO {table} ")).unwrap();
             let columns = rest.split_once('(').unwrap().1;
             inserts += 1;
-            // Lists of columns that stand elsewhere begin so, too.
-            assert!(columns.starts_with("project_id") || columns.starts_with('{'), "{file}: {text}");
+            assert!(columns.starts_with("project_id"), "{file}: {text}");
         }
     }
     assert!(inserts > 50, "{inserts} inserts");
