@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use testkit::TestDatabase;
 
-use crate::sql_texts::{Text, all_texts};
+use crate::sql_texts::{Written, all_texts};
 
 /// Files with statements that are put together while the program runs, how many texts they put them together of, and why.
 const COMPOSED: [(&str, usize, &str); 22] = [
@@ -93,7 +93,7 @@ fn is_sql(text: &str) -> bool {
 
 /// The whole statements, one PostgreSQL's and those of a database that is spread by project.
 fn whole() -> Vec<(String, String)> {
-    let is_whole = |text: &Text| !text.is_composed && is_statement(&text.text);
+    let is_whole = |text: &Written| !text.is_composed && is_statement(&text.text);
     let mut whole = Vec::new();
     for text in all_texts().into_iter().filter(is_whole) {
         let spread = text.spread();
@@ -140,7 +140,7 @@ fn described(error: &tokio_postgres::Error) -> String {
 #[test]
 fn statements_stand_whole_or_are_known_not_to() {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for Text { file, text, is_composed, .. } in all_texts() {
+    for Written { file, text, is_composed, .. } in all_texts() {
         if is_sql(&text) && (is_composed || !is_statement(&text) && !is_command(&text)) {
             found.entry(file).or_default().push(text);
         }

@@ -13,7 +13,7 @@ const WITHIN: &str = "{within}";
 
 /// A text of a source, in one line.
 #[derive(Clone, Debug)]
-pub struct Text {
+pub struct Written {
     /// The path of its source in its crate.
     pub file: String,
     pub text: String,
@@ -23,7 +23,7 @@ pub struct Text {
     pub is_composed: bool,
 }
 
-impl Text {
+impl Written {
     /// As a database takes it that is spread by project: with the project of a part's rows.
     pub fn spread(&self) -> String {
         let named = |text: String, column: &String| text.replace(&format!("project_id = {column}"), OF_ONE);
@@ -57,11 +57,11 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Every text of the sources but those of unit tests.
-pub fn all_texts() -> Vec<Text> {
+pub fn all_texts() -> Vec<Written> {
     all_sources().iter().flat_map(|(file, source)| texts(file, source)).collect()
 }
 
-fn texts(file: &str, source: &str) -> Vec<Text> {
+fn texts(file: &str, source: &str) -> Vec<Written> {
     let pieces = pieces(source.split("#[cfg(test)]").next().unwrap_or_default());
     let mut texts = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
@@ -71,7 +71,7 @@ fn texts(file: &str, source: &str) -> Vec<Text> {
         let is_format = ["format!(", "format_args!("].iter().any(|call| piece.before.ends_with(call));
         let is_part = ["concat!(", "push_str("].iter().any(|call| piece.before.ends_with(call));
         let (text, has_holes) = if is_format { filled(&piece.text) } else { (piece.text.clone(), false) };
-        texts.push(Text { file: file.to_owned(), text, columns, is_composed: has_holes || is_part });
+        texts.push(Written { file: file.to_owned(), text, columns, is_composed: has_holes || is_part });
     }
     texts
 }
@@ -158,7 +158,7 @@ fn unescaped(text: &str) -> String {
 
 #[test]
 fn texts_are_cut_out_whole() {
-    let source = r##"
+    let source = r#"
         // "no text"
         const A: char = '"';
         fn a<'a>(b: &'a str) {
@@ -167,7 +167,7 @@ fn texts_are_cut_out_whole() {
                        WHERE c = 'it''s'";
             let sql = format!("SELECT '{{}}' FROM message m WHERE {within} AND {more}");
             let sql = ByProject::new("SELECT 1 FROM a JOIN b ON b.project_id = v.p", &["v.p"]);
-        }"##;
+        }"#;
     let found = texts("a.rs", source);
     let month =
         "m.id >= '00000000-0000-0000-0000-000000000000'::uuid AND m.id < 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
