@@ -125,7 +125,7 @@ async fn whom_an_id_leads_to_is_found_without_the_others() {
         let mut expected = vec![pointers[0], known[0]];
         expected.sort_unstable();
         assert_eq!(own, expected);
-        let (ids, people) = identity::all_ids_of(tx, project, &known).await.unwrap();
+        let identity::IdsOf { ids, people } = identity::all_ids_of(tx, project, &known).await.unwrap();
         assert_eq!((ids.len(), people.len()), (6, 6));
         let pointer = pointers[0].to_string();
         let pointer = UserRef::new(&pointer, IdType::Either);

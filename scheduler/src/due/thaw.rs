@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use database::StoreError;
 use kernel::ids::ProjectId;
-use store_sending::runs::resume::{Fate, deleted, end, resume, thawing};
+use store_sending::runs::resume::{Fate, Thawing, deleted, end, resume, thawing};
 use uuid::Uuid;
 
 use crate::App;
@@ -19,7 +19,7 @@ const SETTLED: Duration = Duration::from_mins(1);
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let automations = thawing(&app.store.connection().await?).await?;
     let mut found = Found::Nothing;
-    for (project, automation, fate) in automations {
+    for Thawing { project, automation, fate } in automations {
         found = found.and(Found::of(portion(&app, project, automation, fate).await?, RUNS));
     }
     Ok(found)

@@ -38,7 +38,7 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     let at = from_ms(now);
     let tx = db.transaction().await.unwrap();
     let removed = store::remove_slice(&tx, place.project, &[person], (at, None), Month::at(now)).await.unwrap();
-    assert_eq!((removed.events.iter().map(|e| e.2).sum::<i64>(), removed.left), (SLICE, true));
+    assert_eq!((removed.events.iter().map(|e| e.count).sum::<i64>(), removed.left), (SLICE, true));
     store_profiles::events::counters::take(&tx, place.project, &removed.events).await.unwrap();
     let erased = Erased { accepted: at, applied: at };
     store::record(&tx, place.project, &[person], erased, true).await.unwrap();

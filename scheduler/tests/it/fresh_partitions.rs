@@ -123,7 +123,7 @@ impl Sent {
             cancel(&*tx, project, &of_campaign, Counts::default(), now).await.unwrap();
             let ids: Vec<Uuid> = of_campaign.keys().copied().collect();
             let states = states(&*tx, project, &ids).await.unwrap();
-            states.into_iter().filter(|(_, state, _)| *state == DeliveryState::Cancelled).count()
+            states.into_iter().filter(|of| of.status == DeliveryState::Cancelled).count()
         });
         done
     }

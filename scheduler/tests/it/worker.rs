@@ -136,7 +136,8 @@ pub async fn deliver_due(place: &Place) {
 /// A campaign's report: recipients by variant and state.
 pub async fn report(place: &Place, campaign: Uuid) -> Vec<(Option<String>, String, i64)> {
     let db = place.store.connection().await.unwrap();
-    campaigns::counts::report(&db, place.project, campaign).await.unwrap()
+    let counts = campaigns::counts::report(&db, place.project, campaign).await.unwrap();
+    counts.into_iter().map(|of| (of.variant, of.status, of.count)).collect()
 }
 
 /// How many recipients of a campaign are in a state.

@@ -31,28 +31,40 @@ pub fn is_spread() -> bool {
     IS_SPREAD.load(Ordering::Relaxed)
 }
 
-/// Gives what a statement compares a table's project with, whose first parameter holds the project of each row (`uuid[]`): that
-/// of each row, which the column names, or the one that they all have.
-pub type Of = fn(&'static str) -> &'static str;
-
-fn of_each(column: &'static str) -> &'static str {
-    column
+/// A statement over rows of several projects, whose first parameter holds the project of each row (`uuid[]`).
+#[derive(Clone, Copy, Debug)]
+pub struct ByProject {
+    /// As one PostgreSQL takes it, for all rows at once.
+    sql: &'static str,
+    /// The columns of rows that are given or found that it compares a table's project with: `project_id = v.p`.
+    columns: &'static [&'static str],
 }
 
-fn of_one(_: &'static str) -> &'static str {
-    "($1::uuid[])[1]"
+impl ByProject {
+    pub const fn new(sql: &'static str, columns: &'static [&'static str]) -> Self {
+        Self { sql, columns }
+    }
+
+    /// The statement for rows that are all of one project: it compares with that one.
+    fn of_one(self) -> String {
+        let compared = |sql: String, column: &&str| sql.replace(&format!("project_id = {column}"), OF_ONE);
+        self.columns.iter().fold(self.sql.to_owned(), compared)
+    }
 }
+
+/// The project that all rows have, as a text that tells the shard.
+const OF_ONE: &str = "project_id = ($1::uuid[])[1]";
 
 /// Runs a statement for rows: for all at once, or for each project's by themselves. Nothing is asked where there are none.
 ///
-/// `project` tells whose a row is; rows of one project should stand together. `text` makes the statement. `one` carries it out for a part of
+/// `project` tells whose a row is; rows of one project should stand together. `one` carries the statement out for a part of
 /// the rows, whose projects are its first parameter; no part waits for another before it is sent, and they are sent in their order.
 /// Returns what each part came to, in the same order.
 pub async fn each<'a, T, R, F>(
     db: &impl GenericClient,
     rows: &'a [T],
     project: impl Fn(&T) -> ProjectId,
-    text: impl FnOnce(Of) -> String,
+    sql: ByProject,
     one: impl Fn(Statement, &'a [T]) -> F,
 ) -> Result<Vec<R>, StoreError>
 where
@@ -63,9 +75,9 @@ where
     }
     // Looked at once, so that the text and the parts agree.
     let is_spread = is_spread();
-    let sql = text(if is_spread { of_one } else { of_each });
     // Before the first part is sent: preparing it again for each would not keep their order.
-    let statement = db.prepare_cached(&sql).await?;
+    let statement =
+        if is_spread { db.prepare_cached(&sql.of_one()).await? } else { db.prepare_cached(sql.sql).await? };
     try_join_all(split(rows, project, is_spread).into_iter().map(|part| one(statement.clone(), part))).await
 }
 
@@ -89,6 +101,16 @@ fn split<T>(rows: &[T], project: impl Fn(&T) -> ProjectId, is_spread: bool) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_statement_of_one_project_names_it() {
+        let sql = ByProject::new(
+            "SELECT v.p FROM t JOIN u ON u.project_id = v.p AND u.x = v.p AND t.project_id = g.q",
+            &["v.p"],
+        );
+        let of_one = "SELECT v.p FROM t JOIN u ON u.project_id = ($1::uuid[])[1] AND u.x = v.p AND t.project_id = g.q";
+        assert_eq!(sql.of_one(), of_one);
+    }
 
     #[test]
     fn projects_are_taken_apart_only_where_the_database_is_spread() {

@@ -19,16 +19,9 @@ pub struct Due {
     pub at: &'static str,
 }
 
-/// Every row, as the condition that the functions below limit rows by. It is SQL without parameters.
-pub const ALL: &str = "true";
-
-/// Since when the oldest of the `limited` rows has been due, or when the next one falls due.
-pub async fn oldest(
-    db: &impl GenericClient,
-    Due { table, at }: Due,
-    limited: &str,
-) -> Result<Option<Timestamp>, StoreError> {
-    let sql = format!("SELECT {at} AS at FROM {table} WHERE {at} IS NOT NULL AND {limited} ORDER BY {at} LIMIT 1");
+/// Since when the oldest row has been due, or when the next one falls due.
+pub async fn oldest(db: &impl GenericClient, Due { table, at }: Due) -> Result<Option<Timestamp>, StoreError> {
+    let sql = format!("SELECT {at} AS at FROM {table} WHERE {at} IS NOT NULL ORDER BY {at} LIMIT 1");
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[]).await?;
     Ok(row.map(|row| row.try_get("at")).transpose()?)
 }
@@ -42,28 +35,26 @@ pub async fn projects(
     most: i64,
 ) -> Result<Vec<ProjectId>, StoreError> {
     let mut found: Vec<(Timestamp, ProjectId)> =
-        oldest_by_project(db, due, ALL, now, most).await?.into_iter().map(|(project, at)| (at, project)).collect();
+        oldest_by_project(db, due, now, most).await?.into_iter().map(|(project, at)| (at, project)).collect();
     found.sort_unstable();
     found.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     Ok(found.into_iter().map(|(_, project)| project).collect())
 }
 
-/// Returns at least the `most` projects with the oldest due rows among the `limited` ones, and the due time of each one's
-/// oldest row.
+/// Returns at least the `most` projects with the oldest due rows, and the due time of each one's oldest row.
 ///
 /// Reads the [`WINDOW`] oldest due rows. If there are more, it also probes the index once for each project, so that one
 /// project's backlog hides no other project. A poll with little due reads only the due rows, however many projects exist.
-pub async fn oldest_by_project(
+async fn oldest_by_project(
     db: &impl GenericClient,
     due: Due,
-    limited: &str,
     now: Timestamp,
     most: i64,
 ) -> Result<BTreeMap<ProjectId, Timestamp>, StoreError> {
     let Due { table, at } = due;
     let sql = format!(
         "SELECT project_id, min(at) AS at, count(*) AS count FROM (SELECT project_id, {at} AS at FROM {table} \
-         WHERE {at} <= $1 AND {limited} ORDER BY {at} LIMIT $2) AS due GROUP BY project_id"
+         WHERE {at} <= $1 ORDER BY {at} LIMIT $2) AS due GROUP BY project_id"
     );
     let (mut oldest, mut read) = (BTreeMap::new(), 0);
     for row in db.query(&db.prepare_cached(&sql).await?, &[&now, &WINDOW]).await? {
@@ -74,7 +65,7 @@ pub async fn oldest_by_project(
     }
     if read >= WINDOW {
         // Rows of deleted projects are found above: they have no row in `project`.
-        oldest.extend(probe_each(db, due, limited, now, most).await?);
+        oldest.extend(probe_each(db, due, now, most).await?);
     }
     Ok(oldest)
 }
@@ -83,28 +74,25 @@ pub async fn oldest_by_project(
 async fn probe_each(
     db: &impl GenericClient,
     Due { table, at }: Due,
-    limited: &str,
     now: Timestamp,
     most: i64,
 ) -> Result<Vec<(ProjectId, Timestamp)>, StoreError> {
     let sql = format!(
         "SELECT p.project_id, due.at FROM project p CROSS JOIN LATERAL (SELECT d.{at} AS at FROM {table} d \
-         WHERE d.project_id = p.project_id AND d.{at} <= $1 AND {limited} ORDER BY d.{at} LIMIT 1) AS due \
+         WHERE d.project_id = p.project_id AND d.{at} <= $1 ORDER BY d.{at} LIMIT 1) AS due \
          ORDER BY due.at LIMIT $2"
     );
     let rows = db.query(&db.prepare_cached(&sql).await?, &[&now, &most]).await?;
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("at")?))).collect()
 }
 
-/// Counts up to `most` of the `limited` rows that have been due since before a time.
+/// Counts up to `most` rows that have been due since before a time.
 pub async fn overdue(
     db: &impl GenericClient,
     Due { table, at }: Due,
-    limited: &str,
     before: Timestamp,
     most: i64,
 ) -> Result<i64, StoreError> {
-    let sql =
-        format!("SELECT count(*) AS count FROM (SELECT FROM {table} WHERE {at} < $1 AND {limited} LIMIT $2) AS found");
+    let sql = format!("SELECT count(*) AS count FROM (SELECT FROM {table} WHERE {at} < $1 LIMIT $2) AS found");
     Ok(db.query_one(&sql, &[&before, &most]).await?.try_get("count")?)
 }

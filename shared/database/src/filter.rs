@@ -98,6 +98,14 @@ pub fn like_pattern(text: &str) -> String {
     pattern
 }
 
+/// What a page is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub columns: &'static str,
+    pub table: &'static str,
+    pub order: &'static str,
+}
+
 /// Conditions and their parameters; the project's is always the first.
 pub struct Filter<'a> {
     conditions: String,
@@ -123,7 +131,7 @@ impl<'a> Filter<'a> {
     pub async fn page(
         mut self,
         db: &impl GenericClient,
-        (columns, table, order): (&str, &str, &str),
+        Rows { columns, table, order }: Rows,
         offset: &'a i64,
         limit: &'a i64,
     ) -> Result<Vec<Row>, StoreError> {
@@ -136,18 +144,6 @@ impl<'a> Filter<'a> {
         );
         self.params.extend([offset as &(dyn ToSql + Sync), limit]);
         Ok(db.query(&db.prepare_cached(&sql).await?, &self.params).await?)
-    }
-
-    /// Reads the different values of a text column.
-    pub async fn distinct(
-        &self,
-        db: &impl GenericClient,
-        column: &str,
-        table: &str,
-    ) -> Result<Vec<String>, StoreError> {
-        let sql = format!("SELECT DISTINCT {column} AS value FROM {table} WHERE {}", self.conditions);
-        let rows = db.query(&db.prepare_cached(&sql).await?, &self.params).await?;
-        rows.iter().map(|row| Ok(row.try_get("value")?)).collect()
     }
 
     /// Counts up to [`MOST_COUNTED`].
@@ -165,16 +161,6 @@ impl<'a> Filter<'a> {
         params.push(&most);
         Ok(db.query_one(&db.prepare_cached(&sql).await?, &params).await?.try_get("count")?)
     }
-}
-
-/// How columns are searched, `?1` being the lower-case text: from its start for one or two characters, within it from
-/// three on.
-pub fn search_condition(columns: &[&str], text: &str) -> String {
-    let of = |column: &&str| match text.chars().count() {
-        0..=2 => format!("starts_with(lower({column}), ?1)"),
-        _ => format!("strpos(lower({column}), ?1) > 0"),
-    };
-    format!("({})", columns.iter().map(of).collect::<Vec<_>>().join(" OR "))
 }
 
 #[cfg(test)]
@@ -198,12 +184,5 @@ mod tests {
     #[test]
     fn a_pattern_means_its_text() {
         assert_eq!(like_pattern(r"100%_\"), r"%100\%\_\\%");
-    }
-
-    #[test]
-    fn short_texts_are_searched_from_the_start() {
-        assert_eq!(search_condition(&["a", "b"], "xy"), "(starts_with(lower(a), ?1) OR starts_with(lower(b), ?1))");
-        assert_eq!(search_condition(&["a"], "xyz"), "(strpos(lower(a), ?1) > 0)");
-        assert_eq!(search_condition(&["a"], "äöü"), "(strpos(lower(a), ?1) > 0)");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Leases count in the database's own time (`statement_timestamp()`, which Citus takes), not in product time: what matters is that all workers
 //! agree, whatever their clocks say. One that reaches further ahead than any may was given by a clock that has been set back
-//! since, and counts for nothing: whoever holds it may be long dead, and who is not takes it anew by another epoch.
+//! since, and counts for nothing: whoever holds it may be long dead, and who is not takes it anew by another epoch. No lease
+//! reaches 3 minutes ahead (`PARTITION_LEASE_MS` is at most 120,000).
 
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;
@@ -11,9 +12,6 @@ use uuid::Uuid;
 use crate::{Connection, StoreError, by_project};
 use kernel::clock::from_ms;
 use wire::position::Position;
-
-/// Further ahead than any lease reaches (`PARTITION_LEASE_MS` is at most 120,000).
-const FURTHEST: &str = "statement_timestamp() + interval '3 minutes'";
 
 /// Under which epoch a partition is owned, and how far it has been applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +25,6 @@ pub struct Lease {
 }
 
 impl Lease {
-    const COLUMNS: &str = "p.partition, p.epoch, p.applied_seq, p.applied_ns";
-
     fn of(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             partition: row.try_get("partition")?,
@@ -51,13 +47,12 @@ pub async fn ensure(db: &impl GenericClient, partitions: u16, stream_created_ms:
 
 /// Says that a worker is alive for so long, and returns how many of its kind are.
 pub async fn announce(db: &impl GenericClient, worker: Uuid, kind: &str, ttl_ms: i64) -> Result<i64, StoreError> {
-    let sql = format!(
-        "WITH me AS (INSERT INTO worker (id, kind, seen_until) VALUES ($1, $2, statement_timestamp() + $3 * interval '1 millisecond') \
-               ON CONFLICT (id) DO UPDATE SET seen_until = excluded.seen_until) \
-               SELECT count(*) + 1 AS count FROM worker WHERE kind = $2 AND id <> $1 \
-               AND seen_until BETWEEN statement_timestamp() AND {FURTHEST}"
-    );
-    let statement = db.prepare_cached(&sql).await?;
+    let sql = "WITH me AS (INSERT INTO worker (id, kind, seen_until) \
+               VALUES ($1, $2, statement_timestamp() + $3 * interval '1 millisecond') ON CONFLICT (id) DO UPDATE \
+               SET seen_until = excluded.seen_until) SELECT count(*) + 1 AS count FROM worker WHERE kind = $2 \
+               AND id <> $1 AND seen_until BETWEEN statement_timestamp() AND statement_timestamp() + interval \
+               '3 minutes'";
+    let statement = db.prepare_cached(sql).await?;
     Ok(db.query_one(&statement, &[&worker, &kind, &(ttl_ms as f64)]).await?.try_get("count")?)
 }
 
@@ -75,17 +70,22 @@ pub async fn renew(
     ttl_ms: i64,
 ) -> Result<Vec<i16>, StoreError> {
     let (partitions, epochs): (Vec<i16>, Vec<i64>) = held.iter().copied().unzip();
-    // From when the rows are had: a commit that waits for its standby holds them. Citus takes no such function here.
-    let now = if by_project::is_spread() { "statement_timestamp()" } else { "clock_timestamp()" };
     // Locked in order first: an update with a join takes rows in any order, and two of them would deadlock.
-    let sql = format!(
+    let sql = if by_project::is_spread() {
         "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
-               JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
-               ORDER BY p.partition FOR UPDATE OF p) \
-               UPDATE ingest_partition p SET lease_until = {now} + $4 * interval '1 millisecond' \
-               FROM mine WHERE p.partition = mine.partition RETURNING p.partition"
-    );
-    let statement = db.prepare_cached(&sql).await?;
+         JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
+         ORDER BY p.partition FOR UPDATE OF p) UPDATE ingest_partition p \
+         SET lease_until = statement_timestamp() + $4 * interval '1 millisecond' FROM mine \
+         WHERE p.partition = mine.partition RETURNING p.partition"
+    } else {
+        // From when the rows are had: a commit that waits for its standby holds them. Citus takes no such function here.
+        "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
+         JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
+         ORDER BY p.partition FOR UPDATE OF p) UPDATE ingest_partition p \
+         SET lease_until = clock_timestamp() + $4 * interval '1 millisecond' FROM mine \
+         WHERE p.partition = mine.partition RETURNING p.partition"
+    };
+    let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[&worker, &partitions, &epochs, &(ttl_ms as f64)]).await?;
     rows.iter().map(|r| Ok(r.try_get("partition")?)).collect()
 }
@@ -93,15 +93,14 @@ pub async fn renew(
 /// Takes at most so many partitions that nobody holds. Epochs grow with the time, so that a database restored from a
 /// backup hands out none that was in use before.
 pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
-    let columns = Lease::COLUMNS;
-    let sql = format!(
-        "WITH free AS (SELECT partition FROM ingest_partition \
-               WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST} \
-               ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) \
-               UPDATE ingest_partition p SET owner = $1, epoch = greatest(p.epoch + 1, (extract(epoch FROM statement_timestamp()) * 1000)::bigint), lease_until = statement_timestamp() + $3 * interval '1 millisecond' \
-               FROM free WHERE p.partition = free.partition RETURNING {columns}"
-    );
-    let statement = db.prepare_cached(&sql).await?;
+    let sql = "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL \
+               OR lease_until NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '3 minutes' \
+               ORDER BY partition LIMIT $2 FOR UPDATE SKIP LOCKED) UPDATE ingest_partition p \
+               SET owner = $1, epoch = greatest(p.epoch + 1, \
+               (extract(epoch FROM statement_timestamp()) * 1000)::bigint), \
+               lease_until = statement_timestamp() + $3 * interval '1 millisecond' FROM free \
+               WHERE p.partition = free.partition RETURNING p.partition, p.epoch, p.applied_seq, p.applied_ns";
+    let statement = db.prepare_cached(sql).await?;
     db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?.iter().map(Lease::of).collect()
 }
 
@@ -131,12 +130,14 @@ pub async fn rewind(
 pub async fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     let tx = db.transaction().await?;
     // Citus plans by values: it makes no plan over several shards that would hold for any.
-    let mode = if by_project::is_spread() { "force_custom_plan" } else { "force_generic_plan" };
-    tx.batch_execute(&format!(
+    let settings = if by_project::is_spread() {
         "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
-         SET LOCAL plan_cache_mode = {mode}"
-    ))
-    .await?;
+         SET LOCAL plan_cache_mode = force_custom_plan"
+    } else {
+        "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
+         SET LOCAL plan_cache_mode = force_generic_plan"
+    };
+    tx.batch_execute(settings).await?;
     Ok(tx)
 }
 
@@ -170,8 +171,9 @@ pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>
 
 /// The epoch and position of partitions as they stand now.
 pub async fn current(db: &impl GenericClient, partitions: &[i16]) -> Result<Vec<Lease>, StoreError> {
-    let sql = format!("SELECT {} FROM ingest_partition p WHERE partition = ANY($1)", Lease::COLUMNS);
-    db.query(&sql, &[&partitions]).await?.iter().map(Lease::of).collect()
+    let sql = "SELECT p.partition, p.epoch, p.applied_seq, p.applied_ns FROM ingest_partition p \
+               WHERE partition = ANY($1)";
+    db.query(sql, &[&partitions]).await?.iter().map(Lease::of).collect()
 }
 
 /// How far every partition has been applied, in the order of partitions.
@@ -194,11 +196,9 @@ pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Resul
 
 /// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.
 pub async fn orphaned(db: &impl GenericClient) -> Result<(i64, Vec<i16>), StoreError> {
-    let sql = format!(
-        "SELECT count(*) AS count, coalesce(array_agg(partition ORDER BY partition) FILTER \
-               (WHERE owner IS NULL OR lease_until NOT BETWEEN statement_timestamp() AND {FURTHEST}), '{{}}') \
-               AS orphaned FROM ingest_partition"
-    );
-    let row = db.query_one(&sql, &[]).await?;
+    let sql = "SELECT count(*) AS count, coalesce(array_agg(partition ORDER BY partition) FILTER (WHERE owner IS NULL \
+               OR lease_until NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '3 minutes'), \
+               '{}') AS orphaned FROM ingest_partition";
+    let row = db.query_one(sql, &[]).await?;
     Ok((row.try_get("count")?, row.try_get("orphaned")?))
 }

@@ -114,11 +114,11 @@ pub async fn split_existing<T: Clone>(
 
 /// The months in which a table has partitions, newest first.
 pub async fn of_table(db: &impl GenericClient, table: &'static str) -> Result<Vec<Month>, StoreError> {
-    let bound = "FROM (SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), \
-                 'FROM \\(''([0-9a-f-]{36})''\\) TO \\(''([0-9a-f-]{36})''\\)') AS bounds \
-                 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass) AS p";
-    let sql = format!("SELECT min(bounds[1]) AS from_id, max(bounds[2]) AS to_id {bound}");
-    let row = db.query_one(&db.prepare_cached(&sql).await?, &[&table]).await?;
+    let sql = "SELECT min(bounds[1]) AS from_id, max(bounds[2]) AS to_id FROM \
+               (SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), \
+               'FROM \\(''([0-9a-f-]{36})''\\) TO \\(''([0-9a-f-]{36})''\\)') AS bounds FROM pg_inherits i \
+               JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass) AS p";
+    let row = db.query_one(&db.prepare_cached(sql).await?, &[&table]).await?;
     let ms = |text: Option<&str>| text.and_then(|text| Uuid::try_parse(text).ok()).map(ids::time_ms);
     let (Some(from), Some(to)) = (ms(row.try_get("from_id")?), ms(row.try_get("to_id")?)) else {
         return Ok(Vec::new());

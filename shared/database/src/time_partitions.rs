@@ -107,7 +107,7 @@ const WORTH_A_LOOK: i64 = 512 * 1024;
 
 /// Analyzes the partitions that hold something and never were, or only when they were empty; returns how many. Postgres does so
 /// by itself within a minute or two, and until then takes what lies between two ids for next to nothing, so that statements that
-/// read a stretch of ids may take the wrong way to it. Those that name the ids do without (`messages::by_id`), but not of
+/// read a stretch of ids may take the wrong way to it. Those that name the ids do without (`store_sending::messages`), but not of
 /// a partition that is known to be empty. One that is locked is left for later.
 pub async fn analyze_new(db: &impl GenericClient) -> Result<usize, StoreError> {
     let sql = "SELECT c.oid::regclass::text AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \

@@ -32,9 +32,6 @@ pub async fn first_of(
     Ok(first.unwrap_or(fresh))
 }
 
-/// The condition of an id that may be forgotten: all but those of [`lasting_update_id`](kernel::ids::lasting_update_id).
-pub const FORGETTABLE: &str = "substr(id::text, 15, 1) <> '8'";
-
 /// Pages of a table that are looked at in one statement.
 const PAGES: i64 = 2_000;
 
@@ -58,11 +55,12 @@ pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreErr
 }
 
 /// Forgets the ids of a stretch that were used before then. Those of events went with them; this is for the others. They lie
-/// about in the order of their coming, so they are read as they lie: an index by age would cost every event that has one.
+/// about in the order of their coming, so they are read as they lie: an index by age would cost every event that has one. Those
+/// of [`lasting_update_id`](kernel::ids::lasting_update_id) stay, here and where events are removed: their version is 8.
 pub async fn forget(db: &impl GenericClient, stretch: &Stretch, before: Timestamp) -> Result<u64, StoreError> {
     let Stretch { table, first_page } = stretch;
     let pages = |first: i64| format!("ctid >= '({first},0)' AND ctid < '({},0)' AND ", first + PAGES);
     let pages = first_page.map(pages).unwrap_or_default();
-    let sql = format!("DELETE FROM {table} WHERE {pages}created_at < $1 AND {FORGETTABLE}");
+    let sql = format!("DELETE FROM {table} WHERE {pages}created_at < $1 AND substr(id::text, 15, 1) <> '8'");
     Ok(db.execute(&sql, &[&before]).await?)
 }

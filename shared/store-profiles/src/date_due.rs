@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::users::record::PersonKey;
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
 /// What is known of a date now.
@@ -38,44 +38,38 @@ pub struct Note {
 /// A date that is not after the one that came last is no news.
 pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Result<(), StoreError> {
     let (coming, gone): (Vec<Note>, Vec<Note>) = notes.iter().copied().partition(|note| note.due_at.is_some());
-    let sql = |of: Of| {
-        format!(
-            "WITH gone AS (SELECT d.project_id, d.automation_id, d.user_id \
-             FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[]) AS v(p, a, u, came) \
-             JOIN date_due d ON d.project_id = {given} AND d.automation_id = v.a AND d.user_id = v.u \
-             WHERE d.due_at > $5 OR d.due_at <= v.came ORDER BY 1, 2, 3 FOR UPDATE OF d) \
-             DELETE FROM date_due d USING gone g WHERE d.project_id = {found} \
-             AND d.automation_id = g.automation_id AND d.user_id = g.user_id",
-            given = of("v.p"),
-            found = of("g.project_id")
-        )
-    };
+    let sql = ByProject::new(
+        "WITH gone AS (SELECT d.project_id, d.automation_id, d.user_id \
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::timestamptz[]) AS v(p, a, u, came) JOIN date_due d \
+         ON d.project_id = v.p AND d.automation_id = v.a AND d.user_id = v.u WHERE d.due_at > $5 \
+         OR d.due_at <= v.came ORDER BY 1, 2, 3 FOR UPDATE OF d) DELETE FROM date_due d USING gone g \
+         WHERE d.project_id = g.project_id AND d.automation_id = g.automation_id AND d.user_id = g.user_id",
+        &["v.p", "g.project_id"],
+    );
     let remove = async |statement: Statement, part: &[Note]| {
         let ((projects, automations, people), came) = (keys(part), column(part, |note| note.came));
         Ok(tx.execute(&statement, &[&projects, &automations, &people, &came, &now]).await?)
     };
     by_project::each(tx, &gone, |note| note.project, sql, remove).await?;
     if !coming.is_empty() {
-        // On a distributed store no parameter may stand behind ON CONFLICT, so the time is written there.
-        let present =
-            if by_project::is_spread() { format!("'{now}'::timestamptz") } else { "$7::timestamptz".to_owned() };
-        let sql = format!(
-            "INSERT INTO date_due (project_id, automation_id, user_id, partition, due_at, look_at, last_at) \
-                   SELECT p, a, u, part, due, due, came FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::smallint[], \
-                   $5::timestamptz[], $6::timestamptz[]) AS v(p, a, u, part, due, came) ORDER BY p, a, u \
-                   ON CONFLICT (project_id, automation_id, user_id) DO UPDATE SET partition = excluded.partition, \
-                   due_at = excluded.due_at, look_at = excluded.due_at, last_at = coalesce(excluded.last_at, date_due.last_at) \
-                   WHERE (date_due.due_at > {present} OR date_due.due_at <= excluded.last_at) AND date_due.due_at <> excluded.due_at \
-                   AND (date_due.last_at IS NULL OR excluded.due_at > date_due.last_at)"
-        );
+        let sql = "INSERT INTO date_due (project_id, automation_id, user_id, partition, due_at, look_at, last_at) \
+                   SELECT p, a, u, part, due, due, came FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], \
+                   $4::smallint[], $5::timestamptz[], $6::timestamptz[]) AS v(p, a, u, part, due, came) \
+                   ORDER BY p, a, u ON CONFLICT (project_id, automation_id, user_id) DO UPDATE \
+                   SET partition = excluded.partition, due_at = excluded.due_at, look_at = excluded.due_at, \
+                   last_at = coalesce(excluded.last_at, date_due.last_at) WHERE (date_due.due_at > $7::timestamptz \
+                   OR date_due.due_at <= excluded.last_at) AND date_due.due_at <> excluded.due_at \
+                   AND (date_due.last_at IS NULL OR excluded.due_at > date_due.last_at)";
         let (projects, automations, people) = keys(&coming);
         let (partitions, due, came) =
             (column(&coming, |n| n.partition), column(&coming, |n| n.due_at), column(&coming, |n| n.came));
         let columns: [&(dyn ToSql + Sync); 7] = [&projects, &automations, &people, &partitions, &due, &came, &now];
         if by_project::is_spread() {
+            // On a distributed store no parameter may stand behind ON CONFLICT, so the time is written there.
+            let sql = sql.replace("$7::timestamptz", &format!("'{now}'::timestamptz"));
             tx.execute(&sql, &columns[..6]).await?;
         } else {
-            tx.execute(&tx.prepare_cached(&sql).await?, &columns).await?;
+            tx.execute(&tx.prepare_cached(sql).await?, &columns).await?;
         }
     }
     Ok(())
@@ -91,12 +85,11 @@ fn keys(notes: &[Note]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
 
 /// Forgets what was noted of people who were merged: it is noted anew of whom they became.
 pub async fn forget(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = {project} AND d.user_id = v.u",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = v.p \
+         AND d.user_id = v.u",
+        &["v.p"],
+    );
     let forget = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids]).await?)

@@ -9,15 +9,13 @@ use uuid::Uuid;
 
 use crate::users::record::PersonKey;
 use database::StoreError;
-use database::by_project::{self, Of};
-use database::filter::{Filter, Start, Total};
+use database::by_project::{self, ByProject};
+use database::filter::{Filter, Rows, Start, Total};
 use domain::push_token::Platform;
 use kernel::ids::ProjectId;
 
 /// Tokens that are forgotten together.
 const FORGOTTEN: i64 = 10_000;
-
-const COLUMNS: &str = "id, user_id, platform, token, created_at, updated_at";
 
 /// A device.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,13 +114,11 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<(), St
 
 /// The tokens of people who were merged are those of whom they became.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
-             WHERE t.project_id = {project} AND t.user_id = v.f",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
+         WHERE t.project_id = v.p AND t.user_id = v.f",
+        &["v.p"],
+    );
     let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
         let (projects, from, into) = by_project::merged(part);
         Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
@@ -166,10 +162,9 @@ pub async fn of_people(
     if people.is_empty() {
         return Ok(devices);
     }
-    let sql = format!(
-        "SELECT {COLUMNS} FROM push_token WHERE project_id = $1 AND user_id = ANY($2) ORDER BY updated_at DESC, id"
-    );
-    for row in db.query(&db.prepare_cached(&sql).await?, &[&project, &people]).await? {
+    let sql = "SELECT id, user_id, platform, token, created_at, updated_at FROM push_token WHERE project_id = $1 \
+               AND user_id = ANY($2) ORDER BY updated_at DESC, id";
+    for row in db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await? {
         let token = from_row(&row)?;
         devices.entry(token.user_id).or_default().push(token);
     }
@@ -215,8 +210,12 @@ pub async fn list(
     if let Start::After((at, id)) = start {
         filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
     }
-    let order = (COLUMNS, "push_token", "created_at DESC, id DESC");
-    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+    let rows = Rows {
+        columns: "id, user_id, platform, token, created_at, updated_at",
+        table: "push_token",
+        order: "created_at DESC, id DESC",
+    };
+    filter.page(db, rows, &start.offset(), &limit).await?.iter().map(from_row).collect()
 }
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, of: &DeviceFilter) -> Result<Total, StoreError> {

@@ -20,7 +20,6 @@ use uuid::Uuid;
 
 use database::StoreError;
 use database::changes::{self, Topic};
-use database::filter::Filter;
 use kernel::ids::ProjectId;
 use rules::Rule;
 
@@ -75,8 +74,6 @@ fn parsed(id: Uuid, rules: &Value) -> Result<Vec<Rule>, StoreError> {
     })
 }
 
-const COLUMNS: &str = "id, name, description, type, rules, created_at, updated_at";
-
 fn from_row(row: &Row) -> Result<Segment, StoreError> {
     Ok(Segment {
         id: row.try_get("id")?,
@@ -94,8 +91,9 @@ fn segment_type(text: &str) -> Result<SegmentType, StoreError> {
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Segment>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM segment WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, description, type, rules, created_at, updated_at FROM segment WHERE project_id = $1 \
+               AND id = $2";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Newest first, those before an id.
@@ -105,11 +103,10 @@ pub async fn list(
     before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<Segment>, StoreError> {
-    let mut filter = Filter::of(&project);
-    if before.is_some() {
-        filter.and("id < ?1", &[&before]);
-    }
-    filter.page(db, (COLUMNS, "segment", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+    let sql = "SELECT id, name, description, type, rules, created_at, updated_at FROM segment WHERE project_id = $1 \
+               AND id < $2 ORDER BY id DESC LIMIT $3";
+    let before = before.unwrap_or(Uuid::max());
+    db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
 /// Begins a change of segments: one such transaction at a time, so that what one checks of others stays true.
@@ -126,8 +123,9 @@ pub async fn existing(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) ->
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
 pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<Option<Segment>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM segment WHERE project_id = $1 AND id = $2 FOR UPDATE");
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, description, type, rules, created_at, updated_at FROM segment WHERE project_id = $1 \
+               AND id = $2 FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Another segment whose rules name this one: its id and name.

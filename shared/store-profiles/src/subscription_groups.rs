@@ -21,9 +21,6 @@ pub struct SubscriptionGroup {
     pub updated_at: Timestamp,
 }
 
-pub(super) const COLUMNS: &str =
-    "g.id, g.name, g.description, g.default_subscribed, g.public, g.created_at, g.updated_at";
-
 pub(super) fn from_row(row: &Row) -> Result<SubscriptionGroup, StoreError> {
     Ok(SubscriptionGroup {
         id: row.try_get("id")?,
@@ -41,10 +38,9 @@ pub async fn get(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<SubscriptionGroup>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM subscription_group g WHERE g.project_id = $1 AND g.id = $2 AND g.deleted_at IS NULL"
-    );
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT g.id, g.name, g.description, g.default_subscribed, g.public, g.created_at, g.updated_at \
+               FROM subscription_group g WHERE g.project_id = $1 AND g.id = $2 AND g.deleted_at IS NULL";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
@@ -53,18 +49,16 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<SubscriptionGroup>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM subscription_group g WHERE g.project_id = $1 AND g.id = $2 AND g.deleted_at IS NULL FOR UPDATE"
-    );
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT g.id, g.name, g.description, g.default_subscribed, g.public, g.created_at, g.updated_at \
+               FROM subscription_group g WHERE g.project_id = $1 AND g.id = $2 AND g.deleted_at IS NULL FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// All of a project, oldest first.
 pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<SubscriptionGroup>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM subscription_group g WHERE g.project_id = $1 AND g.deleted_at IS NULL ORDER BY g.id"
-    );
-    db.query(&db.prepare_cached(&sql).await?, &[&project]).await?.iter().map(from_row).collect()
+    let sql = "SELECT g.id, g.name, g.description, g.default_subscribed, g.public, g.created_at, g.updated_at \
+               FROM subscription_group g WHERE g.project_id = $1 AND g.deleted_at IS NULL ORDER BY g.id";
+    db.query(&db.prepare_cached(sql).await?, &[&project]).await?.iter().map(from_row).collect()
 }
 
 /// Those of these groups that exist; they cannot be deleted before the transaction's end.

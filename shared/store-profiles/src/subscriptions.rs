@@ -10,12 +10,9 @@ use uuid::Uuid;
 use crate::subscription_groups::{self, SubscriptionGroup};
 use crate::users::record::PersonKey;
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use domain::subscription::Source;
 use kernel::ids::ProjectId;
-
-/// Rows removed at once.
-const SLICE: i64 = 5_000;
 
 /// What a person chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,20 +61,18 @@ pub async fn put(tx: &Transaction<'_>, project: ProjectId, choices: &[Choice]) -
 /// The choices of people who were merged are those of whom they became. Both are the same human's: of two about one group
 /// the latest counts, so that nobody who has just unsubscribed gets messages again by logging in.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
-             WHERE s.project_id = {project} AND s.user_id = v.f \
-             RETURNING s.project_id, v.t, s.group_id, s.subscribed, s.source, s.changed_at), \
-             latest AS (SELECT DISTINCT ON (project_id, t, group_id) * FROM gone \
-             ORDER BY project_id, t, group_id, changed_at DESC) \
-             INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
-             SELECT project_id, t, group_id, subscribed, source, changed_at FROM latest \
-             ON CONFLICT (project_id, user_id, group_id) DO UPDATE SET subscribed = excluded.subscribed, \
-             source = excluded.source, changed_at = excluded.changed_at WHERE excluded.changed_at > old.changed_at",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
+         WHERE s.project_id = v.p AND s.user_id = v.f RETURNING s.project_id, v.t, s.group_id, s.subscribed, \
+         s.source, s.changed_at), latest AS (SELECT DISTINCT ON (project_id, t, group_id) * FROM gone \
+         ORDER BY project_id, t, group_id, changed_at DESC) \
+         INSERT INTO subscription AS old (project_id, user_id, group_id, subscribed, source, changed_at) \
+         SELECT project_id, t, group_id, subscribed, source, changed_at FROM latest \
+         ON CONFLICT (project_id, user_id, group_id) DO UPDATE \
+         SET subscribed = excluded.subscribed, source = excluded.source, changed_at = excluded.changed_at \
+         WHERE excluded.changed_at > old.changed_at",
+        &["v.p"],
+    );
     let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
         let (projects, from, into) = by_project::merged(part);
         Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)
@@ -106,13 +101,11 @@ pub async fn of_person(
     project: ProjectId,
     person: Uuid,
 ) -> Result<Vec<Subscription>, StoreError> {
-    let sql = format!(
-        "SELECT {}, s.subscribed, s.source, s.changed_at FROM subscription_group g \
-         LEFT JOIN subscription s ON s.project_id = $1 AND s.user_id = $2 AND s.group_id = g.id \
-         WHERE g.project_id = $1 AND g.deleted_at IS NULL ORDER BY g.id",
-        subscription_groups::COLUMNS
-    );
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &person]).await?;
+    let sql = "SELECT g.id, g.name, g.description, g.default_subscribed, g.public, g.created_at, g.updated_at, \
+               s.subscribed, s.source, s.changed_at FROM subscription_group g LEFT JOIN subscription s \
+               ON s.project_id = $1 AND s.user_id = $2 AND s.group_id = g.id WHERE g.project_id = $1 \
+               AND g.deleted_at IS NULL ORDER BY g.id";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
     rows.iter()
         .map(|row| Ok(Subscription { group: subscription_groups::from_row(row)?, chosen: chosen(row)? }))
         .collect()
@@ -147,9 +140,7 @@ pub async fn among(
 
 /// Removes a slice of what was chosen of a group; returns how many choices they were.
 pub async fn remove_of(db: &impl GenericClient, project: ProjectId, group: Uuid) -> Result<u64, StoreError> {
-    let sql = format!(
-        "DELETE FROM subscription WHERE project_id = $1 AND group_id = $2 AND ctid = ANY(ARRAY(\
-         SELECT ctid FROM subscription WHERE project_id = $1 AND group_id = $2 LIMIT {SLICE}))"
-    );
-    Ok(db.execute(&sql, &[&project, &group]).await?)
+    let sql = "DELETE FROM subscription WHERE project_id = $1 AND group_id = $2 AND ctid = ANY(ARRAY(SELECT ctid \
+               FROM subscription WHERE project_id = $1 AND group_id = $2 LIMIT 5000))";
+    Ok(db.execute(sql, &[&project, &group]).await?)
 }

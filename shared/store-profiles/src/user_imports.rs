@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Filter, Start, Total};
+use database::filter::{Start, Total};
 use kernel::ids::ProjectId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +78,6 @@ impl UserImport {
     }
 }
 
-const COLUMNS: &str = "id, format, next_line, digest, imported, failed, problems, problems_omitted, attempt, \
-                       lease_until, created_at, updated_at, completed_at";
-
 fn from_row(row: &Row) -> Result<UserImport, StoreError> {
     let problems: Value = row.try_get("problems")?;
     Ok(UserImport {
@@ -111,8 +108,10 @@ pub async fn ensure(
     let insert = "INSERT INTO user_import (project_id, id, format, digest, created_at, updated_at) \
                   VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (project_id, id) DO NOTHING";
     tx.execute(&tx.prepare_cached(insert).await?, &[&project, &id, &format, &digest, &now]).await?;
-    let sql = format!("SELECT {COLUMNS} FROM user_import WHERE project_id = $1 AND id = $2 FOR UPDATE");
-    from_row(&tx.query_one(&tx.prepare_cached(&sql).await?, &[&project, &id]).await?)
+    let sql = "SELECT id, format, next_line, digest, imported, failed, problems, problems_omitted, attempt, \
+               lease_until, created_at, updated_at, completed_at FROM user_import WHERE project_id = $1 AND id = $2 \
+               FOR UPDATE";
+    from_row(&tx.query_one(&tx.prepare_cached(sql).await?, &[&project, &id]).await?)
 }
 
 /// How many of a project's imports somebody is at.
@@ -208,10 +207,10 @@ pub async fn find(
     project: ProjectId,
     candidates: &[Uuid],
 ) -> Result<Option<UserImport>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM user_import WHERE project_id = $1 AND id = ANY($2) ORDER BY array_position($2::uuid[], id) LIMIT 1"
-    );
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &candidates]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, format, next_line, digest, imported, failed, problems, problems_omitted, attempt, \
+               lease_until, created_at, updated_at, completed_at FROM user_import WHERE project_id = $1 \
+               AND id = ANY($2) ORDER BY array_position($2::uuid[], id) LIMIT 1";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &candidates]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Newest first, and how many there are.
@@ -223,11 +222,14 @@ pub async fn list(
 ) -> Result<(Vec<UserImport>, Total), StoreError> {
     let sql = "SELECT count(*) AS total FROM user_import WHERE project_id = $1";
     let total = Total::exact(db.query_one(&db.prepare_cached(sql).await?, &[&project]).await?.try_get("total")?);
-    let mut filter = Filter::of(&project);
-    if let Start::After((at, id)) = start {
-        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
-    }
-    let rows = filter.page(db, (COLUMNS, "user_import", "created_at DESC, id DESC"), &start.offset(), &limit).await?;
+    let (at, id) = match start {
+        Start::After(place) => *place,
+        Start::Offset(_) => (Timestamp::MAX, Uuid::max()),
+    };
+    let sql = "SELECT id, format, next_line, digest, imported, failed, problems, problems_omitted, attempt, \
+               lease_until, created_at, updated_at, completed_at FROM user_import WHERE project_id = $1 \
+               AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC OFFSET $4 LIMIT $5";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &at, &id, &start.offset(), &limit]).await?;
     Ok((rows.iter().map(from_row).collect::<Result<_, _>>()?, total))
 }
 

@@ -24,8 +24,6 @@ pub struct Credentials {
     pub password_hash: String,
 }
 
-const COLUMNS: &str = "id, email, name, verified_at IS NOT NULL AS is_verified, password_hash";
-
 fn from_row(row: &Row) -> Result<Credentials, StoreError> {
     let account = Account {
         id: row.try_get("id")?,
@@ -38,13 +36,15 @@ fn from_row(row: &Row) -> Result<Credentials, StoreError> {
 
 /// By address, without regard to case.
 pub async fn find(db: &impl GenericClient, email: &str) -> Result<Option<Credentials>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM account WHERE lower(email COLLATE \"C\") = lower($1 COLLATE \"C\")");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&email]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, email, name, verified_at IS NOT NULL AS is_verified, password_hash FROM account \
+               WHERE lower(email COLLATE \"C\") = lower($1 COLLATE \"C\")";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&email]).await?.as_ref().map(from_row).transpose()
 }
 
 pub async fn get(db: &impl GenericClient, id: Uuid) -> Result<Option<Credentials>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM account WHERE id = $1");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, email, name, verified_at IS NOT NULL AS is_verified, password_hash FROM account \
+               WHERE id = $1";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Holds an account until the transaction's end, so that what it does twice at once takes turns.

@@ -172,9 +172,6 @@ pub async fn revoke_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp
     Ok(())
 }
 
-const LISTED: &str = "SELECT id, name, type, prefix, created_at, last_used_at, allowed_origins, rate_limit FROM api_key \
-                      WHERE project_id = $1 AND revoked_at IS NULL";
-
 fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
     Ok(ListedKey {
         id: row.try_get("id")?,
@@ -189,7 +186,9 @@ fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
 
 /// The keys of a project that work, oldest first.
 pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<ListedKey>, StoreError> {
-    let statement = db.prepare_cached(&format!("{LISTED} ORDER BY created_at, id")).await?;
+    let sql = "SELECT id, name, type, prefix, created_at, last_used_at, allowed_origins, rate_limit FROM api_key \
+               WHERE project_id = $1 AND revoked_at IS NULL ORDER BY created_at, id";
+    let statement = db.prepare_cached(sql).await?;
     db.query(&statement, &[&project]).await?.iter().map(listed_from_row).collect()
 }
 
@@ -199,8 +198,9 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<ListedKey>, StoreError> {
-    let sql = format!("{LISTED} AND id = $2 FOR UPDATE");
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(listed_from_row).transpose()
+    let sql = "SELECT id, name, type, prefix, created_at, last_used_at, allowed_origins, rate_limit FROM api_key \
+               WHERE project_id = $1 AND revoked_at IS NULL AND id = $2 FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(listed_from_row).transpose()
 }
 
 /// Writes when keys were last used, but for those of which a use after `before` is there already.

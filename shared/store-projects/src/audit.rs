@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Filter, Start, Total};
+use database::filter::{Filter, Rows, Start, Total};
 use kernel::ids::ProjectId;
 
 /// Who did something.
@@ -78,9 +78,6 @@ pub struct AuditEntry {
     pub request_id: Option<String>,
     pub created_at: Timestamp,
 }
-
-const COLUMNS: &str =
-    "id, actor_type, actor_id, actor_name, action, resource_id, resource_name, details, request_id, created_at";
 
 fn from_row(row: &Row) -> Result<AuditEntry, StoreError> {
     Ok(AuditEntry {
@@ -166,7 +163,12 @@ pub async fn list(
     if let Start::After(id) = start {
         filter.and("id < ?1", &[id]);
     }
-    filter.page(db, (COLUMNS, "audit_log", "id DESC"), &start.offset(), &limit).await?.iter().map(from_row).collect()
+    let rows = Rows {
+        columns: "id, actor_type, actor_id, actor_name, action, resource_id, resource_name, details, request_id, created_at",
+        table: "audit_log",
+        order: "id DESC",
+    };
+    filter.page(db, rows, &start.offset(), &limit).await?.iter().map(from_row).collect()
 }
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &AuditFilter) -> Result<Total, StoreError> {

@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use crate::members::{self, Role};
 use database::StoreError;
-use database::filter::Filter;
 use kernel::ids::ProjectId;
 pub use mail::MailStatus;
 
@@ -62,9 +61,6 @@ impl Invite {
     }
 }
 
-const COLUMNS: &str =
-    "project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, mail_status";
-
 fn from_row(row: &Row) -> Result<Invite, StoreError> {
     Ok(Invite {
         project: row.try_get("project_id")?,
@@ -114,31 +110,31 @@ pub async fn list(
     before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<Invite>, StoreError> {
-    let mut filter = Filter::of(&project);
-    if before.is_some() {
-        filter.and("id < ?1", &[&before]);
-    }
-    filter.page(db, (COLUMNS, "invite", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+    let sql = "SELECT project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, \
+               mail_status FROM invite WHERE project_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+    let before = before.unwrap_or(Uuid::max());
+    db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Invite>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM invite WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, \
+               mail_status FROM invite WHERE project_id = $1 AND id = $2";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// As [`get`], and locked until the transaction's end.
 pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<Option<Invite>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM invite WHERE project_id = $1 AND id = $2 FOR UPDATE");
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, \
+               mail_status FROM invite WHERE project_id = $1 AND id = $2 FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Finds an invitation by the token of one of its links, whatever its status.
 pub async fn find(db: &impl GenericClient, token: &TokenHash) -> Result<Option<(Invite, LinkHolder)>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS}, coalesce(token_hash = $1, false) AS is_mailed FROM invite \
-         WHERE token_hash = $1 OR operator_token_hash = $1"
-    );
-    let Some(row) = db.query_opt(&db.prepare_cached(&sql).await?, &[&&token[..]]).await? else { return Ok(None) };
+    let sql = "SELECT project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, \
+               mail_status, coalesce(token_hash = $1, false) AS is_mailed FROM invite WHERE token_hash = $1 \
+               OR operator_token_hash = $1";
+    let Some(row) = db.query_opt(&db.prepare_cached(sql).await?, &[&&token[..]]).await? else { return Ok(None) };
     let holder = if row.try_get("is_mailed")? { LinkHolder::Mailbox } else { LinkHolder::Unproven };
     Ok(Some((from_row(&row)?, holder)))
 }
@@ -150,11 +146,10 @@ pub async fn pending_for_update(
     email: &str,
     now: Timestamp,
 ) -> Result<Option<Invite>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM invite WHERE project_id = $1 AND lower(email COLLATE \"C\") = lower($2 COLLATE \"C\") AND accepted_at IS NULL \
-         AND revoked_at IS NULL AND expires_at > $3 ORDER BY id DESC LIMIT 1 FOR UPDATE"
-    );
-    tx.query_opt(&sql, &[&project, &email, &now]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, \
+               mail_status FROM invite WHERE project_id = $1 AND lower(email COLLATE \"C\") = lower($2 COLLATE \"C\") \
+               AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > $3 ORDER BY id DESC LIMIT 1 FOR UPDATE";
+    tx.query_opt(sql, &[&project, &email, &now]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Replaces the link that an operator printed before, if any.

@@ -70,10 +70,6 @@ pub async fn join(
     Ok(())
 }
 
-const MEMBERSHIPS: &str = "SELECT m.project_id, p.name, p.rate_limit, m.role, \
-                           coalesce(p.created_by, p.project_id) AS owner FROM member m \
-                           JOIN project p ON p.project_id = m.project_id WHERE m.account_id = $1";
-
 fn membership(row: &Row) -> Result<Membership, StoreError> {
     Ok(Membership {
         project: row.try_get("project_id")?,
@@ -90,18 +86,21 @@ pub async fn membership_of(
     account: Uuid,
     project: ProjectId,
 ) -> Result<Option<Membership>, StoreError> {
-    let statement = db.prepare_cached(&format!("{MEMBERSHIPS} AND m.project_id = $2")).await?;
+    let sql = "SELECT m.project_id, p.name, p.rate_limit, m.role, coalesce(p.created_by, p.project_id) AS owner \
+               FROM member m JOIN project p ON p.project_id = m.project_id WHERE m.account_id = $1 \
+               AND m.project_id = $2";
+    let statement = db.prepare_cached(sql).await?;
     db.query_opt(&statement, &[&account, &project]).await?.as_ref().map(membership).transpose()
 }
 
 /// Every project of an account, oldest membership first.
 pub async fn memberships(db: &impl GenericClient, account: Uuid) -> Result<Vec<Membership>, StoreError> {
-    let statement = db.prepare_cached(&format!("{MEMBERSHIPS} ORDER BY m.created_at, m.project_id")).await?;
+    let sql = "SELECT m.project_id, p.name, p.rate_limit, m.role, coalesce(p.created_by, p.project_id) AS owner \
+               FROM member m JOIN project p ON p.project_id = m.project_id WHERE m.account_id = $1 \
+               ORDER BY m.created_at, m.project_id";
+    let statement = db.prepare_cached(sql).await?;
     db.query(&statement, &[&account]).await?.iter().map(membership).collect()
 }
-
-const MEMBERS: &str = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL AS is_verified, m.role, \
-                       m.created_at FROM member m JOIN account a ON a.id = m.account_id WHERE m.project_id = $1";
 
 fn member(row: &Row) -> Result<Member, StoreError> {
     Ok(Member {
@@ -116,12 +115,17 @@ fn member(row: &Row) -> Result<Member, StoreError> {
 
 /// A project's team, in the order of joining.
 pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Member>, StoreError> {
-    let statement = db.prepare_cached(&format!("{MEMBERS} ORDER BY m.created_at, m.account_id")).await?;
+    let sql = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL AS is_verified, m.role, m.created_at \
+               FROM member m JOIN account a ON a.id = m.account_id WHERE m.project_id = $1 \
+               ORDER BY m.created_at, m.account_id";
+    let statement = db.prepare_cached(sql).await?;
     db.query(&statement, &[&project]).await?.iter().map(member).collect()
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, account: Uuid) -> Result<Option<Member>, StoreError> {
-    let statement = db.prepare_cached(&format!("{MEMBERS} AND m.account_id = $2")).await?;
+    let sql = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL AS is_verified, m.role, m.created_at \
+               FROM member m JOIN account a ON a.id = m.account_id WHERE m.project_id = $1 AND m.account_id = $2";
+    let statement = db.prepare_cached(sql).await?;
     db.query_opt(&statement, &[&project, &account]).await?.as_ref().map(member).transpose()
 }
 

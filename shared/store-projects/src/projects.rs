@@ -137,9 +137,6 @@ impl ProjectSecrets {
     }
 }
 
-const COLUMNS: &str =
-    "project_id, name, timezone, rate_limit, retention_days, tracking, identity_verification, created_at, updated_at";
-
 fn from_row(row: &Row) -> Result<Project, StoreError> {
     Ok(Project {
         id: row.try_get("project_id")?,
@@ -180,8 +177,9 @@ pub async fn tracks(db: &impl GenericClient, id: ProjectId) -> Result<bool, Stor
 }
 
 pub async fn get(db: &impl GenericClient, id: ProjectId) -> Result<Option<Project>, StoreError> {
-    let statement = db.prepare_cached(&format!("SELECT {COLUMNS} FROM project WHERE project_id = $1")).await?;
-    db.query_opt(&statement, &[&id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT project_id, name, timezone, rate_limit, retention_days, tracking, identity_verification, \
+               created_at, updated_at FROM project WHERE project_id = $1";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// How many days each project keeps its events.
@@ -220,14 +218,16 @@ pub async fn timezones_changed_after(
 
 /// Every project, oldest first: for operators' tools.
 pub async fn list(db: &impl GenericClient) -> Result<Vec<Project>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM project ORDER BY created_at, project_id");
-    db.query(&sql, &[]).await?.iter().map(from_row).collect()
+    let sql = "SELECT project_id, name, timezone, rate_limit, retention_days, tracking, identity_verification, \
+               created_at, updated_at FROM project ORDER BY created_at, project_id";
+    db.query(sql, &[]).await?.iter().map(from_row).collect()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
 pub async fn get_for_update(tx: &Transaction<'_>, id: ProjectId) -> Result<Option<Project>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM project WHERE project_id = $1 FOR UPDATE");
-    tx.query_opt(&sql, &[&id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT project_id, name, timezone, rate_limit, retention_days, tracking, identity_verification, \
+               created_at, updated_at FROM project WHERE project_id = $1 FOR UPDATE";
+    tx.query_opt(sql, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Writes a project that was read by [`get_for_update`] and changed.

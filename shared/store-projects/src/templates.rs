@@ -10,7 +10,6 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::changes::{self, Topic};
-use database::filter::Filter;
 use database::{StoreError, channel};
 use domain::message::Channel;
 use kernel::ids::ProjectId;
@@ -39,12 +38,6 @@ pub struct StoredTemplate {
     pub not_inlined: Option<String>,
 }
 
-const COLUMNS: &str =
-    "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, compiled, not_inlined";
-/// Of many, without what is as large as the bodies and not shown.
-const LISTED: &str = "id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, \
-                      NULL::text AS compiled, NULL::text AS not_inlined";
-
 fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
     Ok(StoredTemplate {
         id: row.try_get("id")?,
@@ -64,8 +57,9 @@ fn from_row(row: &Row) -> Result<StoredTemplate, StoreError> {
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<StoredTemplate>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM template WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, compiled, \
+               not_inlined FROM template WHERE project_id = $1 AND id = $2";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
@@ -74,8 +68,9 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<StoredTemplate>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM template WHERE project_id = $1 AND id = $2 FOR UPDATE");
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, compiled, \
+               not_inlined FROM template WHERE project_id = $1 AND id = $2 FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// What a list of templates is narrowed to.
@@ -93,18 +88,35 @@ pub async fn list(
     before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<StoredTemplate>, StoreError> {
-    let channel = wanted.channel.map(Channel::as_str);
-    let mut filter = Filter::of(&project);
-    if channel.is_some() {
-        filter.and("channel = ?1", &[&channel]);
-    }
-    if wanted.ai.is_some() {
-        filter.and("ai = ?1", &[&wanted.ai]);
-    }
-    if before.is_some() {
-        filter.and("id < ?1", &[&before]);
-    }
-    filter.page(db, (LISTED, "template", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+    let (channel, before) = (wanted.channel.map(Channel::as_str), before.unwrap_or(Uuid::max()));
+    // Without what is as large as the bodies and not shown.
+    let rows = match (channel, wanted.ai) {
+        (None, None) => {
+            let sql = "SELECT id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, \
+                       NULL::text AS compiled, NULL::text AS not_inlined FROM template WHERE project_id = $1 \
+                       AND id < $2 ORDER BY id DESC LIMIT $3";
+            db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?
+        }
+        (Some(channel), None) => {
+            let sql = "SELECT id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, \
+                       NULL::text AS compiled, NULL::text AS not_inlined FROM template WHERE project_id = $1 \
+                       AND id < $2 AND channel = $4 ORDER BY id DESC LIMIT $3";
+            db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit, &channel]).await?
+        }
+        (None, Some(ai)) => {
+            let sql = "SELECT id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, \
+                       NULL::text AS compiled, NULL::text AS not_inlined FROM template WHERE project_id = $1 \
+                       AND id < $2 AND ai = $4 ORDER BY id DESC LIMIT $3";
+            db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit, &ai]).await?
+        }
+        (Some(channel), Some(ai)) => {
+            let sql = "SELECT id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, \
+                       NULL::text AS compiled, NULL::text AS not_inlined FROM template WHERE project_id = $1 \
+                       AND id < $2 AND channel = $4 AND ai = $5 ORDER BY id DESC LIMIT $3";
+            db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit, &channel, &ai]).await?
+        }
+    };
+    rows.iter().map(from_row).collect()
 }
 
 /// The channels of those of these templates that exist; they cannot be deleted before the transaction's end.

@@ -39,9 +39,6 @@ pub struct Endpoint {
     pub updated_at: Timestamp,
 }
 
-const COLUMNS: &str =
-    "id, url, description, types, enabled, disabled_reason, disabled_at, failing_since, created_at, updated_at";
-
 fn from_row(row: &Row) -> Result<Endpoint, StoreError> {
     Ok(Endpoint {
         id: row.try_get("id")?,
@@ -88,13 +85,15 @@ pub async fn insert(
 
 /// A project's, oldest first.
 pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Endpoint>, StoreError> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM webhook_endpoint WHERE project_id = $1 AND deleted_at IS NULL ORDER BY id");
-    db.query(&db.prepare_cached(&sql).await?, &[&project]).await?.iter().map(from_row).collect()
+    let sql = "SELECT id, url, description, types, enabled, disabled_reason, disabled_at, failing_since, created_at, \
+               updated_at FROM webhook_endpoint WHERE project_id = $1 AND deleted_at IS NULL ORDER BY id";
+    db.query(&db.prepare_cached(sql).await?, &[&project]).await?.iter().map(from_row).collect()
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Endpoint>, StoreError> {
-    read(db, project, id, "").await
+    let sql = "SELECT id, url, description, types, enabled, disabled_reason, disabled_at, failing_since, created_at, \
+               updated_at FROM webhook_endpoint WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
@@ -103,19 +102,9 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<Endpoint>, StoreError> {
-    read(tx, project, id, "FOR UPDATE").await
-}
-
-async fn read(
-    db: &impl GenericClient,
-    project: ProjectId,
-    id: Uuid,
-    lock: &str,
-) -> Result<Option<Endpoint>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM webhook_endpoint WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL {lock}"
-    );
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, url, description, types, enabled, disabled_reason, disabled_at, failing_since, created_at, \
+               updated_at FROM webhook_endpoint WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE";
+    tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Writes an endpoint that was read by [`get_for_update`] and changed. Where it fails no longer, it begins anew.
@@ -223,32 +212,28 @@ pub struct DueEndpoint {
     pub failures: i32,
 }
 
-/// Steps from each endpoint with pending deliveries to the next, with the due time of its first one. An endpoint without any
-/// costs nothing, and one with many costs as much as one with a single one.
-const PENDING: &str = "WITH RECURSIVE pending AS (\
-     (SELECT project_id, endpoint_id, due_at FROM webhook_delivery WHERE due_at IS NOT NULL \
-     ORDER BY project_id, endpoint_id, due_at LIMIT 1) UNION ALL \
-     SELECT next.* FROM pending p CROSS JOIN LATERAL (SELECT d.project_id, d.endpoint_id, d.due_at FROM webhook_delivery d \
-     WHERE d.due_at IS NOT NULL AND (d.project_id, d.endpoint_id) > (p.project_id, p.endpoint_id) \
-     ORDER BY d.project_id, d.endpoint_id, d.due_at LIMIT 1) AS next)";
-
 /// Returns the enabled endpoints with due deliveries, except those that rest after failures, the one with the oldest due
 /// delivery first. Takes no locks: Citus refuses locks across projects.
 pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> Result<Vec<DueEndpoint>, StoreError> {
-    const COLUMNS: &str = "e.project_id, e.id, e.url, e.secrets, e.failures";
-    const CALLABLE: &str = "e.enabled AND (e.rests_until IS NULL OR e.rests_until <= $1)";
-    // A lateral look-up by the key, so that no plan reads all endpoints.
-    let by_pending = format!(
-        "{PENDING} SELECT {COLUMNS} FROM pending p CROSS JOIN LATERAL (SELECT * FROM webhook_endpoint w \
-         WHERE w.project_id = p.project_id AND w.id = p.endpoint_id LIMIT 1) AS e WHERE p.due_at <= $1 AND {CALLABLE} ORDER BY p.due_at"
-    );
-    // Citus takes no recursion over several projects.
-    let by_endpoint = format!(
-        "SELECT {COLUMNS} FROM webhook_endpoint e CROSS JOIN LATERAL (SELECT d.due_at FROM webhook_delivery d \
-         WHERE d.project_id = e.project_id AND d.endpoint_id = e.id AND d.due_at <= $1 ORDER BY d.due_at LIMIT 1) AS due \
-         WHERE {CALLABLE} ORDER BY due.due_at"
-    );
-    let sql = if by_project::is_spread() { &by_endpoint } else { &by_pending };
+    let sql = if by_project::is_spread() {
+        // Citus takes no recursion over several projects.
+        "SELECT e.project_id, e.id, e.url, e.secrets, e.failures FROM webhook_endpoint e CROSS JOIN LATERAL \
+         (SELECT d.due_at FROM webhook_delivery d WHERE d.project_id = e.project_id AND d.endpoint_id = e.id \
+         AND d.due_at <= $1 ORDER BY d.due_at LIMIT 1) AS due WHERE e.enabled AND (e.rests_until IS NULL \
+         OR e.rests_until <= $1) ORDER BY due.due_at"
+    } else {
+        // Steps from each endpoint with pending deliveries to the next, with the due time of its first one: one without any
+        // costs nothing, and one with many costs as much as one with a single one. Then a lateral look-up by the key, so
+        // that no plan reads all endpoints.
+        "WITH RECURSIVE pending AS ((SELECT project_id, endpoint_id, due_at FROM webhook_delivery \
+         WHERE due_at IS NOT NULL ORDER BY project_id, endpoint_id, due_at LIMIT 1) UNION ALL SELECT next.* \
+         FROM pending p CROSS JOIN LATERAL (SELECT d.project_id, d.endpoint_id, d.due_at FROM webhook_delivery d \
+         WHERE d.due_at IS NOT NULL AND (d.project_id, d.endpoint_id) > (p.project_id, p.endpoint_id) \
+         ORDER BY d.project_id, d.endpoint_id, d.due_at LIMIT 1) AS next) \
+         SELECT e.project_id, e.id, e.url, e.secrets, e.failures FROM pending p CROSS JOIN LATERAL (SELECT * \
+         FROM webhook_endpoint w WHERE w.project_id = p.project_id AND w.id = p.endpoint_id LIMIT 1) AS e \
+         WHERE p.due_at <= $1 AND e.enabled AND (e.rests_until IS NULL OR e.rests_until <= $1) ORDER BY p.due_at"
+    };
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now]).await?;
     let due = |row: &Row| {
         let (project, id) = (row.try_get("project_id")?, row.try_get("id")?);

@@ -54,8 +54,6 @@ pub struct FollowedAutomation {
     pub hears: Vec<String>,
 }
 
-const COLUMNS: &str = "id, name, active, version, definition, created_at, updated_at";
-
 fn from_row(row: &Row) -> Result<Automation, StoreError> {
     let id = row.try_get("id")?;
     Ok(Automation {

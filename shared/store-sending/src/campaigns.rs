@@ -18,7 +18,6 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::Filter;
 use domain::campaign::{CampaignStatus, Settings};
 use domain::message::Channel;
 use kernel::ids::ProjectId;
@@ -72,9 +71,6 @@ impl Campaign {
     }
 }
 
-const COLUMNS: &str = "id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, status, \
-    status_reason, created_at, updated_at, started_at, recipients, under_way, subscription_group_id";
-
 fn from_row(row: &Row) -> Result<Campaign, StoreError> {
     let id: Uuid = row.try_get("id")?;
     let (channel, status): (&str, &str) = (row.try_get("channel")?, row.try_get("status")?);
@@ -100,8 +96,10 @@ fn from_row(row: &Row) -> Result<Campaign, StoreError> {
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Campaign>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM campaign WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, \
+               status, status_reason, created_at, updated_at, started_at, recipients, under_way, subscription_group_id \
+               FROM campaign WHERE project_id = $1 AND id = $2";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Newest first, those before an id; of one status if that is given.
@@ -112,15 +110,24 @@ pub async fn list(
     before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<Campaign>, StoreError> {
-    let status = status.map(CampaignStatus::as_str);
-    let mut filter = Filter::of(&project);
-    if status.is_some() {
-        filter.and("status = ?1", &[&status]);
-    }
-    if before.is_some() {
-        filter.and("id < ?1", &[&before]);
-    }
-    filter.page(db, (COLUMNS, "campaign", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+    let before = before.unwrap_or(Uuid::max());
+    let rows = match status.map(CampaignStatus::as_str) {
+        None => {
+            let sql = "SELECT id, name, channel, segment_id, exclude_segment_ids, template_id, settings, \
+                       scheduled_at, status, status_reason, created_at, updated_at, started_at, recipients, \
+                       under_way, subscription_group_id FROM campaign WHERE project_id = $1 AND id < $2 \
+                       ORDER BY id DESC LIMIT $3";
+            db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?
+        }
+        Some(status) => {
+            let sql = "SELECT id, name, channel, segment_id, exclude_segment_ids, template_id, settings, \
+                       scheduled_at, status, status_reason, created_at, updated_at, started_at, recipients, \
+                       under_way, subscription_group_id FROM campaign WHERE project_id = $1 AND status = $4 \
+                       AND id < $2 ORDER BY id DESC LIMIT $3";
+            db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit, &status]).await?
+        }
+    };
+    rows.iter().map(from_row).collect()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
@@ -129,8 +136,10 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<Campaign>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM campaign WHERE project_id = $1 AND id = $2 FOR UPDATE");
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, \
+               status, status_reason, created_at, updated_at, started_at, recipients, under_way, subscription_group_id \
+               FROM campaign WHERE project_id = $1 AND id = $2 FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// A campaign that may still send and goes by this segment: its id and name.
@@ -139,7 +148,9 @@ pub async fn uses_segment(
     project: ProjectId,
     segment: Uuid,
 ) -> Result<Option<(Uuid, String)>, StoreError> {
-    used(db, project, "(segment_id = $2 OR exclude_segment_ids @> ARRAY[$2])", segment).await
+    let sql = "SELECT id, name FROM campaign WHERE project_id = $1 AND (segment_id = $2::uuid \
+               OR exclude_segment_ids @> ARRAY[$2::uuid]) AND status = ANY($3) ORDER BY id LIMIT 1";
+    used(db, sql, project, segment).await
 }
 
 /// A campaign that may still send and sends this template: its id and name.
@@ -148,7 +159,9 @@ pub async fn uses_template(
     project: ProjectId,
     template: Uuid,
 ) -> Result<Option<(Uuid, String)>, StoreError> {
-    used(db, project, "template_ids @> ARRAY[$2]", template).await
+    let sql = "SELECT id, name FROM campaign WHERE project_id = $1 AND template_ids @> ARRAY[$2::uuid] \
+               AND status = ANY($3) ORDER BY id LIMIT 1";
+    used(db, sql, project, template).await
 }
 
 /// A campaign that may still send to those who are subscribed to this group: its id and name.
@@ -157,21 +170,19 @@ pub async fn uses_subscription_group(
     project: ProjectId,
     group: Uuid,
 ) -> Result<Option<(Uuid, String)>, StoreError> {
-    used(db, project, "subscription_group_id = $2", group).await
+    let sql = "SELECT id, name FROM campaign WHERE project_id = $1 AND subscription_group_id = $2::uuid \
+               AND status = ANY($3) ORDER BY id LIMIT 1";
+    used(db, sql, project, group).await
 }
 
 async fn used(
     db: &impl GenericClient,
+    sql: &str,
     project: ProjectId,
-    condition: &str,
     id: Uuid,
 ) -> Result<Option<(Uuid, String)>, StoreError> {
     let open: Vec<&str> = CampaignStatus::ALL.iter().filter(|s| s.is_open()).map(|s| s.as_str()).collect();
-    let condition = condition.replace("$2", "$2::uuid");
-    let sql = format!(
-        "SELECT id, name FROM campaign WHERE project_id = $1 AND {condition} AND status = ANY($3) ORDER BY id LIMIT 1"
-    );
-    let row = db.query_opt(&sql, &[&project, &id, &open]).await?;
+    let row = db.query_opt(sql, &[&project, &id, &open]).await?;
     row.map(|row| Ok((row.try_get("id")?, row.try_get("name")?))).transpose()
 }
 

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// Rows removed at once.
+/// Rows removed at once, as the statement says.
 pub const SLICE: u64 = 5_000;
 /// Sets these of Postgres's advisory locks apart from others: "rkfreq" in ASCII.
 const LOCKS: u64 = 0x726b_6672_6571;
@@ -110,10 +110,8 @@ pub async fn remove_of(tx: &Transaction<'_>, project: ProjectId, users: &[Uuid])
 /// Removes up to [`SLICE`] of a project's rows from before a time; returns how many.
 pub async fn remove_slice(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     // A message's id is no later than its send, so the key bounds what is read.
-    let sql = format!(
-        "DELETE FROM capped_send WHERE project_id = $1 AND message_id = ANY(ARRAY(SELECT message_id FROM capped_send \
-         WHERE project_id = $1 AND message_id < $3 AND at < $2 ORDER BY message_id LIMIT {SLICE}))"
-    );
+    let sql = "DELETE FROM capped_send WHERE project_id = $1 AND message_id = ANY(ARRAY(SELECT message_id \
+               FROM capped_send WHERE project_id = $1 AND message_id < $3 AND at < $2 ORDER BY message_id LIMIT 5000))";
     let bound = kernel::ids::lower_bound(before.as_millisecond());
-    Ok(db.execute(&db.prepare_cached(&sql).await?, &[&project, &before, &bound]).await?)
+    Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before, &bound]).await?)
 }

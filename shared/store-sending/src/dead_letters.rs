@@ -2,21 +2,20 @@
 //! could not be recorded (`dead_item`). Each table is read by itself and in order: put together by the database, all rows of
 //! both would be read for every page.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod replay;
 
-use deadpool_postgres::{GenericClient, Transaction};
+use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::campaigns::counts::{self, Counts, Occurrence};
-use crate::messages::{self, by_id};
-use crate::send_chunks::{self, NewChunk};
 use database::StoreError;
-use database::filter::{Filter, MOST_COUNTED, Pin, Start, Total};
-use database::months::{self, Month};
-use domain::message::{Channel, DeliveryState, Queue};
+use database::filter::{Filter, MOST_COUNTED, Pin, Rows, Start, Total};
+use database::months;
+use domain::message::Channel;
 use kernel::ids::ProjectId;
+
+pub use replay::{Replayed, replay};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -97,9 +96,8 @@ impl DeadFilter {
 /// Where the letters of a kind lie.
 struct Table {
     kind: Kind,
-    name: &'static str,
-    /// As [`Self::letter`] reads them.
-    columns: &'static str,
+    /// The columns are as [`Self::letter`] reads them.
+    rows: Rows,
     reason: &'static str,
     condition: &'static str,
 }
@@ -107,17 +105,23 @@ struct Table {
 const TABLES: [Table; 2] = [
     Table {
         kind: Kind::Message,
-        name: "message",
-        columns: "id, user_id, NULL::text AS name, channel, id AS message_id, template_id, status_reason AS reason, \
+        rows: Rows {
+            table: "message",
+            columns: "id, user_id, NULL::text AS name, channel, id AS message_id, template_id, status_reason AS reason, \
                   attempt, created_at, coalesce(failed_at, updated_at) AS died_at",
+            order: "id DESC",
+        },
         reason: "status_reason",
         condition: "dead",
     },
     Table {
         kind: Kind::Item,
-        name: "dead_item",
-        columns: "id, user_id, name, channel, message_id, NULL::uuid AS template_id, reason, 0 AS attempt, \
+        rows: Rows {
+            table: "dead_item",
+            columns: "id, user_id, name, channel, message_id, NULL::uuid AS template_id, reason, 0 AS attempt, \
                   created_at, died_at",
+            order: "id DESC",
+        },
         reason: "reason",
         condition: "true",
     },
@@ -190,7 +194,7 @@ pub async fn list(
                 filter.and("id < ?1", &[id]);
             }
             let tx = Pin::Ordered.begin(db).await?;
-            let rows = filter.page(&tx, (table.columns, table.name, "id DESC"), &0, &left).await?;
+            let rows = filter.page(&tx, table.rows, &0, &left).await?;
             tx.commit().await?;
             left -= rows.len() as i64;
             for row in rows {
@@ -223,7 +227,7 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFil
         for within in table.parts(db).await? {
             let mut filter = table.filter(&project, wanted, channel.as_ref());
             filter.and(&within, &[]);
-            count += filter.count(db, table.name, MOST_COUNTED + 1 - count).await?;
+            count += filter.count(db, table.rows.table, MOST_COUNTED + 1 - count).await?;
             if count > MOST_COUNTED {
                 return Ok(Total::counted(count));
             }
@@ -267,134 +271,4 @@ pub async fn keep(db: &impl GenericClient, item: &DeadItem) -> Result<(), StoreE
 pub async fn forget(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     let sql = "DELETE FROM dead_item WHERE project_id = $1 AND died_at < $2";
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)
-}
-
-/// How many were given another try.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
-    pub messages: u64,
-    pub items: u64,
-    /// The queues of the messages.
-    pub queues: Vec<Queue>,
-}
-
-impl Replayed {
-    pub fn sum(&self) -> u64 {
-        self.messages + self.items
-    }
-}
-
-/// Gives up to `most` of each kind another try; they are dead letters no longer. A message is queued under its own id, due
-/// now, and keeps the number of its attempts; an item goes to the outbox. What somebody else is giving another try just now is
-/// left to them, so that nothing is sent for two calls.
-pub async fn replay(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    wanted: &DeadFilter,
-    most: i64,
-    now: Timestamp,
-) -> Result<Replayed, StoreError> {
-    let mut replayed = Replayed::default();
-    if wanted.takes(Kind::Message) {
-        (replayed.messages, replayed.queues) = replay_messages(tx, project, wanted, most, now).await?;
-    }
-    if wanted.takes(Kind::Item) {
-        replayed.items = replay_items(tx, project, wanted, most, now).await?;
-    }
-    Ok(replayed)
-}
-
-async fn replay_messages(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    wanted: &DeadFilter,
-    most: i64,
-    now: Timestamp,
-) -> Result<(u64, Vec<Queue>), StoreError> {
-    let months = match &wanted.ids {
-        Some(ids) => {
-            let existing = months::split_existing(tx, "message", ids, |id| *id).await?;
-            existing.into_iter().map(|(month, _)| month).collect()
-        }
-        None => months::of_table(tx, "message").await?.into_iter().rev().collect::<Vec<Month>>(),
-    };
-    let (mut replayed, mut queued) = (0, Replays::new());
-    for month in months {
-        let left = most - i64::try_from(replayed).unwrap_or(most);
-        months::set_savepoint(tx).await?;
-        match replay_messages_in(tx, project, month, wanted, left, now, &mut queued).await? {
-            0 => months::release_locks(tx).await?,
-            some => replayed += some,
-        }
-        if replayed >= most.unsigned_abs() {
-            break;
-        }
-    }
-    let (mut queues, mut chunks) = (BTreeSet::new(), Vec::new());
-    for ((queue, campaign), members) in queued {
-        queues.insert(queue);
-        let chunk = |part| NewChunk { campaign, ..NewChunk::due(queue, part, now) };
-        chunks.extend(send_chunks::parts(&members).into_iter().map(chunk));
-    }
-    send_chunks::insert(tx, &chunks, now).await?;
-    Ok((replayed, queues.into_iter().collect()))
-}
-
-/// Messages to be queued, by queue and sending.
-type Replays = BTreeMap<(Queue, Option<Occurrence>), Vec<Uuid>>;
-
-async fn replay_messages_in(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    month: Month,
-    wanted: &DeadFilter,
-    most: i64,
-    now: Timestamp,
-    queued: &mut Replays,
-) -> Result<u64, StoreError> {
-    // Of a campaign that was cancelled or deleted nothing is sent any more.
-    let (kept, within) = (by_id::KEPT, month.condition("id"));
-    let dead = format!(
-        "(SELECT {kept} FROM message m WHERE project_id = $1 AND dead AND ($2::uuid[] IS NULL OR id = ANY($2)) \
-         AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR split_part(status_reason, ':', 1) = $4) \
-         AND (campaign_id IS NULL OR EXISTS (SELECT FROM campaign c WHERE c.project_id = $1 AND c.id = m.campaign_id \
-         AND c.status IN ('SENDING', 'SCHEDULED', 'COMPLETED', 'PAUSED'))) \
-         AND {within} ORDER BY id LIMIT $5 FOR UPDATE OF m SKIP LOCKED) AS dead"
-    );
-    let set = "status = 'queued', status_reason = NULL, dead = false, failures = 0, forgiven = m.ambiguous, \
-               failed_at = NULL, updated_at = $6, released_at = CASE WHEN m.campaign_id IS NOT NULL THEN $6::timestamptz END";
-    let channel = wanted.channel.map(Channel::as_str);
-    let sql = by_id::change(month, &dead, "", set)
-        + " RETURNING m.id, m.channel, m.lane, m.campaign_id, m.occurrence, m.variant";
-    let rows = tx.query(&sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
-    let mut moved = Counts::default();
-    for row in &rows {
-        let (channel, lane) = (messages::channel(row.try_get("channel")?)?, messages::lane(row.try_get("lane")?)?);
-        let queue = Queue { project, channel, lane };
-        let campaign = row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?);
-        if let Some(of) = campaign {
-            moved.step(of, row.try_get("variant")?, (DeliveryState::Failed, DeliveryState::Queued), 1);
-        }
-        queued.entry((queue, campaign)).or_default().push(row.try_get("id")?);
-    }
-    counts::add(tx, project, &moved).await?;
-    Ok(rows.len() as u64)
-}
-
-async fn replay_items(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    wanted: &DeadFilter,
-    most: i64,
-    now: Timestamp,
-) -> Result<u64, StoreError> {
-    let sql = "WITH gone AS (DELETE FROM dead_item WHERE project_id = $1 AND id IN (SELECT id FROM dead_item \
-               WHERE project_id = $1 AND ($2::uuid[] IS NULL OR id = ANY($2)) AND ($3::text IS NULL OR channel = $3) \
-               AND ($4::text IS NULL OR split_part(reason, ':', 1) = $4) ORDER BY id LIMIT $5 FOR UPDATE SKIP LOCKED) \
-               RETURNING partition, id, subject, payload), out AS (INSERT INTO outbox \
-               (partition, id, subject, payload, created_at) SELECT partition, id, subject, payload, $6 FROM gone \
-               ON CONFLICT DO NOTHING) SELECT count(*) AS count FROM gone";
-    let channel = wanted.channel.map(Channel::as_str);
-    let row = tx.query_one(sql, &[&project, &wanted.ids, &channel, &wanted.reason, &most, &now]).await?;
-    Ok(row.try_get::<_, i64>("count")?.unsigned_abs())
 }

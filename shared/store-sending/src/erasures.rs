@@ -12,33 +12,33 @@ use crate::campaigns::counts::{self, Counts};
 use crate::messages;
 use crate::{capped_sends, webhook_deliveries};
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use database::months::{self, Month};
 use kernel::ids::{self as id_times, ProjectId, unproven};
-use store_profiles::client_ids::FORGETTABLE;
+use store_profiles::events::counters::QuarterCount;
 use store_profiles::push_tokens;
 use store_profiles::users::record::PersonKey;
 use store_profiles::users::removals;
 use store_profiles::users::seen::Moves;
 
-/// Rows removed at once; what is more goes in slices.
+/// Rows removed at once, as the statements say; what is more goes in slices.
 pub const SLICE: i64 = 5_000;
 /// Unfinished erasures of one project that the scheduler finishes before it turns to the next project.
 pub const BATCH: i64 = 500;
-/// Tables whose rows with a person's `user_id` simply go. What needs more is removed by statements of its own.
+/// Removes rows with a person's `user_id` that simply go. What needs more is removed by statements of its own.
 const OWNED: [&str; 12] = [
-    "subscription",
-    "segment_member",
-    "segment_membership",
-    "segment_start",
-    "dead_item",
-    "run_listener",
-    "webhook_call",
-    "date_due",
-    "inbox",
-    "inbox_owner",
-    "campaign_click",
-    "bounce_streak",
+    "DELETE FROM subscription WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM segment_member WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM segment_membership WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM segment_start WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM dead_item WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM run_listener WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM webhook_call WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM date_due WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM inbox WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM inbox_owner WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM campaign_click WHERE project_id = $1 AND user_id = ANY($2)",
+    "DELETE FROM bounce_streak WHERE project_id = $1 AND user_id = ANY($2)",
 ];
 
 /// When somebody was erased.
@@ -80,13 +80,11 @@ pub async fn latest_until(db: &impl GenericClient, until: Timestamp) -> Result<O
 
 /// When these people were erased, as far as they were.
 pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap<PersonKey, Timestamp>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-             JOIN erasure e ON e.project_id = {project} AND e.user_id = v.i",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN erasure e \
+         ON e.project_id = v.p AND e.user_id = v.i",
+        &["v.p"],
+    );
     let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(db.query(&statement, &[&projects, &ids]).await?)
@@ -264,9 +262,8 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
         tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     }
     push_tokens::take_from(tx, project, ids).await?;
-    for table in OWNED {
-        let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND user_id = ANY($2)");
-        tx.execute(&tx.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    for sql in OWNED {
+        tx.execute(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     }
     Ok(moves)
 }
@@ -274,8 +271,8 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
 /// What a slice of a removal came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Events by the quarter of an hour of their receipt and name, for the counters.
-    pub events: Vec<(Timestamp, String, i64)>,
+    /// For the counters.
+    pub events: Vec<QuarterCount>,
     pub messages: i64,
     /// Whether there is more.
     pub left: bool,
@@ -292,29 +289,36 @@ pub async fn remove_slice(
     month: Month,
 ) -> Result<Removed, StoreError> {
     let within = month.condition("id");
-    let events = format!("received_at <= $3 AND $4::timestamptz IS NULL AND {within}");
-    // Also those that were sent without proof.
+    // Events also go that were sent without proof.
     let senders: Vec<Uuid> = ids.iter().copied().chain(ids.iter().copied().map(unproven)).collect();
-    let until = bound(tx, "events", &events, (project, &senders, at, None), month).await?;
+    let bound = format!(
+        "SELECT id FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND {within} \
+         ORDER BY id OFFSET 5000 LIMIT 1"
+    );
+    let row = tx.query_opt(&month.prepare(tx, &bound).await?, &[&project, &senders, &at]).await?;
+    let until: Option<Uuid> = row.map(|row| row.try_get("id")).transpose()?;
     let sql = format!(
-        "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND id < $4 \
-         AND {within} RETURNING client_id, name, received_at), \
-         names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 AND id = g.client_id AND {FORGETTABLE}) \
-         SELECT date_bin('15 minutes', received_at, 'epoch') AS quarter, name, count(*) AS total \
-         FROM gone GROUP BY 1, 2"
+        "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 \
+         AND id < $4 AND {within} RETURNING client_id, name, received_at), names AS (DELETE FROM client_id \
+         USING gone g WHERE project_id = $1 AND id = g.client_id AND substr(id::text, 15, 1) <> '8') \
+         SELECT date_bin('15 minutes', received_at, 'epoch') AS quarter, name, count(*) AS total FROM gone \
+         GROUP BY 1, 2"
     );
     let last = until.unwrap_or(Uuid::max());
     let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &senders, &at, &last]).await?;
-    let events = rows.iter().map(|row| Ok((row.try_get("quarter")?, row.try_get("name")?, row.try_get("total")?)));
-    let events: Vec<(Timestamp, String, i64)> = events.collect::<Result<_, StoreError>>()?;
+    let events: Vec<QuarterCount> = rows.iter().map(QuarterCount::of).collect::<Result<_, _>>()?;
 
-    let theirs = format!(
-        "CASE WHEN lane = 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END AND {within}"
+    let bound = format!(
+        "SELECT id FROM message WHERE project_id = $1 AND user_id = ANY($2) AND \
+         CASE WHEN lane = 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END \
+         AND {within} ORDER BY id OFFSET 5000 LIMIT 1"
     );
-    let until_message = bound(tx, "message", &theirs, (project, ids, at, applied), month).await?;
+    let row = tx.query_opt(&month.prepare(tx, &bound).await?, &[&project, &ids, &at, &applied]).await?;
+    let until_message: Option<Uuid> = row.map(|row| row.try_get("id")).transpose()?;
     let sql = format!(
-        "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} AND id < $5 \
-         RETURNING id, campaign_id, occurrence, variant, status"
+        "DELETE FROM message WHERE project_id = $1 AND user_id = ANY($2) AND \
+         CASE WHEN lane = 'direct' THEN created_at <= $3 ELSE $4::timestamptz IS NULL OR created_at < $4 END \
+         AND {within} AND id < $5 RETURNING id, campaign_id, occurrence, variant, status"
     );
     let last = until_message.unwrap_or(Uuid::max());
     let rows = tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied, &last]).await?;
@@ -358,21 +362,6 @@ async fn remove_clicks(
         tx.execute(&tx.prepare_cached(sql).await?, &[&project, &campaigns, &links]).await?;
     }
     Ok(())
-}
-
-/// The row that a slice ends before, where there are more.
-async fn bound(
-    tx: &Transaction<'_>,
-    table: &str,
-    theirs: &str,
-    (project, ids, at, applied): (ProjectId, &[Uuid], Timestamp, Option<Timestamp>),
-    month: Month,
-) -> Result<Option<Uuid>, StoreError> {
-    let sql = format!(
-        "SELECT id FROM {table} WHERE project_id = $1 AND user_id = ANY($2) AND {theirs} ORDER BY id OFFSET {SLICE} LIMIT 1"
-    );
-    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &ids, &at, &applied]).await?;
-    Ok(row.map(|row| row.try_get("id")).transpose()?)
 }
 
 /// Of these ids, those that did something after `at`, and when first.

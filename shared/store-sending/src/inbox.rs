@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Filter, Start, Total};
+use database::filter::{MOST_COUNTED, Start, Total};
 use kernel::ids::{self, ProjectId};
 
 /// A message in somebody's inbox.
@@ -20,8 +20,6 @@ pub struct InboxItem {
     pub created_at: Timestamp,
     pub read_at: Option<Timestamp>,
 }
-
-const COLUMNS: &str = "id, title, body, created_at, read_at";
 
 fn from_row(row: &Row) -> Result<InboxItem, StoreError> {
     Ok(InboxItem {
@@ -74,17 +72,6 @@ pub struct InboxFilter {
     pub unread_only: bool,
 }
 
-impl InboxFilter {
-    fn conditions<'a>(&'a self, project: &'a ProjectId) -> Filter<'a> {
-        let mut filter = Filter::of(project);
-        filter.and("user_id = ANY(?1)", &[&self.user_ids]);
-        if self.unread_only {
-            filter.and("read_at IS NULL", &[]);
-        }
-        filter
-    }
-}
-
 /// A page of somebody's messages, newest first.
 pub async fn list(
     db: &impl GenericClient,
@@ -93,16 +80,33 @@ pub async fn list(
     start: &Start<(Timestamp, Uuid)>,
     limit: i64,
 ) -> Result<Vec<InboxItem>, StoreError> {
-    let mut filter = of.conditions(&project);
-    if let Start::After((at, id)) = start {
-        filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
-    }
-    let order = (COLUMNS, "inbox", "created_at DESC, id DESC");
-    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+    let (at, id) = match start {
+        Start::After(place) => *place,
+        Start::Offset(_) => (Timestamp::MAX, Uuid::max()),
+    };
+    let sql = if of.unread_only {
+        "SELECT id, title, body, created_at, read_at FROM inbox WHERE project_id = $1 AND user_id = ANY($2) \
+         AND read_at IS NULL AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
+    } else {
+        "SELECT id, title, body, created_at, read_at FROM inbox WHERE project_id = $1 AND user_id = ANY($2) \
+         AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
+    };
+    let rows =
+        db.query(&db.prepare_cached(sql).await?, &[&project, &of.user_ids, &at, &id, &start.offset(), &limit]).await?;
+    rows.iter().map(from_row).collect()
 }
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, of: &InboxFilter) -> Result<Total, StoreError> {
-    of.conditions(&project).count_capped(db, "inbox").await
+    let sql = if of.unread_only {
+        "SELECT count(*) AS count FROM (SELECT 1 FROM inbox WHERE project_id = $1 AND user_id = ANY($2) \
+         AND read_at IS NULL LIMIT $3) AS found"
+    } else {
+        "SELECT count(*) AS count FROM (SELECT 1 FROM inbox WHERE project_id = $1 AND user_id = ANY($2) \
+         LIMIT $3) AS found"
+    };
+    let most = MOST_COUNTED + 1;
+    let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &of.user_ids, &most]).await?;
+    Ok(Total::counted(row.try_get("count")?))
 }
 
 /// What arrived behind an arrival, oldest first.
@@ -113,10 +117,13 @@ pub async fn after(
     (at, id): (Timestamp, Uuid),
     limit: i64,
 ) -> Result<Vec<InboxItem>, StoreError> {
-    let mut filter = Filter::of(&project);
-    filter.and("user_id = ANY(?1)", &[&user_ids]);
-    filter.and("(created_at, id) > (?1, ?2)", &[&at, &id]);
-    filter.page(db, (COLUMNS, "inbox", "created_at, id"), &0, &limit).await?.iter().map(from_row).collect()
+    let sql = "SELECT id, title, body, created_at, read_at FROM inbox WHERE project_id = $1 AND user_id = ANY($2) \
+               AND (created_at, id) > ($3, $4) ORDER BY created_at, id LIMIT $5";
+    db.query(&db.prepare_cached(sql).await?, &[&project, &user_ids, &at, &id, &limit])
+        .await?
+        .iter()
+        .map(from_row)
+        .collect()
 }
 
 /// Marks a message of these ids as read, at its first time; `None` where there is none.
@@ -127,11 +134,9 @@ pub async fn mark_read(
     user_ids: &[Uuid],
     now: Timestamp,
 ) -> Result<Option<InboxItem>, StoreError> {
-    let sql = format!(
-        "UPDATE inbox SET read_at = coalesce(read_at, $4) WHERE project_id = $1 AND id = $2 AND user_id = ANY($3) \
-         RETURNING {COLUMNS}"
-    );
-    let statement = db.prepare_cached(&sql).await?;
+    let sql = "UPDATE inbox SET read_at = coalesce(read_at, $4) WHERE project_id = $1 AND id = $2 \
+               AND user_id = ANY($3) RETURNING id, title, body, created_at, read_at";
+    let statement = db.prepare_cached(sql).await?;
     db.query_opt(&statement, &[&project, &id, &user_ids, &now]).await?.as_ref().map(from_row).transpose()
 }
 

@@ -6,7 +6,6 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::Filter;
 use kernel::ids::ProjectId;
 
 /// A news item. It is published while `published_at` holds when that was.
@@ -20,8 +19,6 @@ pub struct NewsItem {
     pub updated_at: Timestamp,
 }
 
-const COLUMNS: &str = "id, title, body, published_at, created_at, updated_at";
-
 fn from_row(row: &Row) -> Result<NewsItem, StoreError> {
     Ok(NewsItem {
         id: row.try_get("id")?,
@@ -34,8 +31,9 @@ fn from_row(row: &Row) -> Result<NewsItem, StoreError> {
 }
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<NewsItem>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM news WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, title, body, published_at, created_at, updated_at FROM news WHERE project_id = $1 \
+               AND id = $2";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
@@ -44,8 +42,9 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<NewsItem>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM news WHERE project_id = $1 AND id = $2 FOR UPDATE");
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, title, body, published_at, created_at, updated_at FROM news WHERE project_id = $1 \
+               AND id = $2 FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// All items, newest first, those before an id.
@@ -55,11 +54,10 @@ pub async fn list(
     before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<NewsItem>, StoreError> {
-    let mut filter = Filter::of(&project);
-    if before.is_some() {
-        filter.and("id < ?1", &[&before]);
-    }
-    filter.page(db, (COLUMNS, "news", "id DESC"), &0, &limit).await?.iter().map(from_row).collect()
+    let sql = "SELECT id, title, body, published_at, created_at, updated_at FROM news WHERE project_id = $1 \
+               AND id < $2 ORDER BY id DESC LIMIT $3";
+    let before = before.unwrap_or(Uuid::max());
+    db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
 /// The published items, last published first, those behind a (published_at, id).
@@ -69,13 +67,11 @@ pub async fn feed(
     after: Option<(Timestamp, Uuid)>,
     limit: i64,
 ) -> Result<Vec<NewsItem>, StoreError> {
-    let mut filter = Filter::of(&project);
-    filter.and("published_at IS NOT NULL", &[]);
-    if let Some((at, id)) = &after {
-        filter.and("(published_at, id) < (?1, ?2)", &[at, id]);
-    }
-    let order = (COLUMNS, "news", "published_at DESC, id DESC");
-    filter.page(db, order, &0, &limit).await?.iter().map(from_row).collect()
+    let sql = "SELECT id, title, body, published_at, created_at, updated_at FROM news WHERE project_id = $1 \
+               AND published_at IS NOT NULL AND (published_at, id) < ($2, $3) ORDER BY published_at DESC, id DESC \
+               LIMIT $4";
+    let (at, id) = after.unwrap_or((Timestamp::MAX, Uuid::max()));
+    db.query(&db.prepare_cached(sql).await?, &[&project, &at, &id, &limit]).await?.iter().map(from_row).collect()
 }
 
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, item: &NewsItem) -> Result<(), StoreError> {

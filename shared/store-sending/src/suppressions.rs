@@ -8,9 +8,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
-use crate::messages::by_id::{self, Lock};
-use database::by_project::{self, Of};
-use database::filter::{Filter, Start, Total};
+use database::by_project::{self, ByProject};
+use database::filter::{Filter, Rows, Start, Total};
 use database::months;
 use database::{StoreError, channel};
 use domain::message::Channel;
@@ -38,8 +37,6 @@ impl Suppression {
         Self { id, address, reason, message_id: None, note: String::new(), created_at: now }
     }
 }
-
-const COLUMNS: &str = "id, channel, address, reason, message_id, note, created_at";
 
 fn from_row(row: &Row) -> Result<Suppression, StoreError> {
     Ok(Suppression {
@@ -141,13 +138,12 @@ pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppre
 /// The places of people who were merged are those of whom they became.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
     let channels = Channel::ALL.map(Channel::as_str);
-    let sql = |of: Of| {
-        format!(
-            "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) \
-             WHERE s.project_id = {project} AND s.channel = ANY($3) AND s.address = v.f RETURNING {COLUMNS}, project_id",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "DELETE FROM suppression s USING unnest($1::uuid[], $2::text[]) AS v (p, f) WHERE s.project_id = v.p \
+         AND s.channel = ANY($3) AND s.address = v.f RETURNING id, channel, address, reason, message_id, note, \
+         created_at, project_id",
+        &["v.p"],
+    );
     let remove = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
         let (projects, from, _) = by_project::merged(part);
         let from: Vec<String> = from.iter().map(Uuid::to_string).collect();
@@ -215,9 +211,13 @@ pub async fn recipients(
     let mut recipients = HashMap::with_capacity(messages.len());
     for (month, ids) in months::split_existing(db, "message", messages, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
-        let columns = "m.id, m.user_id, m.channel, m.address";
-        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
-        let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+        let within = month.condition("m.id");
+        let sql = format!(
+            "SELECT m.* FROM (SELECT DISTINCT unnest($2::uuid[]) AS id ORDER BY 1) AS w CROSS JOIN LATERAL \
+             (SELECT m.id, m.user_id, m.channel, m.address FROM message m WHERE m.project_id = $1 AND m.id = w.id \
+             AND {within} AND m.id BETWEEN $3 AND $4 OFFSET 0) AS m"
+        );
+        let statement = month.prepare(db, &sql).await?;
         for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
             let (user_id, address) = (row.try_get("user_id")?, row.try_get("address")?);
             recipients
@@ -290,8 +290,12 @@ pub async fn list(
     if let Start::After((at, id)) = start {
         filter.and("(created_at, id) < (?1, ?2)", &[at, id]);
     }
-    let order = (COLUMNS, "suppression", "created_at DESC, id DESC");
-    filter.page(db, order, &start.offset(), &limit).await?.iter().map(from_row).collect()
+    let rows = Rows {
+        columns: "id, channel, address, reason, message_id, note, created_at",
+        table: "suppression",
+        order: "created_at DESC, id DESC",
+    };
+    filter.page(db, rows, &start.offset(), &limit).await?.iter().map(from_row).collect()
 }
 
 pub async fn total(db: &impl GenericClient, project: ProjectId, of: &SuppressionFilter) -> Result<Total, StoreError> {
@@ -333,8 +337,9 @@ pub async fn take_back(
 
 /// The place of an id.
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Suppression>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM suppression WHERE project_id = $1 AND id = $2 LIMIT 1");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, channel, address, reason, message_id, note, created_at FROM suppression \
+               WHERE project_id = $1 AND id = $2 LIMIT 1";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 #[cfg(test)]

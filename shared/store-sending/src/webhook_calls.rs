@@ -43,7 +43,7 @@ pub struct Claimed {
 
 /// Since when the oldest due call has been due, or when the next one falls due.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    due::oldest(db, DUE, due::ALL).await
+    due::oldest(db, DUE).await
 }
 
 /// Writes calls, due at once. One that is there already stays as it is.

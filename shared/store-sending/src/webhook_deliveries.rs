@@ -10,11 +10,8 @@ use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
-
-/// Rows removed at once.
-const SLICE: i64 = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryStatus {
@@ -57,8 +54,6 @@ pub struct Delivery {
     pub created_at: Timestamp,
 }
 
-const COLUMNS: &str = "id, type, data, happened_at, status, attempts, due_at, created_at";
-
 fn from_row(row: &Row) -> Result<Delivery, StoreError> {
     Ok(Delivery {
         id: row.try_get("id")?,
@@ -81,12 +76,11 @@ pub async fn list(
     behind: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<Delivery>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND id < $3 \
-         AND ($4::text IS NULL OR status = $4) ORDER BY id DESC LIMIT $5"
-    );
+    let sql = "SELECT id, type, data, happened_at, status, attempts, due_at, created_at FROM webhook_delivery \
+               WHERE project_id = $1 AND endpoint_id = $2 AND id < $3 AND ($4::text IS NULL OR status = $4) \
+               ORDER BY id DESC LIMIT $5";
     let (behind, status) = (behind.unwrap_or(Uuid::max()), status.map(DeliveryStatus::as_str));
-    let statement = db.prepare_cached(&sql).await?;
+    let statement = db.prepare_cached(sql).await?;
     db.query(&statement, &[&project, &endpoint, &behind, &status, &limit]).await?.iter().map(from_row).collect()
 }
 
@@ -96,8 +90,9 @@ pub async fn get(
     endpoint: Uuid,
     id: Uuid,
 ) -> Result<Option<Delivery>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND id = $3");
-    let statement = db.prepare_cached(&sql).await?;
+    let sql = "SELECT id, type, data, happened_at, status, attempts, due_at, created_at FROM webhook_delivery \
+               WHERE project_id = $1 AND endpoint_id = $2 AND id = $3";
+    let statement = db.prepare_cached(sql).await?;
     db.query_opt(&statement, &[&project, &endpoint, &id]).await?.as_ref().map(from_row).transpose()
 }
 
@@ -110,11 +105,10 @@ pub async fn resend(
     id: Uuid,
     now: Timestamp,
 ) -> Result<Option<Delivery>, StoreError> {
-    let sql = format!(
-        "UPDATE webhook_delivery SET status = 'pending', attempt = attempt + 1, tries = 0, due_at = $4 \
-         WHERE project_id = $1 AND endpoint_id = $2 AND id = $3 RETURNING {COLUMNS}"
-    );
-    tx.query_opt(&sql, &[&project, &endpoint, &id, &now]).await?.as_ref().map(from_row).transpose()
+    let sql = "UPDATE webhook_delivery SET status = 'pending', attempt = attempt + 1, tries = 0, due_at = $4 \
+               WHERE project_id = $1 AND endpoint_id = $2 AND id = $3 \
+               RETURNING id, type, data, happened_at, status, attempts, due_at, created_at";
+    tx.query_opt(sql, &[&project, &endpoint, &id, &now]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Removes those that name these people and were made until their erasure was `applied`; all, while it is being applied. Of
@@ -135,20 +129,16 @@ pub(super) async fn erase(
 /// Removes a slice of those with smaller ids, that is, of an earlier time; returns how many they were.
 pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreError> {
     // By their keys: a row's place (`ctid`) means something within one shard only.
-    let oldest = format!(
-        "SELECT project_id, endpoint_id, id FROM (SELECT project_id, endpoint_id, id FROM webhook_delivery \
-         WHERE id < $1 ORDER BY id LIMIT {SLICE}) AS oldest ORDER BY project_id"
-    );
+    let oldest = "SELECT project_id, endpoint_id, id FROM (SELECT project_id, endpoint_id, id FROM webhook_delivery \
+                  WHERE id < $1 ORDER BY id LIMIT 5000) AS oldest ORDER BY project_id";
     let key = |row: &Row| Ok((row.try_get("project_id")?, row.try_get("endpoint_id")?, row.try_get("id")?));
     let keys: Vec<(ProjectId, Uuid, Uuid)> =
-        db.query(&oldest, &[&before]).await?.iter().map(key).collect::<Result<_, StoreError>>()?;
-    let sql = |of: Of| {
-        format!(
-            "DELETE FROM webhook_delivery d USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, e, i) \
-             WHERE d.project_id = {project} AND d.endpoint_id = v.e AND d.id = v.i",
-            project = of("v.p")
-        )
-    };
+        db.query(oldest, &[&before]).await?.iter().map(key).collect::<Result<_, StoreError>>()?;
+    let sql = ByProject::new(
+        "DELETE FROM webhook_delivery d USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, e, i) \
+         WHERE d.project_id = v.p AND d.endpoint_id = v.e AND d.id = v.i",
+        &["v.p"],
+    );
     let remove = async |statement: Statement, part: &[(ProjectId, Uuid, Uuid)]| {
         let projects: Vec<ProjectId> = part.iter().map(|key| key.0).collect();
         let endpoints: Vec<Uuid> = part.iter().map(|key| key.1).collect();
@@ -160,9 +150,8 @@ pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreE
 
 /// Removes a slice of an endpoint's; returns how many they were.
 pub async fn remove_of(db: &impl GenericClient, project: ProjectId, endpoint: Uuid) -> Result<u64, StoreError> {
-    let sql = format!(
-        "DELETE FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND ctid = ANY(ARRAY(\
-         SELECT ctid FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 LIMIT {SLICE}))"
-    );
-    Ok(db.execute(&sql, &[&project, &endpoint]).await?)
+    let sql = "DELETE FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 \
+               AND ctid = ANY(ARRAY(SELECT ctid FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 \
+               LIMIT 5000))";
+    Ok(db.execute(sql, &[&project, &endpoint]).await?)
 }

@@ -15,5 +15,5 @@ mod partitions;
 mod postgres;
 mod provider_server;
 mod redis;
+mod sql_texts;
 mod statements;
-mod texts;

@@ -56,7 +56,7 @@ impl Frequency {
         }
         let (users, addresses): (Vec<Uuid>, Vec<Uuid>) = (users.into_iter().collect(), addresses.into_iter().collect());
         capped_sends::lock(tx, project, &[&users[..], &addresses].concat()).await?;
-        let (ids, whose) = read::all_ids_of(tx, project, &users).await?;
+        let read::IdsOf { ids, people: whose } = read::all_ids_of(tx, project, &users).await?;
         let sends = capped_sends::since(tx, project, &ids, &addresses, since).await?;
         let resolved: HashMap<Uuid, Uuid> = ids.into_iter().zip(whose).collect();
         for send in sends.iter().filter(|send| claimed.iter().all(|message| message.id != send.message)) {

@@ -101,7 +101,7 @@ pub async fn all_sent(place: &Place, campaign: Uuid) {
 pub async fn report(place: &Place, campaign: Uuid) -> BTreeMap<String, i64> {
     let db = place.store.connection().await.unwrap();
     let report = counts::report(&db, place.project, campaign).await.unwrap();
-    report.into_iter().map(|(_, status, count)| (status, count)).collect()
+    report.into_iter().map(|of| (of.status, of.count)).collect()
 }
 
 pub fn counted<const N: usize>(counts: [(&str, i64); N]) -> BTreeMap<String, i64> {

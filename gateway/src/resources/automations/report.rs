@@ -56,7 +56,7 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
         found.ok_or_else(|| ApiError::no_such("version of this automation"))?
     };
     let counts = counts::of(&db, cx.project, id).await?;
-    let (under_way, frozen) = counts::under_way(&db, cx.project, id).await?;
+    let counts::UnderWay { runs: under_way, frozen } = counts::under_way(&db, cx.project, id).await?;
     let of_runs = |did: &str| counts.iter().filter(|c| c.step.is_empty() && c.did == did).map(|c| c.count).sum();
     ok(&ReportView {
         automation_id: id,

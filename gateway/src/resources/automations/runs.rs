@@ -161,7 +161,7 @@ pub async fn get(cx: &Context<'_>, segment: &str, run: &str) -> Result<Reply, Ap
     let definition = automations::get_version(&db, cx.project, id, run.version).await?;
     let sent: Vec<Uuid> = marks.iter().filter_map(|mark| mark.message_id).collect();
     let states = messages::states(&db, cx.project, &sent).await?;
-    let states = states.into_iter().map(|(id, status, reason)| (id, (status, reason))).collect();
+    let states = states.into_iter().map(|of| (of.id, (of.status, of.reason))).collect();
     let people = people::shown(&db, cx.project, &[run.user_id]).await?;
     ok(&WayView { run: RunView::new(run, &people), path: way(marks, definition.as_ref(), &states) })
 }

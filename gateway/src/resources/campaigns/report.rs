@@ -177,7 +177,7 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
             by_goal = converted(&mut db, &of, started_at, goal).await?;
         }
     }
-    for (variant, status, count) in counted {
+    for counts::RecipientCount { variant, status, count } in counted {
         *by_status.entry(status.clone()).or_default() += count;
         if let Some(variant) = variant {
             *variants.entry(variant).or_default().entry(status).or_default() += count;

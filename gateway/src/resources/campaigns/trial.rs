@@ -126,7 +126,7 @@ async fn stored(
     ids: &[Uuid],
 ) -> Result<HashMap<Uuid, (DeliveryState, Option<String>)>, ApiError> {
     let states = read::states(tx, cx.project, ids).await?;
-    let stored: HashMap<_, _> = states.into_iter().map(|(id, status, reason)| (id, (status, reason))).collect();
+    let stored: HashMap<_, _> = states.into_iter().map(|of| (of.id, (of.status, of.reason))).collect();
     for id in ids.iter().filter(|id| !stored.contains_key(*id)) {
         idempotency::check_in_flight(cx, *id)?;
     }

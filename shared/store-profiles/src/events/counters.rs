@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use jiff::civil::Date;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
@@ -107,20 +108,30 @@ pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreEr
     rows.iter().map(|r| Ok(r.try_get("project_id")?)).collect()
 }
 
-/// Takes events away from the numbers: so many of a name that were received within a quarter of an hour from a time on,
-/// which lies within one day of every timezone. They are taken from the days of the project's timezone as it is now.
-pub async fn take(
-    tx: &Transaction<'_>,
-    project: ProjectId,
-    events: &[(Timestamp, String, i64)],
-) -> Result<(), StoreError> {
+/// Events of a name that were received within a quarter of an hour from a time on, which lies within one day of every timezone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuarterCount {
+    pub from: Timestamp,
+    pub name: String,
+    pub count: i64,
+}
+
+impl QuarterCount {
+    /// Reads `quarter`, `name` and `total`.
+    pub fn of(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self { from: row.try_get("quarter")?, name: row.try_get("name")?, count: row.try_get("total")? })
+    }
+}
+
+/// Takes events away from the numbers: from the days of the project's timezone as it is now.
+pub async fn take(tx: &Transaction<'_>, project: ProjectId, events: &[QuarterCount]) -> Result<(), StoreError> {
     if events.is_empty() {
         return Ok(());
     }
     let zone = projects::timezone(tx, project).await?;
     let mut counts: BTreeMap<(ProjectId, Date), Names<'_>> = BTreeMap::new();
-    for (received, name, count) in events {
-        let day = received.to_zoned(zone.clone()).date();
+    for QuarterCount { from, name, count } in events {
+        let day = from.to_zoned(zone.clone()).date();
         *counts.entry((project, day)).or_default().entry(name).or_default() -= count;
     }
     add(tx, Uuid::from_u128(rand::random()), &counts).await

@@ -11,9 +11,6 @@ use database::filter::Pin;
 use database::months::{self, Month};
 use kernel::ids::ProjectId;
 
-/// How many events one stretch looks at, where there is no index for those that are wanted.
-const LOOKED_AT: i64 = 5_000;
-
 /// A stretch of the list.
 #[derive(Debug)]
 pub struct Stretch {
@@ -39,16 +36,17 @@ pub async fn stretch(
         _ => Way::InOrder,
     };
     let newest = Month::of(Uuid::from_u128(behind.as_u128().saturating_sub(1)));
-    // Of many names one walks through all events, which may be long without coming upon one of them.
+    // Of many names one walks through all events, which may be long without coming upon one of them: there is no index for
+    // them, and a stretch looks at 5,000.
     let many = way == Way::InOrder && wanted.user_ids.is_none() && wanted.names.as_ref().is_some_and(|n| n.len() > 1);
     let mut events: Vec<Event> = Vec::new();
     for month in months::of_table(db, "events").await?.into_iter().filter(|month| *month <= newest) {
         let tx = Pin::Indexed.begin(db).await?;
         let end: Option<Uuid> = if many {
+            let within = month.condition("id");
             let sql = format!(
-                "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {} ORDER BY id DESC OFFSET {} LIMIT 1",
-                month.condition("id"),
-                LOOKED_AT - 1
+                "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {within} ORDER BY id DESC OFFSET 4999 \
+                 LIMIT 1"
             );
             let row = tx.query_opt(&month.prepare(&tx, &sql).await?, &[&project, &behind]).await?;
             row.map(|row| row.try_get("id")).transpose()?

@@ -1,11 +1,13 @@
 //! Lists of events, newest first.
 
+mod statements;
+
 use deadpool_postgres::GenericClient;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::counters;
-use super::read::{COLUMNS, Event, from_row};
+use super::read::{Event, from_row};
 use database::StoreError;
 use database::filter::{MOST_COUNTED, Pin, Start, Total};
 use database::months::{self, Month};
@@ -35,59 +37,6 @@ pub(super) enum Way {
 impl EventFilter {
     pub(super) fn finds_nothing(&self) -> bool {
         self.names.as_ref().is_some_and(Vec::is_empty) || self.user_ids.as_ref().is_some_and(Vec::is_empty)
-    }
-
-    /// The conditions beside the project's: `$2` are the names and `$3` the ids. `each` stands for one of them.
-    fn conditions(&self, each: Way) -> String {
-        let name = match self.names.as_deref() {
-            _ if each == Way::ByName => "name = each.one",
-            None => "$2::text[] IS NULL",
-            Some([_]) => "name = ($2::text[])[1]",
-            Some(_) => "name = ANY($2::text[])",
-        };
-        let user = match self.user_ids.as_deref() {
-            _ if each == Way::ByUser => "user_id = each.one",
-            None => "$3::uuid[] IS NULL",
-            Some([_]) => "user_id = ($3::uuid[])[1]",
-            Some(_) => "user_id = ANY($3::uuid[])",
-        };
-        format!("{name} AND {user}")
-    }
-
-    /// Behind `$4`, from `$5` on, at most `$6`.
-    fn page_sql(&self, way: Way, month: Month) -> String {
-        let place = format!("id < $4 AND {}", month.condition("id"));
-        self.newest_sql(way, &place, ("$5::bigint + $6::bigint", "OFFSET $5 LIMIT $6"))
-    }
-
-    /// Counts those of a month behind `$4`, at most `$5`.
-    fn count_sql(&self, month: Month) -> String {
-        format!(
-            "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 AND {} AND id < $4 AND {} \
-             LIMIT $5) AS found",
-            self.conditions(Way::InOrder),
-            month.condition("id")
-        )
-    }
-
-    /// Behind `$4`, down to `$5`, at most `$6`.
-    pub(super) fn stretch_sql(&self, way: Way, month: Month) -> String {
-        let place = format!("id < $4 AND id >= $5::uuid AND {}", month.condition("id"));
-        self.newest_sql(way, &place, ("$6::bigint", "LIMIT $6"))
-    }
-
-    /// `most` is how many of each name or person may be needed for the `part` that is wanted.
-    fn newest_sql(&self, way: Way, place: &str, (most, part): (&str, &str)) -> String {
-        let conditions = format!("project_id = $1 AND {} AND {place}", self.conditions(way));
-        let from = match way {
-            Way::InOrder => return format!("SELECT {COLUMNS} FROM events WHERE {conditions} ORDER BY id DESC {part}"),
-            Way::ByName => "unnest($2::text[])",
-            Way::ByUser => "unnest($3::uuid[])",
-        };
-        format!(
-            "SELECT e.* FROM {from} AS each(one) CROSS JOIN LATERAL (SELECT {COLUMNS} FROM events WHERE {conditions} \
-             ORDER BY id DESC LIMIT {most}) e ORDER BY e.id DESC {part}"
-        )
     }
 }
 

@@ -7,7 +7,6 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::filter::{Filter, search_condition};
 use database::months::Month;
 use kernel::ids::{IdSpace, ProjectId, derived_event_id, is_marked, own_row_id, unmarked_row_id};
 
@@ -35,8 +34,6 @@ impl Event {
     }
 }
 
-pub(super) const COLUMNS: &str = "id, client_id, name, user_id, properties, ts, received_at, anonymous_id";
-
 pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
     Ok(Event {
         id: row.try_get("id")?,
@@ -56,8 +53,8 @@ async fn first_of(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> 
     let month = Month::of(*first);
     let within = month.condition("id");
     let sql = format!(
-        "SELECT {COLUMNS} FROM events WHERE project_id = $1 AND id = ANY($2) AND {within} \
-         ORDER BY array_position($2::uuid[], id) LIMIT 1"
+        "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+         WHERE project_id = $1 AND id = ANY($2) AND {within} ORDER BY array_position($2::uuid[], id) LIMIT 1"
     );
     db.query_opt(&month.prepare(db, &sql).await?, &[&project, &ids]).await?.as_ref().map(from_row).transpose()
 }
@@ -92,7 +89,11 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
 
 /// The names in use that a search (lower case) finds.
 pub async fn search_names(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Vec<String>, StoreError> {
-    let mut filter = Filter::of(&project);
-    filter.and(&search_condition(&["name"], text), &[&text]);
-    filter.distinct(db, "name", "event_count").await
+    // One or two characters are searched from the start, for they are in most names.
+    let sql = match text.chars().count() {
+        0..=2 => "SELECT DISTINCT name FROM event_count WHERE project_id = $1 AND starts_with(lower(name), $2)",
+        _ => "SELECT DISTINCT name FROM event_count WHERE project_id = $1 AND strpos(lower(name), $2) > 0",
+    };
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &text]).await?;
+    rows.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }

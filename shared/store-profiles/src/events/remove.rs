@@ -3,8 +3,7 @@
 use deadpool_postgres::Transaction;
 use uuid::Uuid;
 
-use super::counters;
-use crate::client_ids::FORGETTABLE;
+use super::counters::{self, QuarterCount};
 use database::StoreError;
 use database::months::Month;
 use kernel::ids::ProjectId;
@@ -14,14 +13,14 @@ use kernel::ids::ProjectId;
 /// False where it is no longer there.
 pub async fn remove(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
     let month = Month::of(id);
+    let within = month.condition("id");
     let sql = format!(
         "WITH gone AS (DELETE FROM events WHERE project_id = $1 AND id = $2 AND {within} \
-         RETURNING client_id, name, received_at), \
-         names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 AND id = g.client_id AND {FORGETTABLE}) \
-         SELECT received_at, name FROM gone",
-        within = month.condition("id")
+         RETURNING client_id, name, received_at), names AS (DELETE FROM client_id USING gone g WHERE project_id = $1 \
+         AND id = g.client_id AND substr(id::text, 15, 1) <> '8') SELECT received_at, name FROM gone"
     );
     let Some(row) = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &id]).await? else { return Ok(false) };
-    counters::take(tx, project, &[(row.try_get("received_at")?, row.try_get("name")?, 1)]).await?;
+    let gone = QuarterCount { from: row.try_get("received_at")?, name: row.try_get("name")?, count: 1 };
+    counters::take(tx, project, &[gone]).await?;
     Ok(true)
 }

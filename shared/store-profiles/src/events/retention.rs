@@ -7,13 +7,13 @@ use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::counters;
+use super::counters::{self, QuarterCount};
 use database::StoreError;
 use database::months::Month;
 use kernel::clock::from_ms;
 use kernel::ids::{self, ProjectId};
 
-/// Rows removed at once.
+/// Rows removed at once, as the statement says.
 pub const SLICE: i64 = 5_000;
 /// A key of Postgres's advisory locks: "rkretain" in ASCII.
 const LOCK: i64 = 0x72_6b72_6574_6169;
@@ -38,9 +38,8 @@ pub async fn remove_slice(
     before: Timestamp,
 ) -> Result<i64, StoreError> {
     let (before, within) = (ids::lower_bound(before.as_millisecond()), month.condition("id"));
-    let sql = format!(
-        "SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {within} ORDER BY id OFFSET {SLICE} LIMIT 1"
-    );
+    let sql =
+        format!("SELECT id FROM events WHERE project_id = $1 AND id < $2 AND {within} ORDER BY id OFFSET 5000 LIMIT 1");
     let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before]).await?;
     let end: Uuid = row.map(|row| row.try_get("id")).transpose()?.unwrap_or(before);
     let sql = format!(
@@ -57,8 +56,11 @@ pub async fn remove_slice(
     // By their own ids and not by a join, for which a plan might read all of them.
     let sql = "DELETE FROM client_id WHERE project_id = $1 AND id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &client_ids]).await?;
-    let counted =
-        |((quarter, name), count): ((i64, &str), i64)| (from_ms(quarter * QUARTER_MS), name.to_owned(), count);
+    let counted = |((quarter, name), count): ((i64, &str), i64)| QuarterCount {
+        from: from_ms(quarter * QUARTER_MS),
+        name: name.to_owned(),
+        count,
+    };
     counters::take(tx, project, &counts.into_iter().map(counted).collect::<Vec<_>>()).await?;
     Ok(gone.len() as i64)
 }
@@ -86,8 +88,8 @@ pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<P
         let hour = ids::time_ms(id).div_euclid(HOUR_MS);
         let end = ids::lower_bound((hour + 1) * HOUR_MS);
         let rows = tx.query(&of_hour, &[&project, &id, &end]).await?;
-        let counts = rows.iter().map(|row| Ok((row.try_get("quarter")?, row.try_get("name")?, row.try_get("total")?)));
-        counters::take(tx, project, &counts.collect::<Result<Vec<_>, StoreError>>()?).await?;
+        let counts: Vec<QuarterCount> = rows.iter().map(QuarterCount::of).collect::<Result<_, _>>()?;
+        counters::take(tx, project, &counts).await?;
         from = (project.0, end);
     }
     Ok(())

@@ -34,22 +34,20 @@ pub async fn limit(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreE
 /// Bounds the statements of a transaction that finds people, and fits it to that.
 pub async fn bound(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {
     limit(tx, at_most).await?;
-    Ok(tx.batch_execute(FOR_SETS).await?)
+    // How many people satisfy a rule cannot be guessed, and a set that was taken for small would be gone through once for each
+    // person. Sets should also find room in memory.
+    Ok(tx.batch_execute("SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'").await?)
 }
-
-/// How many people satisfy a rule cannot be guessed, and a set that was taken for small would be gone through once for each person.
-/// Sets should also find room in memory.
-const FOR_SETS: &str = "SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'";
 
 /// Configures the planner of a transaction for queries of one range of user ids, or resets it. Without sequential scans, because a
 /// scan of a whole table for each range makes the cost of all ranges quadratic.
 pub async fn for_ranges(tx: &Transaction<'_>, on: bool) -> Result<(), StoreError> {
     let sql = if on {
-        format!("{FOR_SETS}; SET LOCAL enable_seqscan = off")
+        "SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'; SET LOCAL enable_seqscan = off"
     } else {
-        "SET LOCAL enable_nestloop = on; SET LOCAL enable_seqscan = on".to_owned()
+        "SET LOCAL enable_nestloop = on; SET LOCAL enable_seqscan = on"
     };
-    Ok(tx.batch_execute(&sql).await?)
+    Ok(tx.batch_execute(sql).await?)
 }
 
 /// These segments, and all that their rules name in turn. One that is not there is left out.
@@ -148,9 +146,9 @@ pub async fn page(
     let offset = start.offset();
     let (offset, limit) = (place(&offset), place(&limit));
     let sql = format!(
-        "{with} SELECT {} FROM {from} WHERE {condition}{behind} ORDER BY u.created_at DESC, u.id DESC \
-         OFFSET ${offset} LIMIT ${limit}",
-        read::columns_of("u")
+        "{with} SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, u.last_seen_at, \
+         u.updated_at FROM {from} WHERE {condition}{behind} ORDER BY u.created_at DESC, u.id DESC \
+         OFFSET ${offset} LIMIT ${limit}"
     );
     db.query(&sql, &params).await?.iter().map(read::from_row).collect()
 }

@@ -44,8 +44,6 @@ impl Follow {
     }
 }
 
-const COLUMNS: &str = "segment_id, wanted, since, filled, filled_to, error";
-
 fn from_row(row: &Row) -> Result<Follow, StoreError> {
     Ok(Follow {
         segment: row.try_get("segment_id")?,
@@ -59,16 +57,17 @@ fn from_row(row: &Row) -> Result<Follow, StoreError> {
 
 /// The project's followed segments, by id.
 pub async fn wanted(db: &impl GenericClient, project: ProjectId) -> Result<BTreeMap<Uuid, Follow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND wanted");
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
+    let sql = "SELECT segment_id, wanted, since, filled, filled_to, error FROM segment_follow WHERE project_id = $1 \
+               AND wanted";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project]).await?;
     rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
 }
 
 /// As [`wanted`], and none of them is changed before the transaction's end.
 pub async fn wanted_for_share(tx: &Transaction<'_>, project: ProjectId) -> Result<BTreeMap<Uuid, Follow>, StoreError> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND wanted ORDER BY segment_id FOR SHARE");
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&project]).await?;
+    let sql = "SELECT segment_id, wanted, since, filled, filled_to, error FROM segment_follow WHERE project_id = $1 \
+         AND wanted ORDER BY segment_id FOR SHARE";
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project]).await?;
     rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
 }
 
@@ -78,8 +77,9 @@ pub async fn get_for_update(
     project: ProjectId,
     segment: Uuid,
 ) -> Result<Option<Follow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND segment_id = $2 FOR UPDATE");
-    tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT segment_id, wanted, since, filled, filled_to, error FROM segment_follow WHERE project_id = $1 \
+               AND segment_id = $2 FOR UPDATE";
+    tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Locks all of a project's, in the order in which [`wanted_for_share`] does.
@@ -90,8 +90,9 @@ async fn lock_all(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreE
 
 /// One of them, also one that is on its way out.
 pub async fn get(db: &impl GenericClient, project: ProjectId, segment: Uuid) -> Result<Option<Follow>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM segment_follow WHERE project_id = $1 AND segment_id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT segment_id, wanted, since, filled, filled_to, error FROM segment_follow WHERE project_id = $1 \
+               AND segment_id = $2";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Follows the segments by which active automations start, and no others. To be called when automations were changed, in

@@ -8,14 +8,11 @@ use uuid::Uuid;
 
 use super::list::UserFilter;
 pub use super::place::{Place, TOP};
-use super::read::{User, columns_of, from_row};
+use super::read::{User, from_row};
 use super::search;
 use database::StoreError;
 use database::filter::Pin;
 use kernel::ids::ProjectId;
-
-/// How many people one stretch looks at, where they are narrowed down.
-const LOOKED_AT: i64 = 5_000;
 
 /// A stretch of the list.
 #[derive(Debug)]
@@ -51,20 +48,21 @@ pub async fn stretch(
     Ok(Stretch { people, next })
 }
 
-/// The last place that the stretch looks at; none where it goes on to the end.
+/// The last place that the stretch looks at, where people are narrowed down: the 5,000th. None where it goes on to the end.
 async fn end(
     tx: &Transaction<'_>,
     project: ProjectId,
     (at, id): Place,
     searched: bool,
 ) -> Result<Option<Place>, StoreError> {
-    let from = if searched { "user_search WHERE" } else { "users WHERE merged_into IS NULL AND" };
-    let sql = format!(
-        "SELECT created_at, id FROM {from} project_id = $1 AND (created_at, id) < ($2, $3) \
-         ORDER BY created_at DESC, id DESC OFFSET {} LIMIT 1",
-        LOOKED_AT - 1
-    );
-    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &at, &id]).await?;
+    let sql = if searched {
+        "SELECT created_at, id FROM user_search WHERE project_id = $1 AND (created_at, id) < ($2, $3) \
+         ORDER BY created_at DESC, id DESC OFFSET 4999 LIMIT 1"
+    } else {
+        "SELECT created_at, id FROM users WHERE merged_into IS NULL AND project_id = $1 \
+         AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC OFFSET 4999 LIMIT 1"
+    };
+    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &at, &id]).await?;
     row.map_or(Ok(None), |row| Ok(Some((row.try_get("created_at")?, row.try_get("id")?))))
 }
 
@@ -76,27 +74,52 @@ async fn people(
     ((at, id), end): (Place, Option<Place>),
     limit: i64,
 ) -> Result<Vec<User>, StoreError> {
-    // Who is searched is found by the texts, which are in the same order.
-    let (from, place) = match needle {
-        None => ("users u", "u"),
-        Some(_) => ("user_search s JOIN users u ON u.project_id = s.project_id AND u.id = s.id", "s"),
-    };
-    let text = if needle.is_some() { "strpos(s.text, $2) > 0" } else { "$2::text IS NULL" };
-    let seen_condition = match seen {
-        None => "$3::timestamptz IS NULL",
-        Some((true, _)) => "u.last_seen_at >= $3",
-        Some((false, _)) => "u.last_seen_at < $3",
-    };
     let (end_at, end_id) = end.unwrap_or((Timestamp::UNIX_EPOCH, Uuid::nil()));
-    let sql = format!(
-        "SELECT {} FROM {from} WHERE {place}.project_id = $1 AND u.merged_into IS NULL AND {text} AND {seen_condition} \
-         AND ({place}.created_at, {place}.id) < ($4, $5) AND ({place}.created_at, {place}.id) >= ($6, $7) \
-         ORDER BY {place}.created_at DESC, {place}.id DESC LIMIT $8",
-        columns_of("u")
-    );
+    // Who is searched is found by the texts, which are in the same order.
+    let sql = match (needle, seen) {
+        (None, None) => {
+            "SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, \
+             u.last_seen_at, u.updated_at FROM users u WHERE u.project_id = $1 AND u.merged_into IS NULL \
+             AND $2::text IS NULL AND $3::timestamptz IS NULL AND (u.created_at, u.id) < ($4, $5) \
+             AND (u.created_at, u.id) >= ($6, $7) ORDER BY u.created_at DESC, u.id DESC LIMIT $8"
+        }
+        (None, Some((true, _))) => {
+            "SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, \
+             u.last_seen_at, u.updated_at FROM users u WHERE u.project_id = $1 AND u.merged_into IS NULL \
+             AND $2::text IS NULL AND u.last_seen_at >= $3 AND (u.created_at, u.id) < ($4, $5) \
+             AND (u.created_at, u.id) >= ($6, $7) ORDER BY u.created_at DESC, u.id DESC LIMIT $8"
+        }
+        (None, Some((false, _))) => {
+            "SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, \
+             u.last_seen_at, u.updated_at FROM users u WHERE u.project_id = $1 AND u.merged_into IS NULL \
+             AND $2::text IS NULL AND u.last_seen_at < $3 AND (u.created_at, u.id) < ($4, $5) \
+             AND (u.created_at, u.id) >= ($6, $7) ORDER BY u.created_at DESC, u.id DESC LIMIT $8"
+        }
+        (Some(_), None) => {
+            "SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, \
+             u.last_seen_at, u.updated_at FROM user_search s JOIN users u ON u.project_id = s.project_id \
+             AND u.id = s.id WHERE s.project_id = $1 AND u.merged_into IS NULL AND strpos(s.text, $2) > 0 \
+             AND $3::timestamptz IS NULL AND (s.created_at, s.id) < ($4, $5) AND (s.created_at, s.id) >= ($6, $7) \
+             ORDER BY s.created_at DESC, s.id DESC LIMIT $8"
+        }
+        (Some(_), Some((true, _))) => {
+            "SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, \
+             u.last_seen_at, u.updated_at FROM user_search s JOIN users u ON u.project_id = s.project_id \
+             AND u.id = s.id WHERE s.project_id = $1 AND u.merged_into IS NULL AND strpos(s.text, $2) > 0 \
+             AND u.last_seen_at >= $3 AND (s.created_at, s.id) < ($4, $5) AND (s.created_at, s.id) >= ($6, $7) \
+             ORDER BY s.created_at DESC, s.id DESC LIMIT $8"
+        }
+        (Some(_), Some((false, _))) => {
+            "SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, \
+             u.last_seen_at, u.updated_at FROM user_search s JOIN users u ON u.project_id = s.project_id \
+             AND u.id = s.id WHERE s.project_id = $1 AND u.merged_into IS NULL AND strpos(s.text, $2) > 0 \
+             AND u.last_seen_at < $3 AND (s.created_at, s.id) < ($4, $5) AND (s.created_at, s.id) >= ($6, $7) \
+             ORDER BY s.created_at DESC, s.id DESC LIMIT $8"
+        }
+    };
     let time = seen.map(|(_, time)| time);
     let params: [&(dyn ToSql + Sync); 8] = [&project, needle, &time, &at, &id, &end_at, &end_id, &limit];
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &params).await?;
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &params).await?;
     rows.iter().map(from_row).collect()
 }
 

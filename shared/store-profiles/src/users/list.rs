@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::place::{Found, Place, behind, counted, counted_page};
-use super::read::{COLUMNS, User, from_row};
+use super::place::{Found, Place, behind, counted_page};
+use super::read::{User, from_row};
 use super::search::Search;
 use database::StoreError;
 use database::filter::{Pin, Start, Total};
@@ -60,8 +60,9 @@ async fn in_order(db: &impl GenericClient, project: ProjectId, page: &[Place]) -
         return Ok(Vec::new());
     }
     let ids: Vec<Uuid> = page.iter().map(|(_, id)| *id).collect();
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = ANY($2)");
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    let sql = "SELECT id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at \
+               FROM users WHERE project_id = $1 AND id = ANY($2)";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
     let people: Result<HashMap<Uuid, User>, StoreError> =
         rows.iter().map(|row| from_row(row).map(|u| (u.id, u))).collect();
     let mut people = people?;
@@ -76,23 +77,29 @@ async fn newest(
     start: &Start<Place>,
     limit: i64,
 ) -> Result<Vec<Place>, StoreError> {
-    let seen_condition = match seen {
-        None => "$2::timestamptz IS NULL",
-        Some((true, _)) => "last_seen_at >= $2",
+    let sql = match seen {
+        None => {
+            "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL \
+             AND $2::timestamptz IS NULL AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 \
+             LIMIT $6"
+        }
+        Some((true, _)) => {
+            "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL AND last_seen_at >= $2 \
+             AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
+        }
         // Nobody was seen before they were there.
-        Some((false, _)) => "last_seen_at < $2 AND created_at < $2",
+        Some((false, _)) => {
+            "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL AND last_seen_at < $2 \
+             AND created_at < $2 AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
+        }
     };
-    let sql = format!(
-        "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL AND {seen_condition} \
-         AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
-    );
     let ((at, id), offset, time) = (behind(start), start.offset(), seen.map(|(_, time)| time));
     let params: [&(dyn ToSql + Sync); 6] = [&project, &time, &at, &id, &offset, &limit];
     let rows = if seen.is_none() {
-        db.query(&db.prepare_cached(&sql).await?, &params).await?
+        db.query(&db.prepare_cached(sql).await?, &params).await?
     } else {
         let tx = Pin::Ordered.begin(db).await?;
-        let rows = tx.query(&tx.prepare_cached(&sql).await?, &params).await?;
+        let rows = tx.query(&tx.prepare_cached(sql).await?, &params).await?;
         tx.commit().await?;
         rows
     };
@@ -108,16 +115,21 @@ async fn seen_since(
     start: &Start<Place>,
     limit: i64,
 ) -> Result<Found, StoreError> {
-    let is = if since { ">=" } else { "<" };
-    let sql = counted(&format!(
-        "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL \
-         AND seen_day {is}{} $2 AND last_seen_at {is} $3",
-        if since { "" } else { "=" }
-    ));
+    let sql = if since {
+        "WITH f AS MATERIALIZED (SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL \
+         AND seen_day >= $2 AND last_seen_at >= $3 LIMIT 10001) SELECT n.count, p.created_at, p.id FROM \
+         (SELECT count(*) FROM f) n LEFT JOIN LATERAL (SELECT * FROM f WHERE (f.created_at, f.id) < ($4, $5) \
+         ORDER BY f.created_at DESC, f.id DESC OFFSET $6 LIMIT $7) p ON true"
+    } else {
+        "WITH f AS MATERIALIZED (SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL \
+         AND seen_day <= $2 AND last_seen_at < $3 LIMIT 10001) SELECT n.count, p.created_at, p.id FROM \
+         (SELECT count(*) FROM f) n LEFT JOIN LATERAL (SELECT * FROM f WHERE (f.created_at, f.id) < ($4, $5) \
+         ORDER BY f.created_at DESC, f.id DESC OFFSET $6 LIMIT $7) p ON true"
+    };
     let day: Date = time.to_zoned(TimeZone::UTC).date();
     let ((at, id), offset) = (behind(start), start.offset());
     let tx = Pin::Indexed.begin(db).await?;
-    let statement = tx.prepare_cached(&sql).await?;
+    let statement = tx.prepare_cached(sql).await?;
     let rows = tx.query(&statement, &[&project, &day, &time, &at, &id, &offset, &limit]).await?;
     tx.commit().await?;
     let found = counted_page(&rows)?;

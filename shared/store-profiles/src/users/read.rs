@@ -27,15 +27,6 @@ pub struct User {
     pub updated_at: Timestamp,
 }
 
-pub(super) const COLUMNS: &str =
-    "id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at";
-
-/// The columns of a person's row, of the table as the statement calls it.
-pub(crate) fn columns_of(table: &str) -> String {
-    COLUMNS.split(", ").map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ")
-}
-
-/// Reads a person whose columns are named as in [`COLUMNS`].
 pub(crate) fn from_row(row: &Row) -> Result<User, StoreError> {
     Ok(User {
         id: row.try_get("id")?,
@@ -49,16 +40,6 @@ pub(crate) fn from_row(row: &Row) -> Result<User, StoreError> {
         updated_at: row.try_get("updated_at")?,
     })
 }
-
-/// The ids of merged people point to whom they became; a pointer is followed to its end. Each is looked up by itself, which
-/// `OFFSET 0` insists on: the planner, who does not know how large a project is, would rather read through all its people.
-const PERSON: &str = "WITH RECURSIVE way AS ( \
-    SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 AND id = ANY($2) \
-    UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w CROSS JOIN LATERAL \
-    (SELECT id, merged_into FROM users WHERE project_id = $1 AND id = w.merged_into OFFSET 0) u WHERE w.hops < 16)";
-
-/// Those who were merged into the person `o.id`, looked up as in [`PERSON`].
-const MERGED: &str = "LATERAL (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u";
 
 /// The user whom a request names.
 pub async fn find(db: &impl GenericClient, project: ProjectId, user: UserRef<'_>) -> Result<Option<User>, StoreError> {
@@ -76,14 +57,16 @@ pub async fn find_readable(
 
 async fn row_of(db: &impl GenericClient, project: ProjectId, id: Option<Uuid>) -> Result<Option<User>, StoreError> {
     let Some(id) = id else { return Ok(None) };
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = $2");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at \
+               FROM users WHERE project_id = $1 AND id = $2";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// A person by their own internal id; whoever was merged is not found.
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<User>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at \
+               FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// As [`find`], the internal id only.
@@ -104,15 +87,22 @@ pub async fn find_readable_id(
     first_of(db, project, user.readable(project)).await
 }
 
+/// The first of these ids that leads to a person.
+///
+/// The ids of merged people point to whom they became; a pointer is followed to its end. Each is looked up by itself, which
+/// `OFFSET 0` insists on, here and below: the planner, who does not know how large a project is, would rather read through
+/// all its people.
 async fn first_of(
     db: &impl GenericClient,
     project: ProjectId,
     candidates: Vec<Uuid>,
 ) -> Result<Option<Uuid>, StoreError> {
-    let sql = format!(
-        "{PERSON} SELECT id FROM way WHERE merged_into IS NULL ORDER BY array_position($2::uuid[], start) LIMIT 1"
-    );
-    let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &candidates]).await?;
+    let sql = "WITH RECURSIVE way AS (SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 \
+               AND id = ANY($2) UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
+               CROSS JOIN LATERAL (SELECT id, merged_into FROM users WHERE project_id = $1 \
+               AND id = w.merged_into OFFSET 0) u WHERE w.hops < 16) SELECT id FROM way WHERE merged_into IS NULL \
+               ORDER BY array_position($2::uuid[], start) LIMIT 1";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &candidates]).await?;
     row.map_or(Ok(None), |row| Ok(row.try_get("id")?))
 }
 
@@ -130,18 +120,20 @@ pub async fn follow(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Re
 
 /// As [`follow`], the internal id only.
 pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Uuid>, StoreError> {
-    let sql = format!("{PERSON} SELECT id FROM way WHERE merged_into IS NULL");
-    let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &vec![id]]).await?;
+    let sql = "WITH RECURSIVE way AS (SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 \
+               AND id = ANY($2) UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
+               CROSS JOIN LATERAL (SELECT id, merged_into FROM users WHERE project_id = $1 \
+               AND id = w.merged_into OFFSET 0) u WHERE w.hops < 16) SELECT id FROM way WHERE merged_into IS NULL";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &vec![id]]).await?;
     row.map_or(Ok(None), |row| Ok(row.try_get("id")?))
 }
 
 /// Every internal id of a person: their own and those that were merged into it.
 pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) -> Result<Vec<Uuid>, StoreError> {
     // UNION, not UNION ALL: it ends whatever the rows hold.
-    let sql = format!(
-        "WITH RECURSIVE own AS (SELECT $2::uuid AS id UNION SELECT u.id FROM own o CROSS JOIN {MERGED}) SELECT id FROM own"
-    );
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &person]).await?;
+    let sql = "WITH RECURSIVE own AS (SELECT $2::uuid AS id UNION SELECT u.id FROM own o CROSS JOIN LATERAL \
+               (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u) SELECT id FROM own";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
     rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
@@ -151,15 +143,20 @@ pub async fn resolve_all(
     project: ProjectId,
     ids: &[Uuid],
 ) -> Result<HashMap<Uuid, Uuid>, StoreError> {
-    let sql = format!("{PERSON} SELECT start, id FROM way WHERE merged_into IS NULL");
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    let sql = "WITH RECURSIVE way AS (SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 \
+               AND id = ANY($2) UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
+               CROSS JOIN LATERAL (SELECT id, merged_into FROM users WHERE project_id = $1 \
+               AND id = w.merged_into OFFSET 0) u WHERE w.hops < 16) SELECT start, id FROM way \
+               WHERE merged_into IS NULL";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
     rows.iter().map(|row| Ok((row.try_get("start")?, row.try_get("id")?))).collect()
 }
 
 /// As [`get`], many at once.
 pub async fn get_all(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<Vec<User>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM users WHERE project_id = $1 AND id = ANY($2) AND merged_into IS NULL");
-    db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?.iter().map(from_row).collect()
+    let sql = "SELECT id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at \
+               FROM users WHERE project_id = $1 AND id = ANY($2) AND merged_into IS NULL";
+    db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?.iter().map(from_row).collect()
 }
 
 /// The ids of the next people behind one, in the order of their ids.
@@ -187,23 +184,25 @@ pub async fn range_end(
     Ok(row.map(|row| row.try_get("id")).transpose()?)
 }
 
-/// As [`all_ids`], of many: pairs of an id and whose it is.
-pub async fn all_ids_of(
-    db: &impl GenericClient,
-    project: ProjectId,
-    people: &[Uuid],
-) -> Result<(Vec<Uuid>, Vec<Uuid>), StoreError> {
-    let sql = format!(
-        "WITH RECURSIVE own AS (SELECT p AS id, p AS person FROM unnest($2::uuid[]) AS p \
-         UNION SELECT u.id, o.person FROM own o CROSS JOIN {MERGED}) SELECT id, person FROM own"
-    );
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &people]).await?;
-    let mut pairs = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+/// Ids, and whose each of them is.
+#[derive(Debug, Default)]
+pub struct IdsOf {
+    pub ids: Vec<Uuid>,
+    pub people: Vec<Uuid>,
+}
+
+/// As [`all_ids`], of many.
+pub async fn all_ids_of(db: &impl GenericClient, project: ProjectId, people: &[Uuid]) -> Result<IdsOf, StoreError> {
+    let sql = "WITH RECURSIVE own AS (SELECT p AS id, p AS person FROM unnest($2::uuid[]) AS p UNION \
+               SELECT u.id, o.person FROM own o CROSS JOIN LATERAL (SELECT id FROM users WHERE project_id = $1 \
+               AND merged_into = o.id OFFSET 0) u) SELECT id, person FROM own";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &people]).await?;
+    let mut found = IdsOf { ids: Vec::with_capacity(rows.len()), people: Vec::with_capacity(rows.len()) };
     for row in rows {
-        pairs.0.push(row.try_get("id")?);
-        pairs.1.push(row.try_get("person")?);
+        found.ids.push(row.try_get("id")?);
+        found.people.push(row.try_get("person")?);
     }
-    Ok(pairs)
+    Ok(found)
 }
 
 /// How a person is shown in other resources.
@@ -224,13 +223,14 @@ pub async fn shown(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let sql = format!(
-        "{PERSON} SELECT w.start, u.external_id, s.anonymous_id FROM way w \
-         CROSS JOIN LATERAL (SELECT external_id FROM users WHERE project_id = $1 AND id = w.id OFFSET 0) u \
-         CROSS JOIN LATERAL (SELECT anonymous_id FROM users WHERE project_id = $1 AND id = w.start OFFSET 0) s \
-         WHERE w.merged_into IS NULL"
-    );
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project, &ids]).await?;
+    let sql = "WITH RECURSIVE way AS (SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 \
+               AND id = ANY($2) UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
+               CROSS JOIN LATERAL (SELECT id, merged_into FROM users WHERE project_id = $1 \
+               AND id = w.merged_into OFFSET 0) u WHERE w.hops < 16) SELECT w.start, u.external_id, s.anonymous_id \
+               FROM way w CROSS JOIN LATERAL (SELECT external_id FROM users WHERE project_id = $1 \
+               AND id = w.id OFFSET 0) u CROSS JOIN LATERAL (SELECT anonymous_id FROM users WHERE project_id = $1 \
+               AND id = w.start OFFSET 0) s WHERE w.merged_into IS NULL";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?;
     let person = |row: &Row| {
         Ok((
             row.try_get("start")?,

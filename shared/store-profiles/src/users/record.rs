@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::seen::Moves;
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
 /// A person within a project.
@@ -74,13 +74,11 @@ pub struct Found {
 
 /// Those of these people who are there.
 pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT u.project_id, u.id, u.merged_into, u.merged_at, u.last_seen_at \
-             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT u.project_id, u.id, u.merged_into, u.merged_at, u.last_seen_at \
+         FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = v.p AND u.id = v.i",
+        &["v.p"],
+    );
     let found = |r: &Row| {
         let key = (r.try_get("project_id")?, r.try_get("id")?);
         Ok(Found {
@@ -99,14 +97,12 @@ pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>
 
 /// Locks people until the end of the transaction and reads them. The keys must be sorted.
 pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profile>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, u.merged_at, u.last_seen_at \
-             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u ON u.project_id = {project} AND u.id = v.i \
-             ORDER BY u.project_id, u.id FOR UPDATE OF u",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, \
+         u.merged_at, u.last_seen_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN users u \
+         ON u.project_id = v.p AND u.id = v.i ORDER BY u.project_id, u.id FOR UPDATE OF u",
+        &["v.p"],
+    );
     let lock = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids) = split(part);
         tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
@@ -131,15 +127,14 @@ fn from_row(row: &Row) -> Result<Profile, StoreError> {
 
 /// Writes locked people back.
 pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp) -> Result<(), StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "UPDATE users u SET anonymous_id = v.a, email = v.e, name = v.n, properties = v.j, merged_into = v.m, merged_at = v.t, \
-             last_seen_at = greatest(u.last_seen_at, v.s), updated_at = $10 \
-             FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::uuid[], $8::timestamptz[], $9::timestamptz[]) \
-             AS v(p, i, a, e, n, j, m, t, s) WHERE u.project_id = {project} AND u.id = v.i",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "UPDATE users u SET anonymous_id = v.a, email = v.e, name = v.n, properties = v.j, merged_into = v.m, \
+         merged_at = v.t, last_seen_at = greatest(u.last_seen_at, v.s), updated_at = $10 \
+         FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::jsonb[], $7::uuid[], \
+         $8::timestamptz[], $9::timestamptz[]) AS v(p, i, a, e, n, j, m, t, s) WHERE u.project_id = v.p \
+         AND u.id = v.i",
+        &["v.p"],
+    );
     let write = async |statement: Statement, part: &[&Profile]| {
         let keys: Vec<PersonKey> = part.iter().map(|p| p.key).collect();
         let (projects, ids) = split(&keys);
@@ -163,20 +158,17 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
 /// a time.
 pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<Moves, StoreError> {
     let mut moves = Moves::default();
-    let sql = |of: Of| {
-        format!(
-            "WITH stale AS (SELECT u.project_id, u.id, v.s, u.seen_day FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) \
-             JOIN users u ON u.project_id = {given} AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
-             FOR UPDATE OF u SKIP LOCKED), \
-             noted AS (UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) FROM stale \
-             WHERE u.project_id = {found} AND u.id = stale.id \
-             RETURNING u.project_id, stale.seen_day AS before, u.seen_day AS after, u.merged_into) \
-             SELECT project_id, before, after, count(*) AS people FROM noted \
-             WHERE merged_into IS NULL AND before <> after GROUP BY 1, 2, 3",
-            given = of("v.p"),
-            found = of("stale.project_id")
-        )
-    };
+    let sql = ByProject::new(
+        "WITH stale AS (SELECT u.project_id, u.id, v.s, u.seen_day \
+         FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS v(p, i, s) JOIN users u ON u.project_id = v.p \
+         AND u.id = v.i WHERE u.last_seen_at < v.s - interval '1 minute' \
+         FOR UPDATE OF u SKIP LOCKED), noted AS (UPDATE users u SET last_seen_at = greatest(u.last_seen_at, stale.s) \
+         FROM stale WHERE u.project_id = stale.project_id AND u.id = stale.id \
+         RETURNING u.project_id, stale.seen_day AS before, u.seen_day AS after, u.merged_into) \
+         SELECT project_id, before, after, count(*) AS people FROM noted WHERE merged_into IS NULL \
+         AND before <> after GROUP BY 1, 2, 3",
+        &["v.p", "stale.project_id"],
+    );
     let note = async |statement: Statement, part: &[(PersonKey, Timestamp)]| {
         let keys: Vec<PersonKey> = part.iter().map(|s| s.0).collect();
         let (projects, ids) = split(&keys);

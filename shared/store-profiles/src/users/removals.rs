@@ -22,7 +22,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::record::PersonKey;
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
 /// Key of the advisory lock that transactions share: "rkpeople" in ASCII.
@@ -62,10 +62,13 @@ pub async fn outlast(db: &impl GenericClient) -> Result<(), StoreError> {
                 AND (classid::bigint << 32) | objid::bigint = $1 AND pid <> pg_backend_pid()";
     let rows = db.query(&db.prepare_cached(held).await?, &[&RECORDING]).await?;
     let mut left: Vec<String> = rows.iter().map(|row| row.try_get("virtualtransaction")).collect::<Result<_, _>>()?;
-    let ended = format!("{held} AND virtualtransaction = ANY($2)");
+    let ended = "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+                 AND (classid::bigint << 32) | objid::bigint = $1 AND pid <> pg_backend_pid() \
+                 AND virtualtransaction = ANY($2)";
     while !left.is_empty() {
         tokio::time::sleep(POLL).await;
-        let rows = db.query(&db.prepare_cached(&ended).await?, &[&RECORDING, &left]).await?;
+        let rows = db.query(&db.prepare_cached(ended).await?, &[&RECORDING, &left]).await?;
         left = rows.iter().map(|row| row.try_get("virtualtransaction")).collect::<Result<_, _>>()?;
     }
     Ok(())
@@ -109,13 +112,11 @@ fn bucket((project, user): &PersonKey) -> i32 {
 
 /// Returns those of these users whose erasure is pending.
 pub async fn pending(db: &impl GenericClient, users: &[PersonKey]) -> Result<Vec<PersonKey>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT e.project_id, e.user_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-             JOIN erasure e ON e.project_id = {project} AND e.user_id = v.i AND e.is_pending",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT e.project_id, e.user_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN erasure e \
+         ON e.project_id = v.p AND e.user_id = v.i AND e.is_pending",
+        &["v.p"],
+    );
     let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids): (Vec<ProjectId>, Vec<_>) = part.iter().copied().unzip();
         Ok(db.query(&statement, &[&projects, &ids]).await?)
@@ -147,13 +148,11 @@ pub async fn changed_since(db: &impl GenericClient, seq: Option<i64>) -> Result<
 /// Notes that these users have been erased. Call it right before the commit: the next announcement waits for that.
 pub async fn finish(tx: &Transaction<'_>, users: &[PersonKey]) -> Result<(), StoreError> {
     let seq = next_edition(tx).await?;
-    let sql = |of: Of| {
-        format!(
-            "UPDATE erasure e SET seq = $3, is_pending = false FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-             WHERE e.project_id = {project} AND e.user_id = v.i",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "UPDATE erasure e SET seq = $3, is_pending = false FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
+         WHERE e.project_id = v.p AND e.user_id = v.i",
+        &["v.p"],
+    );
     let write = async |statement: Statement, part: &[PersonKey]| {
         let (projects, ids): (Vec<ProjectId>, Vec<_>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids, &seq]).await?)

@@ -4,14 +4,15 @@ use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::{ActiveAutomation, Automation, COLUMNS, FollowedAutomation, decoded, from_row};
+use super::{ActiveAutomation, Automation, FollowedAutomation, decoded, from_row};
 use automation::Definition;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Automation>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL");
-    db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, active, version, definition, created_at, updated_at FROM automation \
+               WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
+    db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Newest first, those before an id.
@@ -21,11 +22,10 @@ pub async fn list(
     before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<Automation>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND deleted_at IS NULL AND ($2::uuid IS NULL OR id < $2) \
-         ORDER BY id DESC LIMIT $3"
-    );
-    db.query(&db.prepare_cached(&sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
+    let sql = "SELECT id, name, active, version, definition, created_at, updated_at FROM automation \
+               WHERE project_id = $1 AND deleted_at IS NULL AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC \
+               LIMIT $3";
+    db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
 /// Who sends a template, or to the subscribers of a group.
@@ -43,7 +43,15 @@ pub async fn uses_template(
     project: ProjectId,
     template: Uuid,
 ) -> Result<Option<SendingUse>, StoreError> {
-    used_by_steps(db, project, "templateId", template).await
+    let sql = "SELECT id, name, active FROM (SELECT a.id, a.name, a.active \
+               AND jsonb_path_exists(a.definition, '$.steps.**.templateId ? (@ == $t)', jsonb_build_object('t', \
+               $2::text)) AS active, EXISTS (SELECT FROM automation_version v WHERE v.project_id = $1 \
+               AND v.automation_id = a.id AND jsonb_path_exists(v.definition, '$.steps.**.templateId ? (@ == $t)', \
+               jsonb_build_object('t', $2::text)) AND EXISTS (SELECT FROM run r WHERE r.project_id = $1 \
+               AND r.automation_id = a.id AND r.version = v.version AND r.ended_at IS NULL)) AS under_way \
+               FROM automation a WHERE a.project_id = $1 AND a.deleted_at IS NULL) AS found WHERE active OR under_way \
+               ORDER BY active DESC, id LIMIT 1";
+    used(db, sql, project, template).await
 }
 
 /// As [`uses_template`], of a subscription group.
@@ -52,25 +60,25 @@ pub async fn uses_subscription_group(
     project: ProjectId,
     group: Uuid,
 ) -> Result<Option<SendingUse>, StoreError> {
-    used_by_steps(db, project, "subscriptionGroupId", group).await
+    let sql = "SELECT id, name, active FROM (SELECT a.id, a.name, a.active \
+               AND jsonb_path_exists(a.definition, '$.steps.**.subscriptionGroupId ? (@ == $t)', \
+               jsonb_build_object('t', $2::text)) AS active, EXISTS (SELECT FROM automation_version v \
+               WHERE v.project_id = $1 AND v.automation_id = a.id \
+               AND jsonb_path_exists(v.definition, '$.steps.**.subscriptionGroupId ? (@ == $t)', \
+               jsonb_build_object('t', $2::text)) AND EXISTS (SELECT FROM run r WHERE r.project_id = $1 \
+               AND r.automation_id = a.id AND r.version = v.version AND r.ended_at IS NULL)) AS under_way \
+               FROM automation a WHERE a.project_id = $1 AND a.deleted_at IS NULL) AS found WHERE active OR under_way \
+               ORDER BY active DESC, id LIMIT 1";
+    used(db, sql, project, group).await
 }
 
-async fn used_by_steps(
+async fn used(
     db: &impl GenericClient,
+    sql: &str,
     project: ProjectId,
-    field: &str,
     id: Uuid,
 ) -> Result<Option<SendingUse>, StoreError> {
-    let sends = format!("'$.steps.**.{field} ? (@ == $t)', jsonb_build_object('t', $2::text)");
-    let sql = format!(
-        "SELECT id, name, active FROM (SELECT a.id, a.name, a.active AND jsonb_path_exists(a.definition, {sends}) AS active, \
-         EXISTS (SELECT FROM automation_version v WHERE v.project_id = $1 AND v.automation_id = a.id \
-         AND jsonb_path_exists(v.definition, {sends}) AND EXISTS (SELECT FROM run r WHERE r.project_id = $1 \
-         AND r.automation_id = a.id AND r.version = v.version AND r.ended_at IS NULL)) AS under_way \
-         FROM automation a WHERE a.project_id = $1 AND a.deleted_at IS NULL) AS found \
-         WHERE active OR under_way ORDER BY active DESC, id LIMIT 1"
-    );
-    let row = db.query_opt(&sql, &[&project, &id.to_string()]).await?;
+    let row = db.query_opt(sql, &[&project, &id.to_string()]).await?;
     let found = |row: Row| {
         Ok(SendingUse { automation: row.try_get("id")?, name: row.try_get("name")?, active: row.try_get("active")? })
     };
@@ -83,10 +91,10 @@ pub async fn uses_segment(
     project: ProjectId,
     segment: Uuid,
 ) -> Result<Option<(Uuid, String)>, StoreError> {
-    let sql = format!(
-        "SELECT id, name FROM automation WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' = $2 ORDER BY id LIMIT 1"
-    );
-    let row = db.query_opt(&sql, &[&project, &segment.to_string()]).await?;
+    let sql = "SELECT id, name FROM automation WHERE project_id = $1 AND active AND deleted_at IS NULL \
+               AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT') AND definition ->> 'triggerSegmentId' = $2 \
+               ORDER BY id LIMIT 1";
+    let row = db.query_opt(sql, &[&project, &segment.to_string()]).await?;
     row.map(|row| Ok((row.try_get("id")?, row.try_get("name")?))).transpose()
 }
 
@@ -101,11 +109,11 @@ pub struct BySegment {
 
 /// The project's active automations that start by segments, oldest first.
 pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<Vec<BySegment>, StoreError> {
-    let sql = format!(
-        "SELECT id, (definition ->> 'triggerSegmentId')::uuid AS segment_id, trigger_type = 'SEGMENT_ENTER' AS entered \
-         FROM automation WHERE {BY_SEGMENT} AND definition ->> 'triggerSegmentId' IS NOT NULL ORDER BY id"
-    );
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
+    let sql = "SELECT id, (definition ->> 'triggerSegmentId')::uuid AS segment_id, \
+               trigger_type = 'SEGMENT_ENTER' AS entered FROM automation WHERE project_id = $1 AND active \
+               AND deleted_at IS NULL AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT') \
+               AND definition ->> 'triggerSegmentId' IS NOT NULL ORDER BY id";
+    let rows = db.query(&db.prepare_cached(sql).await?, &[&project]).await?;
     let found = |row: &Row| {
         Ok(BySegment {
             automation: row.try_get("id")?,
@@ -116,15 +124,6 @@ pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<
     rows.iter().map(found).collect()
 }
 
-const BY_SEGMENT: &str = "project_id = $1 AND active AND deleted_at IS NULL \
-                          AND trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT')";
-
-const FOLLOWED: &str = "project_id, id, version, definition, active AND deleted_at IS NULL AS may_start, \
-                        CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END AS hears";
-
-/// Automations read at once.
-const PART: usize = 500;
-
 /// The automations of every project that may start runs or have some that may listen, a part of them: those behind an
 /// automation, none at the end. One that this program cannot read is logged, and starts none. To keep up, read
 /// `Topic::Automation`'s sequence before this, and [`changed_after`] it later.
@@ -133,17 +132,19 @@ pub async fn load_followed(
     behind: Option<(ProjectId, Uuid)>,
 ) -> Result<Vec<FollowedAutomation>, StoreError> {
     let (project, id) = behind.unwrap_or((ProjectId(Uuid::nil()), Uuid::nil()));
-    let sql = format!(
-        "SELECT {FOLLOWED} FROM automation WHERE (project_id, id) > ($1, $2) AND deleted_at IS NULL \
-         AND (active OR hears <> '{{}}') ORDER BY project_id, id LIMIT {PART}"
-    );
-    db.query(&db.prepare_cached(&sql).await?, &[&project, &id]).await?.iter().map(followed).collect()
+    let sql = "SELECT project_id, id, version, definition, active AND deleted_at IS NULL AS may_start, \
+               CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END AS hears FROM automation \
+               WHERE (project_id, id) > ($1, $2) AND deleted_at IS NULL AND (active OR hears <> '{}') \
+               ORDER BY project_id, id LIMIT 500";
+    db.query(&db.prepare_cached(sql).await?, &[&project, &id]).await?.iter().map(followed).collect()
 }
 
 /// Those that were changed after a sequence of `Topic::Automation`, also those that are neither any more.
 pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<FollowedAutomation>, StoreError> {
-    let sql = format!("SELECT {FOLLOWED} FROM automation WHERE changed_seq > $1 ORDER BY changed_seq");
-    db.query(&db.prepare_cached(&sql).await?, &[&seq]).await?.iter().map(followed).collect()
+    let sql = "SELECT project_id, id, version, definition, active AND deleted_at IS NULL AS may_start, \
+               CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END AS hears FROM automation WHERE changed_seq > $1 \
+               ORDER BY changed_seq";
+    db.query(&db.prepare_cached(sql).await?, &[&seq]).await?.iter().map(followed).collect()
 }
 
 fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {

@@ -4,7 +4,7 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Automation, COLUMNS, from_row};
+use super::{Automation, from_row};
 use automation::Definition;
 use automation::journey::Program;
 use database::StoreError;
@@ -18,9 +18,9 @@ pub async fn get_for_update(
     project: ProjectId,
     id: Uuid,
 ) -> Result<Option<Automation>, StoreError> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM automation WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL FOR UPDATE");
-    tx.query_opt(&sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
+    let sql = "SELECT id, name, active, version, definition, created_at, updated_at FROM automation WHERE project_id = $1 \
+         AND id = $2 AND deleted_at IS NULL FOR UPDATE";
+    tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
 /// Moves the topic on. Where segments start automations, theirs goes first, for which segments are followed may change.
@@ -79,23 +79,21 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
     let by_segment = was_by_segment || changed.definition.trigger_type.is_of_segment();
     let seq = begin(tx, by_segment).await?;
     let definition = changed.definition.encode();
-    // What stands to the right of the assignments is the row as it was.
-    let other_dates = "'DATE_PROPERTY' IN (trigger_type, $4) AND (active <> $6 OR active AND version <> $7)";
-    // Where it was asked before and people are still gone through, nothing that has come since then is left out. It is
-    // another moment all the same, by which whoever is at it knows that it was asked anew.
-    let since = "CASE WHEN trigger_type = 'DATE_PROPERTY' AND $4 = 'DATE_PROPERTY' AND active AND $6 \
-                 THEN coalesce(dates_since - interval '1 microsecond', $9) ELSE $9 END";
-    let sql = format!(
-        "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
-               definition = $8, updated_at = $9, changed_seq = $10, \
-               dates_since = CASE WHEN {other_dates} THEN {since} ELSE dates_since END, dates_to = CASE WHEN {other_dates} THEN NULL ELSE dates_to END, \
-               hears = (SELECT coalesce(array_agg(DISTINCT e), '{{}}') FROM unnest(hears || $11::text[]) AS e) \
-               WHERE project_id = $1 AND id = $2"
-    );
+    // What stands to the right of the assignments is the row as it was. Where it was asked before and people are still gone
+    // through, nothing that has come since then is left out. It is another moment all the same, by which whoever is at it
+    // knows that it was asked anew.
+    let sql = "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
+               definition = $8, updated_at = $9, changed_seq = $10, dates_since = \
+               CASE WHEN 'DATE_PROPERTY' IN (trigger_type, $4) AND (active <> $6 OR active AND version <> $7) THEN \
+               CASE WHEN trigger_type = 'DATE_PROPERTY' AND $4 = 'DATE_PROPERTY' AND active \
+               AND $6 THEN coalesce(dates_since - interval '1 microsecond', $9) ELSE $9 END ELSE dates_since END, \
+               dates_to = CASE WHEN 'DATE_PROPERTY' IN (trigger_type, $4) AND (active <> $6 OR active \
+               AND version <> $7) THEN NULL ELSE dates_to END, hears = (SELECT coalesce(array_agg(DISTINCT e), '{}') \
+               FROM unnest(hears || $11::text[]) AS e) WHERE project_id = $1 AND id = $2";
     let trigger = changed.definition.trigger_type.as_str();
     let event = &changed.definition.trigger_event;
     tx.execute(
-        &sql,
+        sql,
         &[
             &project,
             &changed.id,

@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::occurrence::Rows;
-use super::sending;
+use super::sending::{self, UnderWay};
 use database::StoreError;
 use kernel::ids::{self, ProjectId};
 
@@ -90,9 +90,11 @@ pub async fn by_link(db: &impl GenericClient, of: &Rows) -> Result<Vec<LinkCount
 
 /// Of a campaign that is deleted.
 pub(super) async fn forget(tx: &impl GenericClient, project: ProjectId, campaign: Uuid) -> Result<(), StoreError> {
-    for table in ["campaign_click", "campaign_link"] {
-        let sql = format!("DELETE FROM {table} WHERE project_id = $1 AND campaign_id = $2");
-        tx.execute(&sql, &[&project, &campaign]).await?;
+    for sql in [
+        "DELETE FROM campaign_click WHERE project_id = $1 AND campaign_id = $2",
+        "DELETE FROM campaign_link WHERE project_id = $1 AND campaign_id = $2",
+    ] {
+        tx.execute(sql, &[&project, &campaign]).await?;
     }
     Ok(())
 }
@@ -106,8 +108,8 @@ pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Time
                (SELECT ctid AS place FROM campaign_click c WHERE c.project_id = $1 AND c.campaign_id = g.id AND c.message_id < $2 \
                AND NOT EXISTS (SELECT FROM unnest($4::uuid[], $5::uuid[]) AS s (campaign, first) WHERE s.campaign = g.id AND s.first <= c.message_id) \
                ORDER BY c.message_id LIMIT $3) old WHERE g.project_id = $1 LIMIT $3)) RETURNING campaign_id";
-    let (under_way, first) = sending::under_way(tx, project).await?;
-    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE, &under_way, &first]).await?;
+    let UnderWay { campaigns, first_ids } = sending::under_way(tx, project).await?;
+    let rows = tx.query(&tx.prepare_cached(sql).await?, &[&project, &bound, &SLICE, &campaigns, &first_ids]).await?;
     let campaigns: BTreeSet<Uuid> = rows.iter().map(|row| row.try_get("campaign_id")).collect::<Result<_, _>>()?;
     let sql = "DELETE FROM campaign_link l WHERE project_id = $1 AND campaign_id = ANY($2) AND NOT EXISTS (SELECT FROM campaign_click c \
                WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link)";

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use deadpool_postgres::GenericClient;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use database::StoreError;
@@ -59,18 +60,33 @@ pub async fn add(db: &impl GenericClient, project: ProjectId, changes: &Counts) 
     Ok(())
 }
 
+/// How many recipients have a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecipientCount {
+    pub variant: Option<String>,
+    pub status: String,
+    pub count: i64,
+}
+
 /// The recipients of a campaign's last sending, by variant and state.
 pub async fn report(
     db: &impl GenericClient,
     project: ProjectId,
     campaign: Uuid,
-) -> Result<Vec<(Option<String>, String, i64)>, StoreError> {
+) -> Result<Vec<RecipientCount>, StoreError> {
     let sql = "SELECT nullif(variant, '') AS variant, status, sum(count)::bigint AS total FROM campaign_count \
                WHERE project_id = $1 AND campaign_id = $2 \
                AND occurrence = (SELECT occurrence FROM campaign WHERE project_id = $1 AND id = $2) \
                GROUP BY variant, status HAVING sum(count) <> 0 ORDER BY nullif(variant, ''), status";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &campaign]).await?;
-    rows.iter().map(|row| Ok((row.try_get("variant")?, row.try_get("status")?, row.try_get("total")?))).collect()
+    let count = |row: &Row| {
+        Ok(RecipientCount {
+            variant: row.try_get("variant")?,
+            status: row.try_get("status")?,
+            count: row.try_get("total")?,
+        })
+    };
+    rows.iter().map(count).collect()
 }
 
 /// Removes the counts of a campaign; of the occurrences before one, or of all.

@@ -2,6 +2,8 @@
 //!
 //! Functions that change rows must run in a transaction that has locked the campaign's row, so that schedulers do not overlap.
 
+use std::ops::Range;
+
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
 use tokio_postgres::{Row, Statement};
@@ -10,13 +12,10 @@ use uuid::Uuid;
 use super::occurrence::Progress;
 use super::{Campaign, counts, outcomes, winner};
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use database::due::{self, Due};
 use domain::campaign::CampaignStatus;
 use kernel::ids::{self, ProjectId};
-
-/// SQL condition: the campaign's occurrence has begun and not ended.
-const UNDER_WAY: &str = "under_way AND status IN ('SENDING', 'PAUSED')";
 
 /// Maximum projects in which one poll searches for due campaigns.
 const MAX_PROJECTS: i64 = 10_000;
@@ -30,14 +29,12 @@ pub async fn due(
     max: i64,
 ) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let projects = due::projects(db, Due { table: "campaign", at: "look_at" }, now, MAX_PROJECTS).await?;
-    let sql = |of: Of| {
-        format!(
-            "SELECT p.id AS project_id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) \
-             CROSS JOIN LATERAL (SELECT id, look_at FROM campaign WHERE project_id = {project} AND look_at <= $2 \
-             ORDER BY look_at LIMIT $3) AS c ORDER BY c.look_at LIMIT $4",
-            project = of("p.id")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT p.id AS project_id, c.id, c.look_at FROM unnest($1::uuid[]) AS p (id) CROSS JOIN LATERAL \
+         (SELECT id, look_at FROM campaign WHERE project_id = p.id AND look_at <= $2 ORDER BY look_at LIMIT $3) AS c \
+         ORDER BY c.look_at LIMIT $4",
+        &["p.id"],
+    );
     let read = async |statement: Statement, part: &[ProjectId]| {
         Ok(db.query(&statement, &[&part, &now, &max_per_project, &max]).await?)
     };
@@ -65,7 +62,12 @@ pub async fn get_due(
     id: Uuid,
     now: Timestamp,
 ) -> Result<Option<(Campaign, Progress)>, StoreError> {
-    if_due(tx, project, id, now, "").await
+    let sql = "SELECT id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, \
+               status, status_reason, created_at, updated_at, started_at, recipients, under_way, \
+               subscription_group_id, occurrence, coalesce(started_at, $3) AS begun_at, coalesce(meant_for, \
+               $3) AS meant_for, taken_to, taken, coalesce(paced_to, $3) AS paced_to, test_sent_at, verdict \
+               FROM campaign WHERE project_id = $1 AND id = $2 AND look_at <= $3";
+    if_due(tx, sql, project, id, now).await
 }
 
 /// Locks the row of a campaign whose check is due. Returns `None` if it is not due or another transaction has locked it.
@@ -75,23 +77,22 @@ pub async fn lock_due(
     id: Uuid,
     now: Timestamp,
 ) -> Result<Option<(Campaign, Progress)>, StoreError> {
-    if_due(tx, project, id, now, "FOR UPDATE SKIP LOCKED").await
+    let sql = "SELECT id, name, channel, segment_id, exclude_segment_ids, template_id, settings, scheduled_at, \
+               status, status_reason, created_at, updated_at, started_at, recipients, under_way, \
+               subscription_group_id, occurrence, coalesce(started_at, $3) AS begun_at, coalesce(meant_for, \
+               $3) AS meant_for, taken_to, taken, coalesce(paced_to, $3) AS paced_to, test_sent_at, verdict \
+               FROM campaign WHERE project_id = $1 AND id = $2 AND look_at <= $3 FOR UPDATE SKIP LOCKED";
+    if_due(tx, sql, project, id, now).await
 }
 
 async fn if_due(
     tx: &Transaction<'_>,
+    sql: &str,
     project: ProjectId,
     id: Uuid,
     now: Timestamp,
-    lock: &str,
 ) -> Result<Option<(Campaign, Progress)>, StoreError> {
-    let sql = format!(
-        "SELECT {}, occurrence, coalesce(started_at, $3) AS begun_at, coalesce(meant_for, $3) AS meant_for, \
-         taken_to, taken, coalesce(paced_to, $3) AS paced_to, test_sent_at, verdict FROM campaign \
-         WHERE project_id = $1 AND id = $2 AND look_at <= $3 {lock}",
-        super::COLUMNS
-    );
-    let Some(row) = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&project, &id, &now]).await? else {
+    let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &id, &now]).await? else {
         return Ok(None);
     };
     let progress = Progress {
@@ -204,28 +205,30 @@ pub async fn schedule_check(
     Ok(())
 }
 
-/// Returns a project's campaigns with a sending under way, and for each the smallest id that a row of that sending can have.
-/// Retention keeps these rows: reports count them, and the next slice of the audience looks for those of merged users.
-pub(crate) async fn under_way(
-    db: &impl GenericClient,
-    project: ProjectId,
-) -> Result<(Vec<Uuid>, Vec<Uuid>), StoreError> {
-    let sql =
-        format!("SELECT id, started_at FROM campaign WHERE project_id = $1 AND {UNDER_WAY} AND started_at IS NOT NULL");
-    let rows = db.query(&db.prepare_cached(&sql).await?, &[&project]).await?;
-    let first = |row: &Row| {
-        let (campaign, started_at): (Uuid, Timestamp) = (row.try_get("id")?, row.try_get("started_at")?);
-        Ok((campaign, ids::lower_bound(started_at.as_millisecond())))
-    };
-    let sendings: Vec<(Uuid, Uuid)> = rows.iter().map(first).collect::<Result<_, StoreError>>()?;
-    Ok(sendings.into_iter().unzip())
+/// Campaigns with a sending under way, and for each the smallest id that a row of that sending can have.
+#[derive(Default)]
+pub(crate) struct UnderWay {
+    pub campaigns: Vec<Uuid>,
+    pub first_ids: Vec<Uuid>,
 }
 
-/// Returns whether an occurrence that has not ended began within `from..to`. The IDs of all its rows, future ones included, hold that time.
-pub(crate) async fn began_within(
-    db: &impl GenericClient,
-    (from, to): (Timestamp, Timestamp),
-) -> Result<bool, StoreError> {
-    let sql = format!("SELECT id FROM campaign WHERE {UNDER_WAY} AND started_at >= $1 AND started_at < $2 LIMIT 1");
-    Ok(db.query_opt(&sql, &[&from, &to]).await?.is_some())
+/// Returns a project's campaigns with a sending under way. Retention keeps the rows of these sendings: reports count them, and
+/// the next slice of the audience looks for those of merged users.
+pub(crate) async fn under_way(db: &impl GenericClient, project: ProjectId) -> Result<UnderWay, StoreError> {
+    let sql = "SELECT id, started_at FROM campaign WHERE project_id = $1 AND under_way \
+               AND status IN ('SENDING', 'PAUSED') AND started_at IS NOT NULL";
+    let mut under_way = UnderWay::default();
+    for row in db.query(&db.prepare_cached(sql).await?, &[&project]).await? {
+        let started_at: Timestamp = row.try_get("started_at")?;
+        under_way.campaigns.push(row.try_get("id")?);
+        under_way.first_ids.push(ids::lower_bound(started_at.as_millisecond()));
+    }
+    Ok(under_way)
+}
+
+/// Returns whether an occurrence that has not ended began within a time. The IDs of all its rows, future ones included, hold that time.
+pub(crate) async fn began_within(db: &impl GenericClient, within: Range<Timestamp>) -> Result<bool, StoreError> {
+    let sql = "SELECT id FROM campaign WHERE under_way AND status IN ('SENDING', 'PAUSED') AND started_at >= $1 \
+               AND started_at < $2 LIMIT 1";
+    Ok(db.query_opt(sql, &[&within.start, &within.end]).await?.is_some())
 }

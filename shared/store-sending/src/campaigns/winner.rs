@@ -20,10 +20,10 @@ pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, St
     if chunks::is_test_open(tx, campaign).await? {
         return Ok(true);
     }
+    let within = of.month().condition("id");
     let sql = format!(
         "SELECT EXISTS (SELECT FROM message WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 \
-         AND status = 'queued' AND failures = 0 AND {}) AS is_there",
-        of.month().condition("id")
+         AND status = 'queued' AND failures = 0 AND {within}) AS is_there"
     );
     let statement = of.month().prepare(tx, &sql).await?;
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get("is_there")?)
@@ -37,17 +37,25 @@ pub async fn scores(
     metric: Metric,
     goal: Option<&Goal>,
 ) -> Result<Vec<Score>, StoreError> {
-    let result = match metric {
-        Metric::Opened => "opened_at IS NOT NULL OR clicked_at IS NOT NULL",
-        Metric::Clicked => "clicked_at IS NOT NULL",
-        Metric::Converted => "false",
+    let within = of.month().condition("id");
+    let sql = match metric {
+        Metric::Opened => format!(
+            "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL) AS sent, \
+             count(*) FILTER (WHERE opened_at IS NOT NULL OR clicked_at IS NOT NULL) AS results FROM message \
+             WHERE project_id = $1 AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND {within} AND variant IS NOT NULL \
+             GROUP BY variant"
+        ),
+        Metric::Clicked => format!(
+            "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL) AS sent, \
+             count(*) FILTER (WHERE clicked_at IS NOT NULL) AS results FROM message WHERE project_id = $1 \
+             AND campaign_id = $2 AND id BETWEEN $3 AND $4 AND {within} AND variant IS NOT NULL GROUP BY variant"
+        ),
+        Metric::Converted => format!(
+            "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL) AS sent, \
+             count(*) FILTER (WHERE false) AS results FROM message WHERE project_id = $1 AND campaign_id = $2 \
+             AND id BETWEEN $3 AND $4 AND {within} AND variant IS NOT NULL GROUP BY variant"
+        ),
     };
-    let sql = format!(
-        "SELECT variant, count(*) FILTER (WHERE sent_at IS NOT NULL) AS sent, \
-         count(*) FILTER (WHERE {result}) AS results FROM message WHERE project_id = $1 AND campaign_id = $2 \
-         AND id BETWEEN $3 AND $4 AND {} AND variant IS NOT NULL GROUP BY variant",
-        of.month().condition("id")
-    );
     let rows = tx.query(&sql, &[&of.project, &of.campaign, &of.first, &of.last]).await?;
     let score = |row: &Row| -> Result<Score, StoreError> {
         Ok(Score { variant: row.try_get("variant")?, sent: row.try_get("sent")?, results: row.try_get("results")? })

@@ -8,7 +8,6 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::by_id::{self, Lock};
 use database::StoreError;
 use database::months::{self, Month};
 use domain::message::{Channel, Lane};
@@ -87,18 +86,16 @@ async fn load_in(
     ids: &[Uuid],
 ) -> Result<Vec<Row>, StoreError> {
     let (first, last) = (ids.first(), ids.last());
-    let columns = "m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt + 1 AS attempt, \
-                   m.failures, m.ambiguous - m.forgiven AS ambiguous, m.created_at, \
-                   coalesce(m.released_at, m.created_at) AS released_at, m.subscription_group_id, m.trace, \
-                   m.campaign_id, m.occurrence";
-    let found = by_id::look_up(
-        month,
-        "unnest($2::uuid[]) AS w (id)",
-        columns,
-        "m.id BETWEEN $3 AND $4 AND m.status = 'queued'",
-        Lock::None,
+    let within = month.condition("m.id");
+    let sql = format!(
+        "SELECT m.* FROM unnest($2::uuid[]) AS w (id) CROSS JOIN LATERAL \
+         (SELECT m.id, m.user_id, m.channel, m.lane, m.template_id, m.content, m.data, m.attempt + 1 AS attempt, \
+         m.failures, m.ambiguous - m.forgiven AS ambiguous, m.created_at, coalesce(m.released_at, \
+         m.created_at) AS released_at, m.subscription_group_id, m.trace, m.campaign_id, m.occurrence FROM message m \
+         WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id BETWEEN $3 AND $4 \
+         AND m.status = 'queued' OFFSET 0) AS m"
     );
-    let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+    let statement = month.prepare(db, &sql).await?;
     Ok(db.query(&statement, &[&project, &ids, &first, &last]).await?)
 }
 

@@ -6,9 +6,8 @@ use serde_json::Value;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::by_id::{self, Lock};
 use database::StoreError;
-use database::filter::{Filter, MOST_COUNTED, Start, Total};
+use database::filter::{Filter, MOST_COUNTED, Rows, Start, Total};
 use database::months::{self, Month};
 use domain::message::{Channel, DeliveryState};
 use kernel::ids::ProjectId;
@@ -48,10 +47,6 @@ pub struct Message {
     pub segments: Option<i32>,
 }
 
-const COLUMNS: &str = "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, \
-    attempt, ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, failed_at, \
-    bounced_at, complained_at, devices, content, segments";
-
 fn from_row(row: &Row) -> Result<Message, StoreError> {
     let (status, channel): (&str, &str) = (row.try_get("status")?, row.try_get("channel")?);
     Ok(Message {
@@ -85,25 +80,42 @@ fn from_row(row: &Row) -> Result<Message, StoreError> {
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Message>, StoreError> {
     let month = Month::of(id);
     let within = month.condition("id");
-    let sql = format!("SELECT {COLUMNS} FROM message WHERE project_id = $1 AND id = $2 AND {within}");
+    let sql = format!(
+        "SELECT id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, attempt, \
+         ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, \
+         failed_at, bounced_at, complained_at, devices, content, segments FROM message WHERE project_id = $1 \
+         AND id = $2 AND {within}"
+    );
     db.query_opt(&month.prepare(db, &sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// How messages of these ids stand, each with the reason. Unknown ids are left out.
+/// How a message stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageState {
+    pub id: Uuid,
+    pub status: DeliveryState,
+    pub reason: Option<String>,
+}
+
+/// How messages of these ids stand. Unknown ids are left out.
 pub async fn states(
     db: &impl GenericClient,
     project: ProjectId,
     ids: &[Uuid],
-) -> Result<Vec<(Uuid, DeliveryState, Option<String>)>, StoreError> {
+) -> Result<Vec<MessageState>, StoreError> {
     let mut states = Vec::with_capacity(ids.len());
     for (month, ids) in months::split_existing(db, "message", ids, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
-        let columns = "m.id, m.status, m.status_reason";
-        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::None);
-        let statement = month.prepare(db, &format!("SELECT m.* FROM {found}")).await?;
+        let within = month.condition("m.id");
+        let sql = format!(
+            "SELECT m.* FROM (SELECT DISTINCT unnest($2::uuid[]) AS id ORDER BY 1) AS w CROSS JOIN LATERAL \
+             (SELECT m.id, m.status, m.status_reason FROM message m WHERE m.project_id = $1 AND m.id = w.id \
+             AND {within} AND m.id BETWEEN $3 AND $4 OFFSET 0) AS m"
+        );
+        let statement = month.prepare(db, &sql).await?;
         for row in db.query(&statement, &[&project, &ids, &first, &last]).await? {
-            let status: &str = row.try_get("status")?;
-            states.push((row.try_get("id")?, super::status(status)?, row.try_get("status_reason")?));
+            let status = super::status(row.try_get("status")?)?;
+            states.push(MessageState { id: row.try_get("id")?, status, reason: row.try_get("status_reason")? });
         }
     }
     Ok(states)
@@ -153,6 +165,14 @@ impl Wanted<'_> {
     }
 }
 
+const ROWS: Rows = Rows {
+    columns: "id, status, status_reason, user_id, channel, subject, template_id, automation_id, run_id, attempt, \
+              ambiguous, provider, provider_message_id, created_at, sent_at, delivered_at, opened_at, clicked_at, \
+              failed_at, bounced_at, complained_at, devices, content, segments",
+    table: "message",
+    order: "id DESC",
+};
+
 /// Newest first. A page may begin behind a message's id. Read month by month until the page is full.
 pub async fn list(
     db: &impl GenericClient,
@@ -182,7 +202,7 @@ pub async fn list(
                 continue;
             }
         }
-        for row in filter.page(db, (COLUMNS, "message", "id DESC"), &skipped, &left).await? {
+        for row in filter.page(db, ROWS, &skipped, &left).await? {
             page.push(from_row(&row)?);
         }
         if page.len() as i64 >= limit {

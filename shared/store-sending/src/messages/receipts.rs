@@ -6,12 +6,11 @@ use deadpool_postgres::Transaction;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::by_id::{self, Lock};
 use super::counts;
 use crate::campaigns::clicks::{self, Click};
 use crate::campaigns::counts::{self as campaign_counts, Counts};
-use database::StoreError;
 use database::months::{self, Month};
+use database::{StoreError, by_project};
 use domain::message::{Channel, DeliveryState};
 use kernel::ids::ProjectId;
 use store_profiles::segments::dirty;
@@ -97,13 +96,18 @@ pub async fn apply(
     now: Timestamp,
 ) -> Result<Applied, StoreError> {
     let ids: Vec<Uuid> = receipts.iter().map(|r| r.message).collect();
-    let columns = "m.id, m.status, m.status_reason, m.delivered_at, m.opened_at, m.clicked_at, m.failed_at, m.bounced_at, m.complained_at, \
-                   m.channel, m.campaign_id, m.user_id, m.variant, m.occurrence";
     let mut rows = Vec::new();
     for (month, ids) in months::split_existing(tx, "message", &ids, |id| *id).await? {
         let (first, last) = (ids.iter().min(), ids.iter().max());
-        let found = by_id::look_up(month, &by_id::wanted("$2"), columns, "m.id BETWEEN $3 AND $4", Lock::Wait);
-        let statement = month.prepare(tx, &format!("SELECT m.* FROM {found}")).await?;
+        let within = month.condition("m.id");
+        let sql = format!(
+            "SELECT m.* FROM (SELECT DISTINCT unnest($2::uuid[]) AS id ORDER BY 1) AS w CROSS JOIN LATERAL \
+             (SELECT m.id, m.status, m.status_reason, m.delivered_at, m.opened_at, m.clicked_at, m.failed_at, \
+             m.bounced_at, m.complained_at, m.channel, m.campaign_id, m.user_id, m.variant, m.occurrence \
+             FROM message m WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id BETWEEN $3 AND $4 OFFSET 0 \
+             FOR UPDATE OF m) AS m"
+        );
+        let statement = month.prepare(tx, &sql).await?;
         rows.extend(tx.query(&statement, &[&project, &ids, &first, &last]).await?);
     }
     let mut messages: BTreeMap<Uuid, (Progress, Progress)> = BTreeMap::new();
@@ -183,26 +187,44 @@ async fn write(
     let ids: Vec<Uuid> = changed.iter().map(|(id, _)| *id).collect();
     let statuses: Vec<&str> = changed.iter().map(|(_, p)| p.status.as_str()).collect();
     let reasons: Vec<Option<&str>> = changed.iter().map(|(_, p)| p.reason.as_deref()).collect();
-    let times = "delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at";
-    let progress = format!(
-        "(SELECT * FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], \
-         $8::timestamptz[], $9::timestamptz[], $10::timestamptz[]) AS v (id, status, status_reason, {times})) AS w"
-    );
-    let rows = format!(
-        "(SELECT m.*, w.status, w.status_reason, {times} FROM {}) AS v",
-        by_id::look_up(
-            month,
-            &progress,
-            "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at",
-            "m.id BETWEEN $11 AND $12",
-            Lock::None
-        ),
-    );
-    let set = "status = excluded.status, status_reason = excluded.status_reason, delivered_at = excluded.delivered_at, \
-               opened_at = excluded.opened_at, clicked_at = excluded.clicked_at, failed_at = excluded.failed_at, \
-               bounced_at = excluded.bounced_at, complained_at = excluded.complained_at, \
-               updated_at = $13";
-    let sql = by_id::change(month, &rows, &format!(", status_reason, {times}"), set);
+    let within = month.condition("m.id");
+    let sql = if by_project::is_spread() {
+        format!(
+            "UPDATE message AS m SET status = excluded.status, status_reason = excluded.status_reason, \
+             delivered_at = excluded.delivered_at, opened_at = excluded.opened_at, clicked_at = excluded.clicked_at, \
+             failed_at = excluded.failed_at, bounced_at = excluded.bounced_at, \
+             complained_at = excluded.complained_at, updated_at = $13 FROM \
+             (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at, status_reason, \
+             delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at FROM \
+             (SELECT m.*, w.status, w.status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, \
+             complained_at FROM (SELECT * FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], \
+             $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], \
+             $10::timestamptz[]) AS v (id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, \
+             bounced_at, complained_at)) AS w CROSS JOIN LATERAL \
+             (SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at FROM message m \
+             WHERE m.project_id = $1 AND m.id = w.id AND {within} \
+             AND m.id BETWEEN $11 AND $12 OFFSET 0) AS m) AS v) AS excluded WHERE m.project_id = $1 \
+             AND m.id = excluded.id AND {within}"
+        )
+    } else {
+        format!(
+            "INSERT INTO message AS m (project_id, id, user_id, channel, lane, status, created_at, updated_at, \
+             status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at) \
+             SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at, status_reason, \
+             delivered_at, opened_at, clicked_at, failed_at, bounced_at, complained_at FROM \
+             (SELECT m.*, w.status, w.status_reason, delivered_at, opened_at, clicked_at, failed_at, bounced_at, \
+             complained_at FROM (SELECT * FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[], \
+             $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], \
+             $10::timestamptz[]) AS v (id, status, status_reason, delivered_at, opened_at, clicked_at, failed_at, \
+             bounced_at, complained_at)) AS w CROSS JOIN LATERAL \
+             (SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at FROM message m \
+             WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id BETWEEN $11 AND $12 OFFSET 0) AS m) AS v \
+             ON CONFLICT (project_id, id) DO UPDATE SET status = excluded.status, \
+             status_reason = excluded.status_reason, delivered_at = excluded.delivered_at, \
+             opened_at = excluded.opened_at, clicked_at = excluded.clicked_at, failed_at = excluded.failed_at, \
+             bounced_at = excluded.bounced_at, complained_at = excluded.complained_at, updated_at = $13"
+        )
+    };
     let statement = month.prepare(tx, &sql).await?;
     tx.execute(
         &statement,

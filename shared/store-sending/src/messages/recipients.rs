@@ -12,7 +12,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::by_id::{self, Lock};
 use super::claim::{Claimed, Sending};
 use super::insert;
 use crate::campaigns::counts::{self, Counts};
@@ -44,12 +43,11 @@ pub enum Begun {
 
 /// Locks the campaign until the end of the transaction. To be called before the users of its messages are read.
 pub async fn lock(tx: &Transaction<'_>, campaign: Uuid, mode: LockMode) -> Result<(), StoreError> {
-    let of = match mode {
-        LockMode::Shared => "pg_advisory_xact_lock_shared",
-        LockMode::Exclusive => "pg_advisory_xact_lock",
+    let sql = match mode {
+        LockMode::Shared => "SELECT pg_advisory_xact_lock_shared(hashtextextended($1::text, 1))",
+        LockMode::Exclusive => "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1))",
     };
-    let sql = format!("SELECT {of}(hashtextextended($1::text, 1))");
-    tx.query(&tx.prepare_cached(&sql).await?, &[&format!("recipients {campaign}")]).await?;
+    tx.query(&tx.prepare_cached(sql).await?, &[&format!("recipients {campaign}")]).await?;
     Ok(())
 }
 
@@ -84,8 +82,7 @@ pub async fn insert(
         }
         let others: Vec<(Uuid, Uuid)> =
             merged.iter().flat_map(|(user, ids)| ids.iter().map(|id| (*user, *id))).collect();
-        let is_served = format!("({MAY_HAVE_BEEN_SENT} OR m.status = 'queued')");
-        for user in find_others(tx, queue.project, &sending, &others, &[], &is_served).await? {
+        for user in find_others(tx, queue.project, &sending, &others, &[], Others::Served).await? {
             if let Some(share) = wanted.remove(&user) {
                 skip(&mut counts, of, share);
             }
@@ -124,13 +121,6 @@ async fn merged_since(
     Ok(merged)
 }
 
-/// A message that was sent, or may have been.
-const MAY_HAVE_BEEN_SENT: &str = "(m.status NOT IN ('queued', 'failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven \
-                                  OR m.sent_at IS NOT NULL)";
-/// A worker is sending the message, or its lease has ended.
-const IS_BEGUN: &str = "EXISTS (SELECT FROM send_chunk c WHERE c.project_id = $1 AND c.campaign_id = m.campaign_id AND c.is_begun \
-                        AND get_bit(c.done, array_position(c.members, m.id) - 1) = 0)";
-
 /// Returns those of a sending's retried messages that must not be sent, because their users were sent another of the sending, or may be:
 /// they were merged with other recipients after both messages had been begun. Each message is given with its user, read under the lock.
 /// `None`: some users were merged, so the transaction must be repeated under [`LockMode::Exclusive`].
@@ -159,9 +149,7 @@ pub async fn superseded(
         .flat_map(|(user, message)| others(*user).map(|id| (*message, id)))
         .collect();
     let batch: Vec<Uuid> = retried.iter().map(|(message, _)| message.id).collect();
-    // One that waits for its own retry supersedes nothing: it will find this one.
-    let is_sent = format!("({MAY_HAVE_BEEN_SENT} OR m.status = 'queued' AND {IS_BEGUN})");
-    superseded.extend(find_others(tx, project, &sending, &pairs, &batch, &is_sent).await?);
+    superseded.extend(find_others(tx, project, &sending, &pairs, &batch, Others::Sent).await?);
     Ok(Some(superseded))
 }
 
@@ -179,24 +167,51 @@ fn choose(retried: &[(&Claimed, Uuid)]) -> (HashMap<Uuid, Uuid>, HashSet<Uuid>) 
     (chosen, rest)
 }
 
-/// Looks up the messages of a sending to the users on the right, except those in `but`. Returns what is on the left of those that meet
-/// the condition.
+/// Which messages to others [`find_others`] looks for.
+#[derive(Clone, Copy)]
+enum Others {
+    /// Those that were sent, or may have been, and those that wait.
+    Served,
+    /// Those that were sent, or may have been, or are being sent: a worker is at it, or its lease has ended. One that waits for
+    /// its own retry supersedes nothing: it will find this one.
+    Sent,
+}
+
+/// Looks up the messages of a sending to the users on the right, except those in `but`. Returns what is on the left of those
+/// that are wanted.
 async fn find_others(
     tx: &Transaction<'_>,
     project: ProjectId,
     sending: &Sending,
     pairs: &[(Uuid, Uuid)],
     but: &[Uuid],
-    condition: &str,
+    wanted: Others,
 ) -> Result<Vec<Uuid>, StoreError> {
     let (left, users): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
     let month = Month::at(sending.started_ms);
-    let ids = format!(
-        "(SELECT v.l AS of, {id} AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (l, u)) AS w",
-        id = by_id::of_sending("$4", "md5($5::text || v.u::text)")
-    );
-    let found = by_id::look_up(month, &ids, "m.id", &format!("m.id <> ALL($6) AND {condition}"), Lock::None);
-    let statement = month.prepare(tx, &format!("SELECT DISTINCT w.of FROM {found}")).await?;
+    let within = month.condition("m.id");
+    // The ids are those of the sending: the time when it began, and the MD5 of its key and the user.
+    let sql = match wanted {
+        Others::Served => format!(
+            "SELECT DISTINCT w.of FROM (SELECT v.l AS of, (lpad(to_hex($4::bigint), 12, \
+             '0') || '7' || substr(md5($5::text || v.u::text), 1, 3) || '8' || substr(md5($5::text || v.u::text), 4, \
+             15))::uuid AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (l, u)) AS w CROSS JOIN LATERAL (SELECT m.id \
+             FROM message m WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id <> ALL($6) \
+             AND ((m.status NOT IN ('queued', 'failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven \
+             OR m.sent_at IS NOT NULL) OR m.status = 'queued') OFFSET 0) AS m"
+        ),
+        Others::Sent => format!(
+            "SELECT DISTINCT w.of FROM (SELECT v.l AS of, (lpad(to_hex($4::bigint), 12, \
+             '0') || '7' || substr(md5($5::text || v.u::text), 1, 3) || '8' || substr(md5($5::text || v.u::text), 4, \
+             15))::uuid AS id FROM unnest($2::uuid[], $3::uuid[]) AS v (l, u)) AS w CROSS JOIN LATERAL (SELECT m.id \
+             FROM message m WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id <> ALL($6) \
+             AND ((m.status NOT IN ('queued', 'failed', 'suppressed', 'cancelled') OR m.ambiguous > m.forgiven \
+             OR m.sent_at IS NOT NULL) OR m.status = 'queued' AND EXISTS (SELECT FROM send_chunk c \
+             WHERE c.project_id = $1 AND c.campaign_id = m.campaign_id AND c.is_begun \
+             AND get_bit(c.done, array_position(c.members, m.id) - 1) = 0)) OFFSET 0) AS m"
+        ),
+    };
+    let statement = month.prepare(tx, &sql).await?;
     let rows = tx.query(&statement, &[&project, &left, &users, &sending.started_ms, &sending.key(), &but]).await?;
     rows.iter().map(|row| Ok(row.try_get("of")?)).collect()
 }
@@ -220,20 +235,19 @@ async fn write(
     let templates: Vec<Option<Uuid>> = wanted.values().map(|share| template(share)).collect();
     let variants: Vec<Option<&str>> = wanted.values().map(|share| share.variant.as_deref()).collect();
     let data = json!({ "campaign": { "id": row.campaign, "name": row.name } });
-    let sql = format!(
-        "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, campaign_id, occurrence, \
-         variant, subscription_group_id, released_at, created_at, updated_at) \
-         SELECT $1, {id}, u, $2, $3, 'queued', t, $4, $5, $6, v, $7, $8, $8, $8 \
-         FROM unnest($9::uuid[], $10::uuid[], $11::text[]) AS w (u, t, v) ORDER BY 2 \
-         ON CONFLICT (project_id, id) DO NOTHING RETURNING id, user_id), \
-         counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1, $12, count(*) FROM new HAVING count(*) > 0 \
-         ON CONFLICT (project_id, lane) DO UPDATE SET count = message_count.count + excluded.count) \
-         SELECT id, user_id FROM new",
-        id = by_id::of_sending("$13", "md5($14::text || u::text)")
-    );
+    // The id: the time when the sending began, and the MD5 of its key and the user.
+    let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, \
+               campaign_id, occurrence, variant, subscription_group_id, released_at, created_at, updated_at) \
+               SELECT $1, (lpad(to_hex($13::bigint), 12, '0') || '7' || substr(md5($14::text || u::text), 1, \
+               3) || '8' || substr(md5($14::text || u::text), 4, 15))::uuid, u, $2, $3, 'queued', t, $4, $5, $6, v, \
+               $7, $8, $8, $8 FROM unnest($9::uuid[], $10::uuid[], $11::text[]) AS w (u, t, v) ORDER BY 2 \
+               ON CONFLICT (project_id, id) DO NOTHING RETURNING id, user_id), \
+               counted AS (INSERT INTO message_count (project_id, lane, count) SELECT $1, $12, count(*) \
+               FROM new HAVING count(*) > 0 ON CONFLICT (project_id, lane) DO UPDATE \
+               SET count = message_count.count + excluded.count) SELECT id, user_id FROM new";
     let rows = tx
         .query(
-            &tx.prepare_cached(&sql).await?,
+            &tx.prepare_cached(sql).await?,
             &[
                 &queue.project,
                 &queue.channel.as_str(),

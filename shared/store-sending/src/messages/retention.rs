@@ -8,18 +8,17 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::insert;
-use crate::campaigns::sending;
+use crate::campaigns::sending::{self, UnderWay};
 use database::StoreError;
 use database::months::Month;
 use database::time_partitions::expired::Expired;
 use kernel::clock::from_ms;
 use kernel::ids::{self, ProjectId};
 
-/// Rows removed at once.
+/// Rows removed at once, as the statement says.
 pub const SLICE: i64 = 5_000;
 /// A key of Postgres's advisory locks: "rkretmsg" in ASCII.
 const LOCK: i64 = 0x726b_7265_746d_7367;
-const IS_SETTLED: &str = "status <> 'queued'";
 
 /// Takes the lock on removal for this connection, until [`end`]. False where another connection holds it.
 pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
@@ -39,17 +38,21 @@ pub async fn remove_slice(
     before: Timestamp,
 ) -> Result<i64, StoreError> {
     let before = ids::lower_bound(before.as_millisecond());
-    let (campaigns, first) = sending::under_way(tx, project).await?;
-    let removable = format!(
-        "project_id = $1 AND id < $2 AND {} AND {IS_SETTLED} AND (campaign_id IS NULL OR NOT EXISTS (SELECT \
-         FROM unnest($3::uuid[], $4::uuid[]) AS s (campaign, first) WHERE s.campaign = m.campaign_id AND s.first <= m.id))",
-        month.condition("id")
+    let UnderWay { campaigns, first_ids } = sending::under_way(tx, project).await?;
+    let within = month.condition("id");
+    let sql = format!(
+        "SELECT id FROM message m WHERE project_id = $1 AND id < $2 AND {within} AND status <> 'queued' \
+         AND (campaign_id IS NULL OR NOT EXISTS (SELECT FROM unnest($3::uuid[], $4::uuid[]) AS s (campaign, first) \
+         WHERE s.campaign = m.campaign_id AND s.first <= m.id)) ORDER BY id OFFSET 5000 LIMIT 1"
     );
-    let sql = format!("SELECT id FROM message m WHERE {removable} ORDER BY id OFFSET {SLICE} LIMIT 1");
-    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before, &campaigns, &first]).await?;
+    let row = tx.query_opt(&month.prepare(tx, &sql).await?, &[&project, &before, &campaigns, &first_ids]).await?;
     let end: Uuid = row.map(|row| row.try_get("id")).transpose()?.unwrap_or(before);
-    let sql = format!("DELETE FROM message m WHERE {removable}");
-    let removed = tx.execute(&month.prepare(tx, &sql).await?, &[&project, &end, &campaigns, &first]).await?;
+    let sql = format!(
+        "DELETE FROM message m WHERE project_id = $1 AND id < $2 AND {within} AND status <> 'queued' \
+         AND (campaign_id IS NULL OR NOT EXISTS (SELECT FROM unnest($3::uuid[], $4::uuid[]) AS s (campaign, first) \
+         WHERE s.campaign = m.campaign_id AND s.first <= m.id))"
+    );
+    let removed = tx.execute(&month.prepare(tx, &sql).await?, &[&project, &end, &campaigns, &first_ids]).await?;
     let removed = i64::try_from(removed).unwrap_or(i64::MAX);
     insert::count(tx, project, insert::any_lane(), -removed).await?;
     Ok(removed)
@@ -59,12 +62,12 @@ pub async fn remove_slice(
 /// ended has its rows there. Reads all of the partition if so.
 pub async fn is_over(tx: &Transaction<'_>, partition: &Expired) -> Result<bool, StoreError> {
     let times = partition.times_ms();
-    if sending::began_within(tx, (from_ms(times.start), from_ms(times.end))).await? {
+    if sending::began_within(tx, from_ms(times.start)..from_ms(times.end)).await? {
         return Ok(false);
     }
     tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
-    let sql =
-        format!("SELECT NOT EXISTS (SELECT FROM {} WHERE NOT ({IS_SETTLED}) OR dead) AS is_over", partition.name());
+    let table = partition.name();
+    let sql = format!("SELECT NOT EXISTS (SELECT FROM {table} WHERE NOT (status <> 'queued') OR dead) AS is_over");
     Ok(tx.query_one(&sql, &[]).await?.try_get("is_over")?)
 }
 

@@ -9,13 +9,12 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::by_id::{self, Lock};
 use super::counts;
 use crate::campaigns::counts::{self as campaign_counts, Counts, Occurrence};
 use crate::campaigns::outcomes::{self, Outcomes};
 use crate::webhook_deliveries::tell::{self, MessageNews};
-use database::StoreError;
 use database::months::{self, Month};
+use database::{StoreError, by_project};
 use domain::message::{Channel, DeliveryState, is_dead_letter, reason_code};
 use kernel::ids::ProjectId;
 use store_profiles::segments::dirty;
@@ -202,36 +201,67 @@ async fn write_in(
         settled.iter().map(|s| of(s)).collect()
     }
     let is_dead = |s: &Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
-    let ends = "unnest($3::uuid[], $4::int[], $5::text[], $6::text[], $7::int[], $8::int[], $9::uuid[], $10::text[], $11::text[], \
-                $12::text[], $13::jsonb[], $14::boolean[], $15::int[], $16::text[]) AS w (id, attempt, status, status_reason, failures, \
-                ambiguous, user_id, subject, provider, provider_message_id, devices, dead, segments, address)";
+    let within = month.condition("m.id");
     // A receipt may have come before the outcome: then the state that it reported stays, and the rest is written.
-    let set = "status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
-               status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
-               attempt = excluded.attempt, dead = m.status = 'queued' AND excluded.dead AND NOT m.content @> '{\"test\": true}', \
-               failures = m.failures + excluded.failures, ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
-               subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
-               provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
-               devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
-               address = coalesce(excluded.address, m.address), \
-               sent_at = CASE WHEN excluded.status = 'sent' THEN $2 ELSE m.sent_at END, \
-               failed_at = CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $2 ELSE m.failed_at END, updated_at = $2";
-    let rows = format!(
-        "(SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, m.lane, w.status, m.created_at, m.updated_at, \
-         w.attempt, w.status_reason, w.failures, w.ambiguous, w.subject, w.provider, w.provider_message_id, w.devices, w.dead, \
-         w.segments, w.address FROM {}) AS ends",
-        by_id::look_up(
-            month,
-            ends,
-            "m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at",
-            "true",
-            Lock::Wait
+    let sql = if by_project::is_spread() {
+        format!(
+            "UPDATE message AS m SET status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
+             status_reason = CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
+             attempt = excluded.attempt, dead = m.status = 'queued' AND excluded.dead \
+             AND NOT m.content @> '{{\"test\": true}}', failures = m.failures + excluded.failures, \
+             ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
+             subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
+             provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
+             devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
+             address = coalesce(excluded.address, m.address), sent_at = \
+             CASE WHEN excluded.status = 'sent' THEN $2 ELSE m.sent_at END, failed_at = \
+             CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $2 ELSE m.failed_at END, \
+             updated_at = $2 FROM (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at, \
+             attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, \
+             segments, address FROM (SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, \
+             m.lane, w.status, m.created_at, m.updated_at, w.attempt, w.status_reason, w.failures, w.ambiguous, \
+             w.subject, w.provider, w.provider_message_id, w.devices, w.dead, w.segments, w.address \
+             FROM unnest($3::uuid[], $4::int[], $5::text[], $6::text[], $7::int[], $8::int[], $9::uuid[], \
+             $10::text[], $11::text[], $12::text[], $13::jsonb[], $14::boolean[], $15::int[], $16::text[]) AS w (id, \
+             attempt, status, status_reason, failures, ambiguous, user_id, subject, provider, provider_message_id, \
+             devices, dead, segments, address) CROSS JOIN LATERAL \
+             (SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at FROM message m \
+             WHERE m.project_id = $1 AND m.id = w.id AND {within} AND true OFFSET 0 \
+             FOR UPDATE OF m) AS m) AS ends) AS excluded WHERE m.project_id = $1 AND m.id = excluded.id AND {within} \
+             RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, \
+             m.failed_at IS NOT DISTINCT FROM $2 AS failed_now"
         )
-    );
-    let more = ", attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, segments, address";
-    let sql = by_id::change(month, &rows, more, set)
-        + " RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, \
-           m.failed_at IS NOT DISTINCT FROM $2 AS failed_now";
+    } else {
+        format!(
+            "INSERT INTO message AS m (project_id, id, user_id, channel, lane, status, created_at, updated_at, \
+             attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, \
+             segments, address) SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at, \
+             attempt, status_reason, failures, ambiguous, subject, provider, provider_message_id, devices, dead, \
+             segments, address FROM (SELECT m.project_id, m.id, coalesce(w.user_id, m.user_id) AS user_id, m.channel, \
+             m.lane, w.status, m.created_at, m.updated_at, w.attempt, w.status_reason, w.failures, w.ambiguous, \
+             w.subject, w.provider, w.provider_message_id, w.devices, w.dead, w.segments, w.address \
+             FROM unnest($3::uuid[], $4::int[], $5::text[], $6::text[], $7::int[], $8::int[], $9::uuid[], \
+             $10::text[], $11::text[], $12::text[], $13::jsonb[], $14::boolean[], $15::int[], $16::text[]) AS w (id, \
+             attempt, status, status_reason, failures, ambiguous, user_id, subject, provider, provider_message_id, \
+             devices, dead, segments, address) CROSS JOIN LATERAL \
+             (SELECT m.project_id, m.id, m.user_id, m.channel, m.lane, m.created_at, m.updated_at FROM message m \
+             WHERE m.project_id = $1 AND m.id = w.id AND {within} AND true OFFSET 0 FOR UPDATE OF m) AS m) AS ends \
+             ON CONFLICT (project_id, id) DO UPDATE SET status = \
+             CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, status_reason = \
+             CASE WHEN m.status = 'queued' THEN excluded.status_reason ELSE m.status_reason END, \
+             attempt = excluded.attempt, dead = m.status = 'queued' AND excluded.dead \
+             AND NOT m.content @> '{{\"test\": true}}', failures = m.failures + excluded.failures, \
+             ambiguous = m.ambiguous + excluded.ambiguous, user_id = excluded.user_id, \
+             subject = coalesce(excluded.subject, m.subject), provider = coalesce(excluded.provider, m.provider), \
+             provider_message_id = coalesce(excluded.provider_message_id, m.provider_message_id), \
+             devices = coalesce(excluded.devices, m.devices), segments = coalesce(excluded.segments, m.segments), \
+             address = coalesce(excluded.address, m.address), sent_at = \
+             CASE WHEN excluded.status = 'sent' THEN $2 ELSE m.sent_at END, failed_at = \
+             CASE WHEN excluded.status = 'failed' AND m.status = 'queued' THEN $2 ELSE m.failed_at END, \
+             updated_at = $2 RETURNING m.id, m.status, m.user_id, m.channel, m.campaign_id, m.occurrence, m.variant, \
+             m.failed_at IS NOT DISTINCT FROM $2 AS failed_now"
+        )
+    };
     let columns: [&(dyn ToSql + Sync); 16] = [
         &project,
         &now,
@@ -260,12 +290,31 @@ pub async fn in_doubt(
     messages: &[Uuid],
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let set = "ambiguous = m.ambiguous + 1, attempt = m.attempt + 1, updated_at = $5";
     for (month, ids) in months::split(messages, |id| *id) {
         let (first, last) = (ids.iter().min(), ids.iter().max());
-        let queued = "m.id BETWEEN $3 AND $4 AND m.status = 'queued'";
-        let found = by_id::look_up(month, &by_id::wanted("$2"), by_id::KEPT, queued, Lock::Wait);
-        let sql = by_id::change(month, &format!("(SELECT m.* FROM {found}) AS lost"), "", set);
+        let within = month.condition("m.id");
+        let sql = if by_project::is_spread() {
+            format!(
+                "UPDATE message AS m SET ambiguous = m.ambiguous + 1, attempt = m.attempt + 1, updated_at = $5 FROM \
+                 (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at FROM (SELECT m.* FROM \
+                 (SELECT DISTINCT unnest($2::uuid[]) AS id ORDER BY 1) AS w CROSS JOIN LATERAL \
+                 (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at FROM message m \
+                 WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id BETWEEN $3 AND $4 \
+                 AND m.status = 'queued' OFFSET 0 FOR UPDATE OF m) AS m) AS lost) AS excluded WHERE m.project_id = $1 \
+                 AND m.id = excluded.id AND {within}"
+            )
+        } else {
+            format!(
+                "INSERT INTO message AS m (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
+                 SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at FROM (SELECT m.* FROM \
+                 (SELECT DISTINCT unnest($2::uuid[]) AS id ORDER BY 1) AS w CROSS JOIN LATERAL \
+                 (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at FROM message m \
+                 WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id BETWEEN $3 AND $4 \
+                 AND m.status = 'queued' OFFSET 0 FOR UPDATE OF m) AS m) AS lost \
+                 ON CONFLICT (project_id, id) DO UPDATE SET ambiguous = m.ambiguous + 1, attempt = m.attempt + 1, \
+                 updated_at = $5"
+            )
+        };
         tx.execute(&month.prepare(tx, &sql).await?, &[&project, &ids, &first, &last, &now]).await?;
     }
     Ok(())
@@ -284,15 +333,34 @@ pub async fn cancel(
     for (month, rows) in months::split(&rows, |row| row.0) {
         let (ids, begun): (Vec<Uuid>, Vec<bool>) = rows.into_iter().unzip();
         let (first, last) = (ids.first(), ids.last());
-        let wanted = "unnest($2::uuid[], $3::boolean[]) AS w (id, begun)";
-        let queued = "m.id BETWEEN $4 AND $5 AND m.status = 'queued'";
-        let rows = format!(
-            "(SELECT m.*, w.begun::int AS ambiguous FROM {}) AS waiting",
-            by_id::look_up(month, wanted, by_id::KEPT, queued, Lock::Wait)
-        );
-        let set = "status = 'cancelled', status_reason = 'campaign_cancelled', ambiguous = m.ambiguous + excluded.ambiguous, attempt = m.attempt + excluded.ambiguous, \
-                   updated_at = $6";
-        let sql = by_id::change(month, &rows, ", ambiguous", set) + " RETURNING m.campaign_id, m.occurrence, m.variant";
+        let within = month.condition("m.id");
+        let sql = if by_project::is_spread() {
+            format!(
+                "UPDATE message AS m SET status = 'cancelled', status_reason = 'campaign_cancelled', \
+                 ambiguous = m.ambiguous + excluded.ambiguous, attempt = m.attempt + excluded.ambiguous, \
+                 updated_at = $6 FROM (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at, \
+                 ambiguous FROM (SELECT m.*, w.begun::int AS ambiguous \
+                 FROM unnest($2::uuid[], $3::boolean[]) AS w (id, begun) CROSS JOIN LATERAL \
+                 (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at FROM message m \
+                 WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id BETWEEN $4 AND $5 \
+                 AND m.status = 'queued' OFFSET 0 FOR UPDATE OF m) AS m) AS waiting) AS excluded \
+                 WHERE m.project_id = $1 AND m.id = excluded.id AND {within} \
+                 RETURNING m.campaign_id, m.occurrence, m.variant"
+            )
+        } else {
+            format!(
+                "INSERT INTO message AS m (project_id, id, user_id, channel, lane, status, created_at, updated_at, \
+                 ambiguous) SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at, ambiguous \
+                 FROM (SELECT m.*, w.begun::int AS ambiguous FROM unnest($2::uuid[], $3::boolean[]) AS w (id, begun) \
+                 CROSS JOIN LATERAL (SELECT project_id, id, user_id, channel, lane, status, created_at, updated_at \
+                 FROM message m WHERE m.project_id = $1 AND m.id = w.id AND {within} AND m.id BETWEEN $4 AND $5 \
+                 AND m.status = 'queued' OFFSET 0 FOR UPDATE OF m) AS m) AS waiting \
+                 ON CONFLICT (project_id, id) DO UPDATE SET status = 'cancelled', \
+                 status_reason = 'campaign_cancelled', ambiguous = m.ambiguous + excluded.ambiguous, \
+                 attempt = m.attempt + excluded.ambiguous, updated_at = $6 \
+                 RETURNING m.campaign_id, m.occurrence, m.variant"
+            )
+        };
         for row in tx.query(&month.prepare(tx, &sql).await?, &[&project, &ids, &begun, &first, &last, &now]).await? {
             if let Some(of) =
                 row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?)

@@ -76,16 +76,19 @@ pub async fn of(db: &impl GenericClient, project: ProjectId, automation: Uuid) -
     rows.iter().map(count).collect()
 }
 
-/// How many runs of an automation are under way, and how many of those stand still because it is inactive.
-pub async fn under_way(
-    db: &impl GenericClient,
-    project: ProjectId,
-    automation: Uuid,
-) -> Result<(i64, i64), StoreError> {
+/// Runs of an automation that are under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    pub runs: i64,
+    /// How many of them stand still because it is inactive.
+    pub frozen: i64,
+}
+
+pub async fn under_way(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<UnderWay, StoreError> {
     let sql = "SELECT \
                (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND ended_at IS NULL) \
                AS under_way, \
                (SELECT count(*) FROM run WHERE project_id = $1 AND automation_id = $2 AND status = 'frozen') AS frozen";
     let row = db.query_one(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;
-    Ok((row.try_get("under_way")?, row.try_get("frozen")?))
+    Ok(UnderWay { runs: row.try_get("under_way")?, frozen: row.try_get("frozen")? })
 }

@@ -6,7 +6,7 @@ use tokio_postgres::Statement;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 use store_profiles::users::record::PersonKey;
 
@@ -22,13 +22,11 @@ pub struct Listener {
 
 /// The runs that are to hear of these (project, person, event).
 pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
-             JOIN run_listener l ON l.project_id = {project} AND l.user_id = v.u AND l.event = v.e",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
+         JOIN run_listener l ON l.project_id = v.p AND l.user_id = v.u AND l.event = v.e",
+        &["v.p"],
+    );
     let read = async |statement: Statement, part: &[(PersonKey, &str)]| {
         let projects: Vec<ProjectId> = part.iter().map(|h| h.0.0).collect();
         let users: Vec<Uuid> = part.iter().map(|h| h.0.1).collect();
@@ -58,13 +56,11 @@ pub async fn add(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), Sto
 
 /// Listens no more.
 pub async fn remove(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
-             WHERE l.project_id = {project} AND l.user_id = v.u AND l.event = v.e AND l.run_id = v.r",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
+         WHERE l.project_id = v.p AND l.user_id = v.u AND l.event = v.e AND l.run_id = v.r",
+        &["v.p"],
+    );
     let remove = async |statement: Statement, part: &[Listener]| {
         let projects: Vec<ProjectId> = part.iter().map(|l| l.person.0).collect();
         let users: Vec<Uuid> = part.iter().map(|l| l.person.1).collect();

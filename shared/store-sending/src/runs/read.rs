@@ -38,8 +38,6 @@ pub struct RunFilter<'a> {
     pub user: Option<&'a [Uuid]>,
 }
 
-const COLUMNS: &str = "id, automation_id, version, user_id, status, position, reason, due_at, converted_at, context, started_at, ended_at";
-
 fn from_row(row: &Row) -> Result<ShownRun, StoreError> {
     let status: &str = row.try_get("status")?;
     Ok(ShownRun {
@@ -67,12 +65,12 @@ pub async fn list(
     before: Option<Uuid>,
     limit: i64,
 ) -> Result<Vec<ShownRun>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM run WHERE project_id = $1 AND automation_id = $2 AND ($3::uuid IS NULL OR id < $3) \
-         AND ($4::text IS NULL OR status = $4) AND ($5::uuid[] IS NULL OR user_id = ANY($5)) ORDER BY id DESC LIMIT $6"
-    );
+    let sql = "SELECT id, automation_id, version, user_id, status, position, reason, due_at, converted_at, context, \
+               started_at, ended_at FROM run WHERE project_id = $1 AND automation_id = $2 AND ($3::uuid IS NULL \
+               OR id < $3) AND ($4::text IS NULL OR status = $4) AND ($5::uuid[] IS NULL OR user_id = ANY($5)) \
+               ORDER BY id DESC LIMIT $6";
     let status = filter.status.map(RunStatus::as_str);
-    let rows = db.query(&sql, &[&project, &automation, &before, &status, &filter.user, &limit]).await?;
+    let rows = db.query(sql, &[&project, &automation, &before, &status, &filter.user, &limit]).await?;
     rows.iter().map(from_row).collect()
 }
 
@@ -83,8 +81,9 @@ pub async fn get(
     automation: Uuid,
     id: Uuid,
 ) -> Result<Option<(ShownRun, Vec<Mark>)>, StoreError> {
-    let sql = format!("SELECT {COLUMNS}, trail FROM run WHERE project_id = $1 AND automation_id = $2 AND id = $3");
-    let row = db.query_opt(&db.prepare_cached(&sql).await?, &[&project, &automation, &id]).await?;
+    let sql = "SELECT id, automation_id, version, user_id, status, position, reason, due_at, converted_at, context, \
+               started_at, ended_at, trail FROM run WHERE project_id = $1 AND automation_id = $2 AND id = $3";
+    let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation, &id]).await?;
     let Some(row) = row else { return Ok(None) };
     let trail = serde_json::from_value(row.try_get("trail")?);
     Ok(Some((from_row(&row)?, trail.map_err(|e| StoreError::Corrupt(format!("trail of run {id}: {e}")))?)))

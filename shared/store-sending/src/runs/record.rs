@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use automation::journey::{Mark, Memory, RunStatus, State};
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 use kernel::trace_context::TraceContext;
 use store_profiles::users::record::PersonKey;
@@ -37,8 +37,6 @@ pub struct RunRow {
     /// It has no row yet.
     pub is_new: bool,
 }
-
-const COLUMNS: &str = "r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, r.partition, r.depth, r.context, r.memory, r.reason, r.due_at, r.converted_at, r.started_at, r.ended_at, r.trace";
 
 fn from_row(row: &Row) -> Result<RunRow, StoreError> {
     let (status, memory): (&str, Value) = (row.try_get("status")?, row.try_get("memory")?);
@@ -72,13 +70,13 @@ fn from_row(row: &Row) -> Result<RunRow, StoreError> {
 
 /// Locks runs until the end of the transaction and reads them. Sorted keys.
 pub async fn lock(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<RunRow>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT {COLUMNS} FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = {project} AND r.id = v.i \
-             ORDER BY r.project_id, r.id FOR UPDATE OF r",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, \
+         r.partition, r.depth, r.context, r.memory, r.reason, r.due_at, r.converted_at, r.started_at, r.ended_at, \
+         r.trace FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = v.p AND r.id = v.i \
+         ORDER BY r.project_id, r.id FOR UPDATE OF r",
+        &["v.p"],
+    );
     let lock = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         tx.query(&statement, &[&projects, &ids]).await?.iter().map(from_row).collect::<Result<Vec<_>, _>>()
@@ -91,14 +89,12 @@ pub type Enrolment = (ProjectId, Uuid, Uuid);
 
 /// Of these (project, automation, person), those with a run: and how many of theirs have not ended.
 pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<(Enrolment, i64)>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) AS under_way \
-             FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) \
-             JOIN run r ON r.project_id = {project} AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) AS under_way \
+         FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, a, u) JOIN run r ON r.project_id = v.p \
+         AND r.automation_id = v.a AND r.user_id = v.u GROUP BY 1, 2, 3",
+        &["v.p"],
+    );
     let read = async |statement: Statement, part: &[Enrolment]| {
         let projects: Vec<ProjectId> = part.iter().map(|w| w.0).collect();
         let automations: Vec<Uuid> = part.iter().map(|w| w.1).collect();
@@ -131,13 +127,11 @@ pub async fn caused_since(
     people: &[PersonKey],
     since: Timestamp,
 ) -> Result<Vec<(PersonKey, i64)>, StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "SELECT r.project_id, r.user_id, count(*) AS total FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
-             JOIN run r ON r.project_id = {project} AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT r.project_id, r.user_id, count(*) AS total FROM unnest($1::uuid[], $2::uuid[]) AS v(p, u) \
+         JOIN run r ON r.project_id = v.p AND r.user_id = v.u WHERE r.depth > 0 AND r.started_at >= $3 GROUP BY 1, 2",
+        &["v.p"],
+    );
     let read = async |statement: Statement, part: &[PersonKey]| {
         let (projects, users): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.query(&statement, &[&projects, &users, &since]).await?)
@@ -156,13 +150,11 @@ pub type Whose = ((ProjectId, Uuid), Uuid, i32, PersonKey);
 pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<Whose>, StoreError> {
     // Who has ended is left out here: by a condition, the index of those under way would match as well as the key does,
     // and all of the project's would be read for each.
-    let sql = |of: Of| {
-        format!(
-            "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL AS under_way \
-             FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = {project} AND r.id = v.i",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL AS under_way \
+         FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = v.p AND r.id = v.i",
+        &["v.p"],
+    );
     let read = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.query(&statement, &[&projects, &ids]).await?)
@@ -238,15 +230,14 @@ async fn insert(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
 
 /// Of those that were locked, what moving on changes.
 async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, reason = v.r, due_at = v.due, \
-             converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], \
-             $6::jsonb[], $7::jsonb[], $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], \
-             $12::bytea[]) AS v(p, i, s, pos, w, m, tr, r, due, conv, e, trace) WHERE r.project_id = {project} AND r.id = v.i",
-            project = of("v.p")
-        )
-    };
+    let sql = ByProject::new(
+        "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, \
+         reason = v.r, due_at = v.due, converted_at = v.conv, ended_at = v.e, trace = v.trace, updated_at = $13 \
+         FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::int[], $6::jsonb[], $7::jsonb[], \
+         $8::text[], $9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::bytea[]) AS v(p, i, s, pos, w, \
+         m, tr, r, due, conv, e, trace) WHERE r.project_id = v.p AND r.id = v.i",
+        &["v.p"],
+    );
     let write = async |statement: Statement, part: &[&RunRow]| {
         let columns: [&(dyn ToSql + Sync); 13] = [
             &column(part, |r| r.project),
@@ -271,14 +262,23 @@ async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
 
 /// The runs of people who were merged go on as those of whom they became.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
-    for table in ["run", "run_listener", "webhook_call"] {
-        let sql = |of: Of| {
-            format!(
-                "UPDATE {table} r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
-                 WHERE r.project_id = {project} AND r.user_id = v.f",
-                project = of("v.p")
-            )
-        };
+    for sql in [
+        ByProject::new(
+            "UPDATE run r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
+             WHERE r.project_id = v.p AND r.user_id = v.f",
+            &["v.p"],
+        ),
+        ByProject::new(
+            "UPDATE run_listener r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
+             WHERE r.project_id = v.p AND r.user_id = v.f",
+            &["v.p"],
+        ),
+        ByProject::new(
+            "UPDATE webhook_call r SET user_id = v.t FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, t) \
+             WHERE r.project_id = v.p AND r.user_id = v.f",
+            &["v.p"],
+        ),
+    ] {
         let write = async |statement: Statement, part: &[(PersonKey, Uuid)]| {
             let (projects, from, into) = by_project::merged(part);
             Ok(tx.execute(&statement, &[&projects, &from, &into]).await?)

@@ -21,9 +21,17 @@ pub enum Fate {
     End,
 }
 
+/// An automation with frozen runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thawing {
+    pub project: ProjectId,
+    pub automation: Uuid,
+    pub fate: Fate,
+}
+
 /// Automations with frozen runs that need not stay so. Goes from one automation with frozen runs to the next, so that
 /// neither the number of automations nor that of such runs counts.
-pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid, Fate)>, StoreError> {
+pub async fn thawing(db: &impl GenericClient) -> Result<Vec<Thawing>, StoreError> {
     let each = "WITH RECURSIVE frozen AS (\
                (SELECT project_id, automation_id FROM run WHERE status = 'frozen' ORDER BY project_id, automation_id LIMIT 1) \
                UNION ALL SELECT next.project_id, next.automation_id FROM frozen f CROSS JOIN LATERAL (\
@@ -39,15 +47,11 @@ pub async fn thawing(db: &impl GenericClient) -> Result<Vec<(ProjectId, Uuid, Fa
     let sql = if by_project::is_spread() { joined } else { each };
     let statement = db.prepare_cached(sql).await?;
     let rows = db.query(&statement, &[]).await?;
-    rows.iter()
-        .map(|r| {
-            Ok((
-                r.try_get("project_id")?,
-                r.try_get("id")?,
-                if r.try_get("is_deleted")? { Fate::End } else { Fate::Resume },
-            ))
-        })
-        .collect()
+    let thawing = |row: &Row| {
+        let fate = if row.try_get("is_deleted")? { Fate::End } else { Fate::Resume };
+        Ok(Thawing { project: row.try_get("project_id")?, automation: row.try_get("id")?, fate })
+    };
+    rows.iter().map(thawing).collect()
 }
 
 /// Automations that were deleted until `until`.

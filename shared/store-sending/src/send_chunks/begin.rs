@@ -141,15 +141,9 @@ pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -
     Ok(taken)
 }
 
-/// Condition for the chunks that [`take`] reads. [`query`] binds `$1` to `$8`.
+/// Runs a query for the chunks that [`take`] reads; the conditions of [`count`] and [`read`] are the same.
 ///
 /// A lease must have ended by this process's clock and by the database's, because either may be ahead.
-const IS_TAKEABLE: &str = "c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 \
-                         AND c.due_at >= coalesce($5::timestamptz, '-infinity') \
-                         AND CASE WHEN c.is_begun THEN $6 AND c.due_at <= statement_timestamp() ELSE c.due_at <= $7 OR c.due_at <= c.created_at END \
-                         AND c.id <> ALL($8) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1)";
-
-/// Runs a query whose conditions are [`IS_TAKEABLE`].
 async fn query(
     db: &impl GenericClient,
     sql: &str,
@@ -168,12 +162,14 @@ async fn query(
 
 /// Returns an upper bound, at most `max`, of the members that [`take`] would find.
 pub async fn count(db: &impl GenericClient, want: Want<'_>, due: DueBy) -> Result<usize, StoreError> {
-    let sql = format!(
-        "SELECT least(coalesce(sum(size), 0), $9)::bigint AS members FROM (SELECT size FROM send_chunk c \
-         WHERE c.project_id = $1 AND {IS_TAKEABLE} ORDER BY due_at LIMIT $9) AS due"
-    );
+    let sql = "SELECT least(coalesce(sum(size), 0), $9)::bigint AS members FROM (SELECT size FROM send_chunk c \
+               WHERE c.project_id = $1 AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 \
+               AND c.due_at >= coalesce($5::timestamptz, '-infinity') AND CASE WHEN c.is_begun THEN $6 \
+               AND c.due_at <= statement_timestamp() ELSE c.due_at <= $7 OR c.due_at <= c.created_at END \
+               AND c.id <> ALL($8) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) ORDER BY due_at \
+               LIMIT $9) AS due";
     let max = i64::try_from(want.max).unwrap_or(i64::MAX);
-    let rows = query(db, &sql, want, want.take_over.unwrap_or_default(), max, due).await?;
+    let rows = query(db, sql, want, want.take_over.unwrap_or_default(), max, due).await?;
     let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get("members"))?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
@@ -185,15 +181,17 @@ async fn read(
     size: i64,
     due: DueBy,
 ) -> Result<Vec<Chunk>, StoreError> {
-    let sql = format!(
-        "SELECT c.id, c.members, c.done::text AS done, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, \
-         c.variant, c.template_id, c.due_at, k.status, \
-         CASE WHEN k.occurrence = c.occurrence THEN k.started_at END AS started_at, k.name, \
-         k.template_id AS campaign_template_id, k.subscription_group_id, c.created_at \
-         FROM send_chunk c LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id \
-         WHERE c.project_id = $1 AND {IS_TAKEABLE} ORDER BY c.due_at LIMIT $9 FOR UPDATE OF c SKIP LOCKED"
-    );
-    query(tx, &sql, want, seen, size, due).await?.iter().map(from_row).collect()
+    let sql = "SELECT c.id, c.members, c.done::text AS done, c.is_audience, c.is_begun, c.campaign_id, c.occurrence, \
+               c.variant, c.template_id, c.due_at, k.status, \
+               CASE WHEN k.occurrence = c.occurrence THEN k.started_at END AS started_at, k.name, \
+               k.template_id AS campaign_template_id, k.subscription_group_id, c.created_at FROM send_chunk c \
+               LEFT JOIN campaign k ON k.project_id = $1 AND k.id = c.campaign_id WHERE c.project_id = $1 \
+               AND c.channel = $2 AND c.lane = $3 AND c.due_at <= $4 \
+               AND c.due_at >= coalesce($5::timestamptz, '-infinity') AND CASE WHEN c.is_begun THEN $6 \
+               AND c.due_at <= statement_timestamp() ELSE c.due_at <= $7 OR c.due_at <= c.created_at END \
+               AND c.id <> ALL($8) AND NOT EXISTS (SELECT FROM project_removal WHERE project_id = $1) \
+               ORDER BY c.due_at LIMIT $9 FOR UPDATE OF c SKIP LOCKED";
+    query(tx, sql, want, seen, size, due).await?.iter().map(from_row).collect()
 }
 
 fn from_row(row: &Row) -> Result<Chunk, StoreError> {

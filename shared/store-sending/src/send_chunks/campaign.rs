@@ -224,7 +224,8 @@ pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -
 
 /// Returns whether any of its messages is queued or being sent.
 pub async fn is_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
-    exists(db, of, "true").await
+    let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 ORDER BY send_at LIMIT 1";
+    exists(db, sql, of).await
 }
 
 /// Returns whether any of its messages is due or being sent. Unlike [`is_released`], ignores retries that are due later.
@@ -245,20 +246,21 @@ pub async fn in_delivery(db: &impl GenericClient, of: Of, now: Timestamp) -> Res
 
 /// Returns whether any of its chunks is released.
 pub async fn is_released(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
-    exists(db, of, "due_at IS NOT NULL").await
+    let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND due_at IS NOT NULL \
+               ORDER BY send_at LIMIT 1";
+    exists(db, sql, of).await
 }
 
 /// Returns whether messages of the test are queued or being sent, except for retries.
 pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError> {
-    exists(db, of, "send_at < 'infinity' AND (is_audience OR is_begun)").await
+    let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND send_at < 'infinity' \
+               AND (is_audience OR is_begun) ORDER BY send_at LIMIT 1";
+    exists(db, sql, of).await
 }
 
-async fn exists(db: &impl GenericClient, of: Of, condition: &str) -> Result<bool, StoreError> {
-    // The order keeps the planner from scanning the table for the first row.
-    let sql = format!(
-        "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND {condition} ORDER BY send_at LIMIT 1"
-    );
-    Ok(db.query_opt(&db.prepare_cached(&sql).await?, &[&of.project, &of.campaign]).await?.is_some())
+/// Whether there is a row; the texts' order keeps the planner from scanning the table for the first one.
+async fn exists(db: &impl GenericClient, sql: &str, of: Of) -> Result<bool, StoreError> {
+    Ok(db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign]).await?.is_some())
 }
 
 /// Returns the earliest future release time of a parked chunk.

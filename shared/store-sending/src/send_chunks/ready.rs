@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use crate::messages::{channel, lane};
 use database::StoreError;
-use database::due::{self, ALL, Due};
+use database::due::{self, Due};
 use database::jumps::DueBy;
 use domain::message::{Channel, Lane, Queue};
 
@@ -84,10 +84,10 @@ pub async fn backlog(
 
 /// Returns when the oldest due chunk became due or, if none is due, when the next one will be.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    due::oldest(db, DUE, ALL).await
+    due::oldest(db, DUE).await
 }
 
 /// Counts up to `max` chunks that became due before a time.
 pub async fn overdue(db: &impl GenericClient, before: Timestamp, max: i64) -> Result<i64, StoreError> {
-    due::overdue(db, DUE, ALL, before, max).await
+    due::overdue(db, DUE, before, max).await
 }

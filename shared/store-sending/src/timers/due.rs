@@ -23,7 +23,7 @@ pub struct DueTimer {
 
 /// Since when the oldest due timer has been due, or when the next one falls due.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    due::oldest(db, DUE, due::ALL).await
+    due::oldest(db, DUE).await
 }
 
 /// Returns up to `most` projects with due timers, the project with the oldest due timer first.
@@ -33,7 +33,7 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
 
 /// Timers that nobody has looked at since they fell due before a time, counted up to `most`.
 pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
-    due::overdue(db, DUE, due::ALL, before, most).await
+    due::overdue(db, DUE, before, most).await
 }
 
 /// Takes a project's due timers, earliest first, by making them due again at `again`: should the publishing fail, or

@@ -6,7 +6,7 @@ use tokio_postgres::Statement;
 use uuid::Uuid;
 
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
 /// When a run's wait ends.
@@ -40,15 +40,12 @@ pub async fn set(tx: &Transaction<'_>, timers: &[NewTimer]) -> Result<(), StoreE
 
 /// Removes the timers of runs that wait no more.
 pub async fn cancel(tx: &Transaction<'_>, runs: &[(ProjectId, Uuid)]) -> Result<(), StoreError> {
-    let sql = |of: Of| {
-        format!(
-            "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) \
-             JOIN timer t ON t.project_id = {given} AND t.run_id = v.i ORDER BY 1, 2 FOR UPDATE OF t) \
-             DELETE FROM timer t USING gone WHERE t.project_id = {found} AND t.run_id = gone.run_id",
-            given = of("v.p"),
-            found = of("gone.project_id")
-        )
-    };
+    let sql = ByProject::new(
+        "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN timer t \
+         ON t.project_id = v.p AND t.run_id = v.i ORDER BY 1, 2 FOR UPDATE OF t) DELETE FROM timer t USING gone \
+         WHERE t.project_id = gone.project_id AND t.run_id = gone.run_id",
+        &["v.p", "gone.project_id"],
+    );
     let remove = async |statement: Statement, part: &[(ProjectId, Uuid)]| {
         let (projects, ids): (Vec<ProjectId>, Vec<Uuid>) = part.iter().copied().unzip();
         Ok(tx.execute(&statement, &[&projects, &ids]).await?)

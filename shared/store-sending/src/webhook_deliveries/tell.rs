@@ -6,41 +6,12 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::messages::by_id::{self, Lock};
 use database::StoreError;
-use database::by_project::{self, Of};
+use database::by_project::{self, ByProject};
 use database::months::{self, Month};
 use domain::message::DeliveryState;
 use domain::webhook::TEST;
 use kernel::ids::{self, ProjectId};
-
-/// The columns that are written, as SQL.
-pub(crate) const COLUMNS: &str = "project_id, endpoint_id, id, type, user_id, data, happened_at, due_at, created_at";
-
-/// What is told of the message `m` and its person `p`, as SQL.
-pub(crate) fn message_data(reason: &str, url: &str) -> String {
-    format!(
-        "jsonb_build_object('messageId', m.id, {WHO}, 'channel', m.channel, 'reason', {reason}, 'url', {url}, \
-         'templateId', m.template_id, 'campaignId', m.campaign_id, 'automationId', m.automation_id, 'runId', m.run_id, \
-         'provider', m.provider, 'providerMessageId', m.provider_message_id)"
-    )
-}
-
-const WHO: &str = "'userId', p.external_id, 'anonymousId', CASE WHEN p.external_id IS NULL THEN p.anonymous_id END";
-
-/// The person `p` of an internal id, as they are called now. With a limit, so that it is looked up by its key for each row.
-pub(crate) fn person(project: &str, user: &str) -> String {
-    format!(
-        "LEFT JOIN LATERAL (SELECT t.external_id, t.anonymous_id FROM users u \
-         JOIN users t ON t.project_id = u.project_id AND t.id = coalesce(u.merged_into, u.id) \
-         WHERE u.project_id = {project} AND u.id = {user} LIMIT 1) AS p ON true"
-    )
-}
-
-/// The endpoints `w` of a project that ask for a type, as SQL.
-pub(crate) fn asking(project: &str, kind: &str) -> String {
-    format!("JOIN webhook_endpoint w ON w.project_id = {project} AND w.enabled AND w.types && ARRAY['*', {kind}]")
-}
 
 /// Word of a message.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,20 +68,22 @@ async fn of_month(
     let times: Vec<Timestamp> = news.iter().map(|n| n.at).collect();
     let reasons: Vec<Option<&str>> = news.iter().map(|n| n.reason.as_deref()).collect();
     let urls: Vec<Option<&str>> = news.iter().map(|n| n.url.as_deref()).collect();
+    let within = month.condition("m.id");
+    // The person is looked up with a limit, so that it is by their key for each row.
     let sql = format!(
-        "INSERT INTO webhook_delivery ({COLUMNS}) SELECT $1, w.id, m.news, m.kind, m.user_id, {data}, m.at, $10, $10 \
-         FROM (SELECT w.news, w.kind, w.at, w.reason, w.url, m.* FROM {found}) AS m {asking} {person}",
-        data = message_data("m.reason", "m.url"),
-        found = by_id::look_up(
-            month,
-            "unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::text[]) \
-             AS w (news, id, kind, at, reason, url)",
-            "m.id, m.user_id, m.channel, m.template_id, m.campaign_id, m.automation_id, m.run_id, m.provider, m.provider_message_id",
-            "m.id BETWEEN $8 AND $9",
-            Lock::None,
-        ),
-        asking = asking("$1", "m.kind"),
-        person = person("$1", "m.user_id"),
+        "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, user_id, data, happened_at, due_at, \
+         created_at) SELECT $1, w.id, m.news, m.kind, m.user_id, jsonb_build_object('messageId', m.id, 'userId', \
+         p.external_id, 'anonymousId', CASE WHEN p.external_id IS NULL THEN p.anonymous_id END, 'channel', m.channel, \
+         'reason', m.reason, 'url', m.url, 'templateId', m.template_id, 'campaignId', m.campaign_id, 'automationId', \
+         m.automation_id, 'runId', m.run_id, 'provider', m.provider, 'providerMessageId', m.provider_message_id), \
+         m.at, $10, $10 FROM (SELECT w.news, w.kind, w.at, w.reason, w.url, m.* \
+         FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::text[]) AS w (news, id, \
+         kind, at, reason, url) CROSS JOIN LATERAL (SELECT m.id, m.user_id, m.channel, m.template_id, m.campaign_id, \
+         m.automation_id, m.run_id, m.provider, m.provider_message_id FROM message m WHERE m.project_id = $1 \
+         AND m.id = w.id AND {within} AND m.id BETWEEN $8 AND $9 OFFSET 0) AS m) AS m JOIN webhook_endpoint w \
+         ON w.project_id = $1 AND w.enabled AND w.types && ARRAY['*', m.kind] LEFT JOIN LATERAL \
+         (SELECT t.external_id, t.anonymous_id FROM users u JOIN users t ON t.project_id = u.project_id \
+         AND t.id = coalesce(u.merged_into, u.id) WHERE u.project_id = $1 AND u.id = m.user_id LIMIT 1) AS p ON true"
     );
     let statement = month.prepare(tx, &sql).await?;
     let told = tx
@@ -137,17 +110,19 @@ pub async fn of_runs(db: &impl GenericClient, news: &[&RunNews], now: Timestamp)
     fn column<'a, T>(news: &[&'a RunNews], of: impl Fn(&'a RunNews) -> T) -> Vec<T> {
         news.iter().map(|n| of(n)).collect()
     }
-    let sql = |of: Of| {
-        format!(
-            "INSERT INTO webhook_delivery ({COLUMNS}) SELECT v.project, w.id, v.id, v.kind, v.user_id, \
-             jsonb_build_object('runId', v.run, 'automationId', v.automation, 'automationVersion', v.version, {WHO}, \
-             'reason', v.reason), v.at, $10, $10 \
-             FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::int[], $7::uuid[], $8::timestamptz[], \
-             $9::text[]) AS v (project, id, kind, run, automation, version, user_id, at, reason) {asking} {person}",
-            asking = asking(of("v.project"), "v.kind"),
-            person = person(of("v.project"), "v.user_id"),
-        )
-    };
+    let sql = ByProject::new(
+        "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, user_id, data, happened_at, due_at, \
+         created_at) SELECT v.project, w.id, v.id, v.kind, v.user_id, jsonb_build_object('runId', v.run, \
+         'automationId', v.automation, 'automationVersion', v.version, 'userId', p.external_id, 'anonymousId', \
+         CASE WHEN p.external_id IS NULL THEN p.anonymous_id END, 'reason', v.reason), v.at, $10, $10 \
+         FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::int[], $7::uuid[], \
+         $8::timestamptz[], $9::text[]) AS v (project, id, kind, run, automation, version, user_id, at, reason) \
+         JOIN webhook_endpoint w ON w.project_id = v.project AND w.enabled AND w.types && ARRAY['*', v.kind] \
+         LEFT JOIN LATERAL (SELECT t.external_id, t.anonymous_id FROM users u JOIN users t \
+         ON t.project_id = u.project_id AND t.id = coalesce(u.merged_into, u.id) WHERE u.project_id = v.project \
+         AND u.id = v.user_id LIMIT 1) AS p ON true",
+        &["v.project"],
+    );
     let tell = async |statement: Statement, part: &[&RunNews]| {
         let ids: Vec<Uuid> = part.iter().map(|_| ids::fresh(now.as_millisecond())).collect();
         let columns: [&(dyn ToSql + Sync); 10] = [
@@ -175,9 +150,8 @@ pub async fn test(
     id: Uuid,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let sql = format!(
-        "INSERT INTO webhook_delivery ({COLUMNS}) VALUES ($1, $2, $3, $4, NULL, jsonb_build_object('endpointId', $2::uuid), $5, $5, $5)"
-    );
-    tx.execute(&sql, &[&project, &endpoint, &id, &TEST, &now]).await?;
+    let sql = "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, user_id, data, happened_at, due_at, \
+               created_at) VALUES ($1, $2, $3, $4, NULL, jsonb_build_object('endpointId', $2::uuid), $5, $5, $5)";
+    tx.execute(sql, &[&project, &endpoint, &id, &TEST, &now]).await?;
     Ok(())
 }

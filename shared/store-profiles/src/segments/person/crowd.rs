@@ -15,7 +15,7 @@ use super::super::evaluate::{Definitions, closure, limit};
 use super::super::members;
 use super::{in_order, maybe, numbers};
 use crate::push_tokens;
-use crate::users::read::{self, User};
+use crate::users::read::{self, IdsOf, User};
 use database::StoreError;
 use domain::push_token::Platform;
 use kernel::ids::ProjectId;
@@ -191,7 +191,7 @@ impl Crowd {
         if !(by_devices || by_deeds || by_lists) {
             return Ok(crowd);
         }
-        let (ids, whose) = read::all_ids_of(tx, project, people).await?;
+        let IdsOf { ids, people: whose } = read::all_ids_of(tx, project, people).await?;
         let owner: HashMap<Uuid, Uuid> = ids.iter().copied().zip(whose).collect();
         if by_lists {
             for (segment, id) in members::lists_of(tx, project, &ids).await? {

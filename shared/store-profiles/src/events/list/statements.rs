@@ -1,0 +1,195 @@
+//! The statements of lists of events: `$2` are the names and `$3` the ids of people. Each combination has one of its own, so that
+//! its plan is by the index that is in the order of the list for just that.
+
+use super::{EventFilter, Way};
+use database::months::Month;
+
+/// How many of something are given.
+#[derive(Clone, Copy)]
+enum Given {
+    /// None: whatever they are.
+    Any,
+    One,
+    Several,
+}
+
+impl Given {
+    fn of<T>(given: Option<&[T]>) -> Self {
+        match given {
+            None => Self::Any,
+            Some([_]) => Self::One,
+            Some(_) => Self::Several,
+        }
+    }
+}
+
+impl EventFilter {
+    fn given(&self) -> (Given, Given) {
+        (Given::of(self.names.as_deref()), Given::of(self.user_ids.as_deref()))
+    }
+
+    /// A page behind `$4`, from `$5` on, at most `$6`. Of several people each is read by themselves.
+    pub(super) fn page_sql(&self, way: Way, month: Month) -> String {
+        let ((names, people), within) = (self.given(), month.condition("id"));
+        match (way, names, people) {
+            (Way::InOrder, Given::Any, Given::Any) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND $2::text[] IS NULL AND $3::uuid[] IS NULL AND id < $4 AND {within} \
+                 ORDER BY id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::InOrder, Given::Any, Given::One) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND $2::text[] IS NULL AND user_id = ($3::uuid[])[1] AND id < $4 AND {within} \
+                 ORDER BY id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::InOrder, Given::One, Given::Any) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ($2::text[])[1] AND $3::uuid[] IS NULL AND id < $4 AND {within} \
+                 ORDER BY id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::InOrder, Given::One, Given::One) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ($2::text[])[1] AND user_id = ($3::uuid[])[1] AND id < $4 \
+                 AND {within} ORDER BY id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::InOrder, Given::Several, Given::Any) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ANY($2::text[]) AND $3::uuid[] IS NULL AND id < $4 AND {within} \
+                 ORDER BY id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::InOrder, Given::Several, Given::One) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ANY($2::text[]) AND user_id = ($3::uuid[])[1] AND id < $4 \
+                 AND {within} ORDER BY id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::ByName, ..) => format!(
+                "SELECT e.* FROM unnest($2::text[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = each.one AND $3::uuid[] IS NULL AND id < $4 AND {within} \
+                 ORDER BY id DESC LIMIT $5::bigint + $6::bigint) e ORDER BY e.id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::ByUser | Way::InOrder, Given::Any, _) => format!(
+                "SELECT e.* FROM unnest($3::uuid[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND $2::text[] IS NULL AND user_id = each.one AND id < $4 AND {within} \
+                 ORDER BY id DESC LIMIT $5::bigint + $6::bigint) e ORDER BY e.id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::ByUser | Way::InOrder, Given::One, _) => format!(
+                "SELECT e.* FROM unnest($3::uuid[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ($2::text[])[1] AND user_id = each.one AND id < $4 AND {within} \
+                 ORDER BY id DESC LIMIT $5::bigint + $6::bigint) e ORDER BY e.id DESC OFFSET $5 LIMIT $6"
+            ),
+            (Way::ByUser | Way::InOrder, Given::Several, _) => format!(
+                "SELECT e.* FROM unnest($3::uuid[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ANY($2::text[]) AND user_id = each.one AND id < $4 AND {within} \
+                 ORDER BY id DESC LIMIT $5::bigint + $6::bigint) e ORDER BY e.id DESC OFFSET $5 LIMIT $6"
+            ),
+        }
+    }
+
+    /// Those behind `$4`, down to `$5`, at most `$6`. Of several people each is read by themselves.
+    pub(in crate::events) fn stretch_sql(&self, way: Way, month: Month) -> String {
+        let ((names, people), within) = (self.given(), month.condition("id"));
+        match (way, names, people) {
+            (Way::InOrder, Given::Any, Given::Any) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND $2::text[] IS NULL AND $3::uuid[] IS NULL AND id < $4 AND id >= $5::uuid \
+                 AND {within} ORDER BY id DESC LIMIT $6"
+            ),
+            (Way::InOrder, Given::Any, Given::One) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND $2::text[] IS NULL AND user_id = ($3::uuid[])[1] AND id < $4 \
+                 AND id >= $5::uuid AND {within} ORDER BY id DESC LIMIT $6"
+            ),
+            (Way::InOrder, Given::One, Given::Any) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ($2::text[])[1] AND $3::uuid[] IS NULL AND id < $4 \
+                 AND id >= $5::uuid AND {within} ORDER BY id DESC LIMIT $6"
+            ),
+            (Way::InOrder, Given::One, Given::One) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ($2::text[])[1] AND user_id = ($3::uuid[])[1] AND id < $4 \
+                 AND id >= $5::uuid AND {within} ORDER BY id DESC LIMIT $6"
+            ),
+            (Way::InOrder, Given::Several, Given::Any) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ANY($2::text[]) AND $3::uuid[] IS NULL AND id < $4 \
+                 AND id >= $5::uuid AND {within} ORDER BY id DESC LIMIT $6"
+            ),
+            (Way::InOrder, Given::Several, Given::One) => format!(
+                "SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ANY($2::text[]) AND user_id = ($3::uuid[])[1] AND id < $4 \
+                 AND id >= $5::uuid AND {within} ORDER BY id DESC LIMIT $6"
+            ),
+            (Way::ByName, ..) => format!(
+                "SELECT e.* FROM unnest($2::text[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = each.one AND $3::uuid[] IS NULL AND id < $4 AND id >= $5::uuid \
+                 AND {within} ORDER BY id DESC LIMIT $6::bigint) e ORDER BY e.id DESC LIMIT $6"
+            ),
+            (Way::ByUser | Way::InOrder, Given::Any, _) => format!(
+                "SELECT e.* FROM unnest($3::uuid[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND $2::text[] IS NULL AND user_id = each.one AND id < $4 AND id >= $5::uuid \
+                 AND {within} ORDER BY id DESC LIMIT $6::bigint) e ORDER BY e.id DESC LIMIT $6"
+            ),
+            (Way::ByUser | Way::InOrder, Given::One, _) => format!(
+                "SELECT e.* FROM unnest($3::uuid[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ($2::text[])[1] AND user_id = each.one AND id < $4 \
+                 AND id >= $5::uuid AND {within} ORDER BY id DESC LIMIT $6::bigint) e ORDER BY e.id DESC LIMIT $6"
+            ),
+            (Way::ByUser | Way::InOrder, Given::Several, _) => format!(
+                "SELECT e.* FROM unnest($3::uuid[]) AS each(one) CROSS JOIN LATERAL \
+                 (SELECT id, client_id, name, user_id, properties, ts, received_at, anonymous_id FROM events \
+                 WHERE project_id = $1 AND name = ANY($2::text[]) AND user_id = each.one AND id < $4 \
+                 AND id >= $5::uuid AND {within} ORDER BY id DESC LIMIT $6::bigint) e ORDER BY e.id DESC LIMIT $6"
+            ),
+        }
+    }
+
+    /// Counts those of a month behind `$4`, at most `$5`.
+    pub(super) fn count_sql(&self, month: Month) -> String {
+        let within = month.condition("id");
+        match self.given() {
+            (Given::Any, Given::Any) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 AND $2::text[] IS NULL \
+                 AND $3::uuid[] IS NULL AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::Any, Given::One) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 AND $2::text[] IS NULL \
+                 AND user_id = ($3::uuid[])[1] AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::Any, Given::Several) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 AND $2::text[] IS NULL \
+                 AND user_id = ANY($3::uuid[]) AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::One, Given::Any) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 \
+                 AND name = ($2::text[])[1] AND $3::uuid[] IS NULL AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::One, Given::One) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 \
+                 AND name = ($2::text[])[1] AND user_id = ($3::uuid[])[1] AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::One, Given::Several) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 \
+                 AND name = ($2::text[])[1] AND user_id = ANY($3::uuid[]) AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::Several, Given::Any) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 \
+                 AND name = ANY($2::text[]) AND $3::uuid[] IS NULL AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::Several, Given::One) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 \
+                 AND name = ANY($2::text[]) AND user_id = ($3::uuid[])[1] AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+            (Given::Several, Given::Several) => format!(
+                "SELECT count(*) AS total FROM (SELECT 1 FROM events WHERE project_id = $1 \
+                 AND name = ANY($2::text[]) AND user_id = ANY($3::uuid[]) AND id < $4 AND {within} LIMIT $5) AS found"
+            ),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The texts that stand in the sources of the crates that hold statements.
+
+use testkit::sources::{self, Source};
+
+/// The crates whose sources hold statements.
+const CRATES: [&str; 4] = ["database", "store-projects", "store-profiles", "store-sending"];
+
+/// What a statement says where it names the one project that all rows of a part have.
+const OF_ONE: &str = "project_id = ($1::uuid[])[1]";
+
+/// A month's bounds, as the sources name them in a statement.
+const WITHIN: &str = "{within}";
+
+/// A text of a source, in one line.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The path of its source in its crate.
+    pub file: String,
+    pub text: String,
+    /// The columns of a statement over rows of several projects (`ByProject`) that name the project of each.
+    pub columns: Vec<String>,
+    /// What is put in while the program runs, beside a month's bounds.
+    pub is_composed: bool,
+}
+
+impl Written {
+    /// As a database takes it that is spread by project: with the project of a part's rows.
+    pub fn spread(&self) -> String {
+        let named = |text: String, column: &String| text.replace(&format!("project_id = {column}"), OF_ONE);
+        self.columns.iter().fold(self.text.clone(), named)
+    }
+}
+
+/// Every source of these crates, by its path in its crate.
+pub fn all_sources() -> Vec<Source> {
+    CRATES.iter().flat_map(|name| sources::below(&format!("shared/{name}/src"))).collect()
+}
+
+/// Every text of the sources but those of unit tests.
+pub fn all_texts() -> Vec<Written> {
+    all_sources().iter().flat_map(|source| texts(&source.path, source.code())).collect()
+}
+
+fn texts(file: &str, code: &str) -> Vec<Written> {
+    let pieces = pieces(code);
+    let mut texts = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        let is_of_each = piece.before.ends_with("ByProject::new(");
+        let listed = pieces[at + 1..].iter().take_while(|next| is_of_each && !next.before.contains(']'));
+        let columns = listed.map(|next| next.text.clone()).collect();
+        let is_format = ["format!(", "format_args!("].iter().any(|call| piece.before.ends_with(call));
+        let is_part = ["concat!(", "push_str("].iter().any(|call| piece.before.ends_with(call));
+        let (text, has_holes) = if is_format { filled(&piece.text) } else { (piece.text.clone(), false) };
+        texts.push(Written { file: file.to_owned(), text, columns, is_composed: has_holes || is_part });
+    }
+    texts
+}
+
+/// A format with a month's bounds, and whether more is put in.
+fn filled(format: &str) -> (String, bool) {
+    const BRACES: [(&str, &str, &str); 2] = [("{{", "\u{1}", "{"), ("}}", "\u{2}", "}")];
+    let is_called_m = ["message m ", "message AS m "].iter().any(|name| format.contains(name));
+    let id = if is_called_m { "m.id" } else { "id" };
+    let month = format!("{id} >= '{}'::uuid AND {id} < '{}'::uuid", uuid::Uuid::nil(), uuid::Uuid::max());
+    let marked = BRACES.iter().fold(format.to_owned(), |text, (twice, mark, _)| text.replace(twice, mark));
+    let text = marked.replace(WITHIN, &month);
+    let has_holes = text.contains('{');
+    (BRACES.iter().fold(text, |text, (_, mark, brace)| text.replace(mark, brace)), has_holes)
+}
+
+/// A text, and the code between the one before and it, without spaces at its end.
+struct Piece {
+    before: String,
+    text: String,
+}
+
+/// Cuts the texts out of a source that compiles.
+fn pieces(source: &str) -> Vec<Piece> {
+    let (mut pieces, mut before) = (Vec::new(), String::new());
+    let mut rest = source;
+    while let Some(c) = rest.chars().next() {
+        if rest.starts_with("//") {
+            rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
+        } else if let Some(length) = character(rest) {
+            rest = &rest[length..];
+        } else if c == '"' {
+            let end = end_of_text(&rest[1..]);
+            let text = unescaped(&rest[1..=end]);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            pieces.push(Piece { before: before.trim_end().to_owned(), text: words.join(" ") });
+            before.clear();
+            rest = &rest[end + 2..];
+        } else {
+            before.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    pieces
+}
+
+/// The length of a character's literal, where one begins here.
+fn character(rest: &str) -> Option<usize> {
+    let inner = rest.strip_prefix('\'')?;
+    let length = match inner.chars().next()? {
+        '\\' => inner[2..].find('\'')? + 2,
+        c => c.len_utf8(),
+    };
+    inner[length..].starts_with('\'').then_some(length + 2)
+}
+
+/// How long a text is that begins here.
+fn end_of_text(rest: &str) -> usize {
+    let mut is_escaped = false;
+    let is_end = |(_, c): &(usize, char)| {
+        let is_end = *c == '"' && !is_escaped;
+        is_escaped = *c == '\\' && !is_escaped;
+        is_end
+    };
+    let (at, _) = rest.char_indices().find(is_end).unwrap();
+    at
+}
+
+fn unescaped(text: &str) -> String {
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some((before, behind)) = rest.split_once('\\') {
+        plain.push_str(before);
+        rest = match behind.chars().next() {
+            Some('\n') => behind.trim_start(),
+            Some(c) => {
+                plain.push(c);
+                &behind[c.len_utf8()..]
+            }
+            None => behind,
+        };
+    }
+    plain + rest
+}
+
+#[test]
+fn texts_are_cut_out_whole() {
+    let source = r#"
+        // "no text"
+        const A: char = '"';
+        fn a<'a>(b: &'a str) {
+            b.split('\''); // it's "none"
+            let sql = "SELECT a FROM \"b\" \
+                       WHERE c = 'it''s'";
+            let sql = format!("SELECT '{{}}' FROM message m WHERE {within} AND {more}");
+            let sql = ByProject::new("SELECT 1 FROM a JOIN b ON b.project_id = v.p", &["v.p"]);
+        }"#;
+    let found = texts("a.rs", source);
+    let month =
+        "m.id >= '00000000-0000-0000-0000-000000000000'::uuid AND m.id < 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
+    let format = format!("SELECT '{{}}' FROM message m WHERE {month} AND {{more}}");
+    let whole = "SELECT a FROM \"b\" WHERE c = 'it''s'";
+    let of_each = "SELECT 1 FROM a JOIN b ON b.project_id = v.p";
+    assert_eq!(found.iter().map(|text| text.text.as_str()).collect::<Vec<_>>(), [whole, &format, of_each, "v.p"]);
+    assert_eq!(found.iter().map(|text| text.is_composed).collect::<Vec<_>>(), [false, true, false, false]);
+    assert_eq!(found[2].columns, ["v.p"]);
+    assert_eq!(found[2].spread(), "SELECT 1 FROM a JOIN b ON b.project_id = ($1::uuid[])[1]");
+}
