@@ -31,8 +31,6 @@ use crate::resources::segments::evaluate;
 use crate::resources::users::LargeSearches;
 use crate::resources::{export, rendering};
 
-/// How often the clock is set by the database's.
-const SYNCHRONIZE: Duration = Duration::from_mins(1);
 impl App {
     /// Puts it together and starts its background tasks, which end with the shutdown.
     pub async fn start(parts: Parts, shutdown: &Shutdown) -> anyhow::Result<Arc<Self>> {
@@ -73,21 +71,15 @@ impl App {
 pub async fn app(config: &ProcessConfig, shutdown: &Shutdown) -> Result<Arc<App>, StartError> {
     let connected = startup::connect_to(&config.database, &config.bus, "gateway", shutdown).await?;
     let Connected { store, bus, ingest_stream, clock } = connected;
-    tokio::spawn(synchronize(store.clone(), clock.clone()));
+    tokio::spawn({
+        let (store, clock, shutdown) = (store.clone(), clock.clone(), shutdown.clone());
+        async move { runtime::clock::follow_database(shutdown, || store.synchronize(&clock)).await }
+    });
     let (gateway, master_keys) = (config.gateway.clone(), config.master_keys.clone());
     let starting = App::start(Parts { config: gateway, store, bus, ingest_stream, clock, master_keys }, shutdown);
     tokio::select! {
         () = shutdown.cancelled() => Err(StartError::Stopped),
         app = starting => Ok(app?),
-    }
-}
-
-async fn synchronize(store: Store, clock: Clock) {
-    loop {
-        tokio::time::sleep(SYNCHRONIZE).await;
-        if let Err(error) = store.synchronize(&clock).await {
-            tracing::debug!(%error, "the database's time could not be read");
-        }
     }
 }
 

@@ -9,7 +9,7 @@
 
 mod allowance;
 mod by_key;
-mod local;
+pub mod local;
 mod quota;
 
 use std::convert::Infallible;

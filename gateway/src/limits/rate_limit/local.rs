@@ -10,9 +10,12 @@ use super::{BURST, Lane, priority_capacity};
 /// Float tolerance when comparing tokens.
 const EPSILON: f64 = 1e-6;
 
-/// A token bucket: full at first, with a burst of [`BURST`] seconds and, where it has them, tokens for [`Lane::Priority`].
+/// A token bucket: full at first, and with tokens for [`Lane::Priority`] where it has them.
 pub struct Local {
+    /// Tokens per second.
     rate: f64,
+    /// Tokens that it holds at most, without those for [`Lane::Priority`].
+    capacity: f64,
     priority_capacity: f64,
     level: Mutex<Level>,
 }
@@ -31,10 +34,20 @@ impl Local {
         Self::new(share, if has_priority { priority_capacity(share) } else { 0 })
     }
 
+    /// With a burst of [`BURST`] seconds.
     pub fn new(per_second: u32, priority_capacity: u32) -> Self {
-        let (rate, priority_capacity) = (f64::from(per_second), f64::from(priority_capacity));
-        let level = Level { tokens: rate * f64::from(BURST), priority: priority_capacity, at: None };
-        Self { rate, priority_capacity, level: Mutex::new(level) }
+        let rate = f64::from(per_second);
+        Self::full(rate, rate * f64::from(BURST), f64::from(priority_capacity))
+    }
+
+    /// With a burst of a minute.
+    pub fn per_minute(count: u32) -> Self {
+        Self::full(f64::from(count) / 60.0, f64::from(count), 0.0)
+    }
+
+    fn full(rate: f64, capacity: f64, priority_capacity: f64) -> Self {
+        let level = Level { tokens: capacity, priority: priority_capacity, at: None };
+        Self { rate, capacity, priority_capacity, level: Mutex::new(level) }
     }
 
     /// Takes a token; returns how many are left, or how long to wait for one.
@@ -70,7 +83,7 @@ impl Local {
         let come = passed.as_secs_f64() * self.rate;
         let to_priority = (self.priority_capacity - level.priority).min(come * PRIORITY_SHARE);
         level.priority += to_priority;
-        level.tokens = (level.tokens + come - to_priority).min(self.rate * f64::from(BURST));
+        level.tokens = (level.tokens + come - to_priority).min(self.capacity);
     }
 
     /// How long it takes until there is a token. Until the priority tokens are full, only the rest of what comes is for all.
@@ -98,6 +111,15 @@ mod tests {
         assert_eq!(granted(&local, Lane::Public, now), 10);
         assert_eq!(local.take(Lane::Public, now), Err(Duration::from_millis(200)));
         assert!(Local::share(1, 5, true).take(Lane::Public, now).is_ok());
+    }
+
+    #[test]
+    fn a_minutes_tokens_come_one_by_one() {
+        let (local, start) = (Local::per_minute(3), Instant::now());
+        assert_eq!(granted(&local, Lane::Public, start), 3);
+        assert_eq!(local.take(Lane::Public, start + Duration::from_secs(5)), Err(Duration::from_secs(15)));
+        assert_eq!(granted(&local, Lane::Public, start + Duration::from_secs(20)), 1);
+        assert_eq!(granted(&local, Lane::Public, start + Duration::from_secs(600)), 3);
     }
 
     #[test]

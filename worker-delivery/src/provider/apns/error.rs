@@ -1,8 +1,7 @@
-//! What the vendor's answers mean: its table of reasons, whole.
+//! What Apple's answers mean: the reasons that its documentation lists (“Handling notification responses from APNs”).
 
 use std::time::Duration;
 
-use apns_h2::ErrorReason as Reason;
 use http_client::Answer;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -18,12 +17,8 @@ struct Problem {
     reason: String,
 }
 
-fn named(reason: &str) -> Option<Reason> {
-    serde_json::from_value(reason.into()).ok()
-}
-
 pub fn says_expired(answer: &Answer) -> bool {
-    answer.json::<Problem>().is_some_and(|p| named(&p.reason) == Some(Reason::ExpiredProviderToken))
+    answer.json::<Problem>().is_some_and(|problem| problem.reason == "ExpiredProviderToken")
 }
 
 /// `id` is the one that was sent.
@@ -33,48 +28,38 @@ pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
     }
     let Some(Problem { reason }) = answer.json::<Problem>() else { return by_status(answer, answer.text(), now) };
     let (why, after) = (said(answer.status, &reason), answer.retry_after(now));
-    match named(&reason) {
-        Some(reason) => of_reason(&reason, why, after),
-        None => by_status(answer, reason, now),
-    }
-}
-
-fn of_reason(reason: &Reason, why: String, after: Option<Duration>) -> Outcome {
-    match reason {
-        Reason::BadDeviceToken | Reason::MissingDeviceToken | Reason::ExpiredToken | Reason::Unregistered => {
-            Outcome::Gone(why)
-        }
-        Reason::PayloadTooLarge => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
+    match reason.as_str() {
+        "BadDeviceToken" | "MissingDeviceToken" | "ExpiredToken" | "Unregistered" => Outcome::Gone(why),
+        "PayloadTooLarge" => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
         // Of this message or of this device: others still go through.
-        Reason::BadCollapseId
-        | Reason::BadExpirationDate
-        | Reason::BadMessageId
-        | Reason::BadPriority
-        | Reason::DeviceTokenNotForTopic
-        | Reason::DuplicateHeaders
-        | Reason::InvalidPushType
-        | Reason::PayloadEmpty => Outcome::Rejected(why),
+        "BadCollapseId"
+        | "BadExpirationDate"
+        | "BadMessageId"
+        | "BadPriority"
+        | "DeviceTokenNotForTopic"
+        | "DuplicateHeaders"
+        | "InvalidPushType"
+        | "PayloadEmpty" => Outcome::Rejected(why),
         // Of the key, the team, the app or the address: nothing goes through.
-        Reason::BadTopic
-        | Reason::MissingTopic
-        | Reason::TopicDisallowed
-        | Reason::BadCertificate
-        | Reason::BadCertificateEnvironment
-        | Reason::Forbidden
-        | Reason::InvalidProviderToken
-        | Reason::MissingProviderToken
-        | Reason::UnrelatedKeyIdInToken
-        | Reason::BadEnvironmentKeyIdInToken
-        | Reason::BadPath
-        | Reason::MethodNotAllowed => Outcome::Misconfigured(why),
-        Reason::TooManyProviderTokenUpdates => Outcome::Throttled { after: at_least(after, TOKEN_UPDATES), why },
-        Reason::TooManyRequests => Outcome::Throttled { after, why },
+        "BadTopic"
+        | "MissingTopic"
+        | "TopicDisallowed"
+        | "BadCertificate"
+        | "BadCertificateEnvironment"
+        | "Forbidden"
+        | "InvalidProviderToken"
+        | "MissingProviderToken"
+        | "UnrelatedKeyIdInToken"
+        | "BadEnvironmentKeyIdInToken"
+        | "BadPath"
+        | "MethodNotAllowed" => Outcome::Misconfigured(why),
+        "TooManyProviderTokenUpdates" => Outcome::Throttled { after: at_least(after, TOKEN_UPDATES), why },
+        "TooManyRequests" => Outcome::Throttled { after, why },
         // The next attempt comes with a new token.
-        Reason::ExpiredProviderToken
-        | Reason::IdleTimeout
-        | Reason::InternalServerError
-        | Reason::ServiceUnavailable
-        | Reason::Shutdown => Outcome::Unavailable { after, why },
+        "ExpiredProviderToken" | "IdleTimeout" | "InternalServerError" | "ServiceUnavailable" | "Shutdown" => {
+            Outcome::Unavailable { after, why }
+        }
+        _ => by_status(answer, reason, now),
     }
 }
 

@@ -1,36 +1,36 @@
 //! How many texts the projects of one owner may have written: a model costs its operator money.
 
 use std::convert::Infallible;
-use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Instant;
 
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use kernel::ids::OwnerId;
 use quick_cache::sync::Cache;
 
 use super::AiError;
+use crate::limits::rate_limit::Lane;
+use crate::limits::rate_limit::local::Local;
 
 /// Owners whose state is kept.
 const CAPACITY: usize = 10_000;
 
 pub struct Limits {
     per_minute: u32,
-    quota: Quota,
-    owners: Cache<OwnerId, Arc<DefaultDirectRateLimiter>>,
+    /// Of `per_minute`, this gateway's.
+    share: u32,
+    owners: Cache<OwnerId, Arc<Local>>,
 }
 
 impl Limits {
     pub fn new(per_minute: u32, replicas: u32) -> Self {
-        let share = NonZeroU32::new(per_minute / replicas.max(1)).unwrap_or(NonZeroU32::MIN);
-        Self { per_minute, quota: Quota::per_minute(share), owners: Cache::new(CAPACITY) }
+        let share = (per_minute / replicas.max(1)).max(1);
+        Self { per_minute, share, owners: Cache::new(CAPACITY) }
     }
 
     pub fn take(&self, owner: OwnerId) -> Result<(), AiError> {
-        let new = || Ok::<_, Infallible>(Arc::new(RateLimiter::direct(self.quota)));
-        let Ok(limiter) = self.owners.get_or_insert_with(&owner, new);
-        limiter.check().map_err(|denied| {
-            let wait = denied.wait_time_from(DefaultClock::default().now());
+        let new = || Ok::<_, Infallible>(Arc::new(Local::per_minute(self.share)));
+        let Ok(bucket) = self.owners.get_or_insert_with(&owner, new);
+        bucket.take(Lane::Public, Instant::now()).map(drop).map_err(|wait| {
             let retry_after = wait.as_secs_f64().ceil().clamp(1.0, 60.0) as u32;
             AiError::TooMany { per_minute: self.per_minute, retry_after }
         })
