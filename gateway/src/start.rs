@@ -3,11 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use bus::Publisher;
-use database::Store;
-use kernel::clock::Clock;
 use kernel::shutdown::Shutdown;
 use runtime::startup::{self, Connected, StartError};
 use tokio::net::TcpListener;

@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(granted(&local, Lane::Public, start), 3);
         assert_eq!(local.take(Lane::Public, start + Duration::from_secs(5)), Err(Duration::from_secs(15)));
         assert_eq!(granted(&local, Lane::Public, start + Duration::from_secs(20)), 1);
-        assert_eq!(granted(&local, Lane::Public, start + Duration::from_secs(600)), 3);
+        assert_eq!(granted(&local, Lane::Public, start + Duration::from_mins(10)), 3);
     }
 
     #[test]
