@@ -49,7 +49,8 @@ async fn what_nobody_asked_for_waits_for_the_morning() {
     assert_eq!((row.status.as_str(), row.failures), ("queued", 0), "{row:?}");
     assert!(row.reason.as_deref().unwrap().starts_with("quiet_hours: until "), "{row:?}");
     let due = place.due_in(&row).unwrap();
-    assert!((2 * 3_600..=3 * 3_600 + 60).contains(&due), "{due} s");
+    // Jitter of up to a minute, and due times are rounded up by up to 33 s.
+    assert!((2 * 3_600..=3 * 3_600 + 93).contains(&due), "{due} s");
     assert_eq!(mailbox.mails().len(), 1);
 
     // Somebody who lives where it is day: the hours are meant by each one's own clock.
