@@ -118,7 +118,8 @@ async fn quiet_hours_end_at_their_time_whatever_the_clock_shows() {
     let row = place.settled(late.id, 1).await;
     assert!(row.reason.as_deref().unwrap().starts_with("quiet_hours: until "), "{row:?}");
     let due = place.due_in(&row).unwrap();
-    assert!((2 * 3_600..=3 * 3_600 + 60).contains(&due), "{due} s");
+    // Jitter of up to a minute, and due times are rounded up by up to 33 s.
+    assert!((2 * 3_600..=3 * 3_600 + 93).contains(&due), "{due} s");
     assert_eq!((place.row(early.id).await.unwrap().attempt, mailbox.mails().len()), (1, 0));
     place.stop().await;
 }
