@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from string import Template
 
@@ -34,15 +35,17 @@ def main(credentials):
     os.environ["WEBHOOK_SECRET"] = credentials["webhookSecret"]
     os.environ["SCHEMATHESIS_HOOKS"] = str(HERE / "hooks.py")
     by_key = [f"--exclude-tag={tag}" for tag in SESSIONS]
-    results = {
-        "secret key": run(base, {"x-api-key": credentials["secretKey"]}, by_key),
-        "public key": run(base, {"x-api-key": credentials["publicKey"]}, [*by_key, "--phases=coverage"]),
+    # Side by side: each waits for the product half of its time.
+    runs = {
+        "secret key": start(base, {"x-api-key": credentials["secretKey"]}, by_key),
+        "public key": start(base, {"x-api-key": credentials["publicKey"]}, [*by_key, "--phases=coverage"]),
         # But for what would end it.
-        "session": run(base, admin.headers | {"X-Project-Id": playground}, ["--exclude-operation-id=logOut"]),
+        "session": start(base, admin.headers | {"X-Project-Id": playground}, ["--exclude-operation-id=logOut"]),
     }
-    for who, passed in results.items():
-        print(f"    {who:20} {'ok' if passed else 'FAILED'}")
-    return 0 if all(results.values()) else 1
+    passed = {who: finish(who, process) for who, process in runs.items()}
+    for who, is_ok in passed.items():
+        print(f"    {who:20} {'ok' if is_ok else 'FAILED'}")
+    return 0 if all(passed.values()) else 1
 
 
 def configure(values):
@@ -50,7 +53,7 @@ def configure(values):
     CONFIGURATION.write_text(Template(text).substitute(values))
 
 
-def run(base, headers, options):
+def start(base, headers, options):
     command = [
         Path(sys.executable).with_name("schemathesis"),
         f"--config-file={CONFIGURATION}",
@@ -60,7 +63,18 @@ def run(base, headers, options):
         *(f"--header={name}:{value}" for name, value in headers.items()),
         *options,
     ]
-    return subprocess.run(command, cwd=CONFIGURATION.parent, check=False).returncode == 0
+    # Into a file: a pipe that nobody reads yet would fill up.
+    output = tempfile.TemporaryFile(mode="w+")
+    process = subprocess.Popen(command, cwd=CONFIGURATION.parent, stdout=output, stderr=subprocess.STDOUT)
+    return process, output
+
+
+def finish(who, started):
+    process, output = started
+    status = process.wait()
+    output.seek(0)
+    print(f"\n{who}:\n{output.read()}", flush=True)
+    return status == 0
 
 
 if __name__ == "__main__":
