@@ -35,7 +35,7 @@ def main(credentials):
     os.environ["WEBHOOK_SECRET"] = credentials["webhookSecret"]
     os.environ["SCHEMATHESIS_HOOKS"] = str(HERE / "hooks.py")
     by_key = [f"--exclude-tag={tag}" for tag in SESSIONS]
-    # Side by side: each waits for the product half of its time.
+    # Concurrently: each waits for the product part of the time.
     runs = {
         "secret key": start(base, {"x-api-key": credentials["secretKey"]}, by_key),
         "public key": start(base, {"x-api-key": credentials["publicKey"]}, [*by_key, "--phases=coverage"]),

@@ -150,7 +150,7 @@ impl NumberedEnd {
         PageView { total: total.into(), page: self.number, limit: self.limit, next_cursor: self.next_cursor }
     }
 
-    /// 200: the page's items under the name that the resource gives them.
+    /// 200: the page's items under the field `name`.
     pub fn reply<V: Serialize>(
         self,
         name: &'static str,
@@ -169,7 +169,7 @@ pub struct CursorEnd {
 }
 
 impl CursorEnd {
-    /// 200: the page's items under the name that the resource gives them.
+    /// 200: the page's items under the field `name`.
     pub fn reply<V: Serialize>(
         self,
         name: &'static str,

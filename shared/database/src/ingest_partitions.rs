@@ -1,9 +1,9 @@
 //! Who reads which partition of the ingest stream, under which epoch, and how far it has been applied.
 //!
 //! Leases count in the database's own time (`statement_timestamp()`, which Citus takes), not in product time: what matters is that all workers
-//! agree, whatever their clocks say. One that reaches further ahead than any may was given by a clock that has been set back
-//! since, and counts for nothing: whoever holds it may be long dead, and who is not takes it anew by another epoch. No lease
-//! reaches 3 minutes ahead (`PARTITION_LEASE_MS` is at most 120,000).
+//! agree, whatever their clocks say. No lease reaches 3 minutes ahead (`PARTITION_LEASE_MS` is at most
+//! 120,000). One that does was written before the database's clock was set back. It is ignored: its worker may have died, and a
+//! live worker takes the partition again under a new epoch.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;

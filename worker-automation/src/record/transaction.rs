@@ -243,7 +243,7 @@ impl Recorder {
         };
         let (mut people, wanted) = People::look_up(tx, &self.known, items, now, decides).await?;
 
-        // Events first, which take longest, then people: whoever shares a person with another worker holds them for less.
+        // Events first, which take longest, then people, so that locks on users shared with other workers are held briefly.
         // What is not known of merges yet does not matter here, for reads expand a person into all their ids.
         let repeated = suppression::repeated(tx, items, &people).await?;
         let kept = items.iter().filter(|item| !repeated.contains(&(item.project, item.id)));

@@ -1,4 +1,4 @@
-//! Whether a limit lets a request in, and what callers are told of it.
+//! Whether a limit admits a request, and the headers that say so.
 
 use std::time::Duration;
 

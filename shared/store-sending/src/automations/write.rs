@@ -79,9 +79,9 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automati
     let by_segment = was_by_segment || changed.definition.trigger_type.is_of_segment();
     let seq = begin(tx, by_segment).await?;
     let definition = changed.definition.encode();
-    // What stands to the right of the assignments is the row as it was. Where it was asked before and people are still gone
-    // through, nothing that has come since then is left out. It is another moment all the same, by which whoever is at it
-    // knows that it was asked anew.
+    // Right of the assignments, columns have their old values. If an active automation changes while the dates of its users are
+    // still being noted, `dates_since` moves back by a microsecond: no date is skipped, and the pass that is running sees that
+    // it has to start again.
     let sql = "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
                definition = $8, updated_at = $9, changed_seq = $10, dates_since = \
                CASE WHEN 'DATE_PROPERTY' IN (trigger_type, $4) AND (active <> $6 OR active AND version <> $7) THEN \

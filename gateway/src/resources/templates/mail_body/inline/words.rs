@@ -11,7 +11,7 @@ use crate::resources::templates::mail_body::scan::unused_word;
 /// Placeholders in CSS.
 const FILLED_IN: usize = 200;
 
-/// Words in the places of placeholders in CSS: names to whoever reads it, and found nowhere else in the body.
+/// Words that stand in for placeholders in CSS: identifiers to its parser, and unique within the body.
 pub(super) struct Words {
     stem: String,
 }
