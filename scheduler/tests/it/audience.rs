@@ -53,8 +53,8 @@ async fn cost(place: &Place, campaign: Uuid) -> i64 {
     let mut db = place.store.connection().await.unwrap();
     let now = place.clock.now() + SignedDuration::from_secs(1);
     db.batch_execute("ANALYZE").await.unwrap();
-    sending::begin(&db, place.project, campaign, now, now).await.unwrap();
     let tx = db.transaction().await.unwrap();
+    sending::begin(&tx, place.project, campaign, now, now).await.unwrap();
     let (campaign, progress) = sending::lock_due(&tx, place.project, campaign, now).await.unwrap().unwrap();
     let sql = "SELECT coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::bigint FROM pg_stat_xact_user_tables \
                WHERE relname LIKE 'events%' OR relname = 'users'";

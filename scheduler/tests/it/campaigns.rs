@@ -88,8 +88,10 @@ pub async fn delivered_for(place: &Place, id: Uuid, status: CampaignStatus, step
 }
 
 pub async fn move_to(place: &Place, id: Uuid, status: CampaignStatus) {
-    let (db, now) = (place.store.connection().await.unwrap(), place.clock.now());
-    sending::to_state(&db, place.project, id, (status, None), Some(now), now).await.unwrap();
+    let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
+    let tx = db.transaction().await.unwrap();
+    sending::to_state(&tx, place.project, id, (status, None), Some(now), now).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 #[tokio::test]

@@ -41,8 +41,10 @@ async fn eventually_noted(place: &Place, is_noted: bool) {
 
 /// As somebody does who resumes what was paused before it began.
 async fn resume(place: &Place, id: Uuid) {
-    let now = place.clock.now();
-    sending::begin(&place.store.connection().await.unwrap(), place.project, id, now, now).await.unwrap();
+    let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
+    let tx = db.transaction().await.unwrap();
+    sending::begin(&tx, place.project, id, now, now).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 /// Waits until the schedulers have looked at timers: one that is due fires.

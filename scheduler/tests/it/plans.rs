@@ -7,6 +7,7 @@ use domain::message::{Channel, DeliveryState, Lane, Queue};
 use jiff::Timestamp;
 use kernel::ids::{self, ProjectId};
 use secrets::MasterKeys;
+use store_profiles::date_due::plan::{self, Plan};
 use store_profiles::segments::dirty;
 use store_projects::webhook_endpoints;
 use store_sending::campaigns::counts::Counts;
@@ -347,4 +348,35 @@ async fn campaigns_of_one_project_keep_no_others_waiting() {
     });
     let db = place.store.connection().await.unwrap();
     assert_eq!(sending::due(&db, now, 50, 3).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn statements_on_dates_read_only_the_users_they_are_about() {
+    let place = Place::new().await;
+    let (project, automation, count) = (place.project, Uuid::from_u128(7), 2_000);
+    let db = place.store.connection().await.unwrap();
+    // Without statistics, as of a project's first automation that dates start.
+    db.batch_execute(
+        "ALTER TABLE date_due SET (autovacuum_enabled = false); ALTER TABLE erasure SET (autovacuum_enabled = false)",
+    )
+    .await
+    .unwrap();
+    let users = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
+                 SELECT $1, md5(n::text)::uuid, n::text, '{\"birthday\": \"1990-06-01\"}', now(), now(), now() FROM generate_series(1, $2::bigint) n";
+    db.execute(users, &[&project, &count]).await.unwrap();
+    let dates = "INSERT INTO date_due (project_id, automation_id, user_id, partition, due_at, look_at) \
+                 SELECT $1, $2, id, 0, now(), now() FROM users";
+    db.execute(dates, &[&project, &automation]).await.unwrap();
+    let erasures = "INSERT INTO erasure (project_id, user_id, erased_at, applied_at, has_left, seq, is_pending) \
+                    SELECT $1, md5((-n)::text)::uuid, now(), now(), false, 1, true FROM generate_series(1, $2::bigint) n";
+    db.execute(erasures, &[&project, &count]).await.unwrap();
+    drop(db);
+    let (since, done_to, timezone) = (place.clock.now(), None, "UTC".to_owned());
+    let plan = Plan { project, automation, trigger: None, since, done_to, timezone };
+    reads_at_most!(place, "^(date_due|erasure)$", count, |tx| {
+        assert_eq!(plan::people(tx, &plan, "birthday", None).await.unwrap().len() as i64, count);
+    });
+    reads_at_most!(place, "^date_due$", 2 * count, |tx| {
+        assert_eq!(plan::clear(tx, &plan, count).await.unwrap() as i64, count);
+    });
 }

@@ -53,8 +53,10 @@ async fn replay_in(place: &Place, tx: &Transaction<'_>, count: u64) {
 
 /// As the API does, which has the scheduler check a scheduled campaign at its time, and never check a draft.
 async fn edit_to(place: &Place, id: Uuid, status: CampaignStatus, next_check_at: Option<Timestamp>) {
-    let (db, now) = (place.store.connection().await.unwrap(), place.clock.now());
-    sending::to_state(&db, place.project, id, (status, None), next_check_at, now).await.unwrap();
+    let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
+    let tx = db.transaction().await.unwrap();
+    sending::to_state(&tx, place.project, id, (status, None), next_check_at, now).await.unwrap();
+    tx.commit().await.unwrap();
 }
 
 #[tokio::test]

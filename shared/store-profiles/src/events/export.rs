@@ -54,7 +54,7 @@ pub async fn stretch(
             None
         };
         let sql = wanted.stretch_sql(way, month);
-        let (from, left) = (end.unwrap_or(Uuid::nil()), limit - events.len() as i64);
+        let (from, left) = (end.unwrap_or_default(), limit - events.len() as i64);
         let params: [&(dyn ToSql + Sync); 6] = [&project, &wanted.names, &wanted.user_ids, &behind, &from, &left];
         let rows = tx.query(&month.prepare(&tx, &sql).await?, &params).await?;
         tx.commit().await?;

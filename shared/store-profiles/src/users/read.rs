@@ -166,7 +166,7 @@ pub async fn ids_after(
     after: Option<Uuid>,
     most: i64,
 ) -> Result<Vec<Uuid>, StoreError> {
-    let after = after.unwrap_or(Uuid::nil());
+    let after = after.unwrap_or_default();
     let sql = "SELECT id FROM users WHERE project_id = $1 AND id > $2 AND merged_into IS NULL ORDER BY id LIMIT $3";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &after, &most]).await?;
     rows.iter().map(|row| Ok(row.try_get("id")?)).collect()

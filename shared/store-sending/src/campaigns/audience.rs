@@ -74,7 +74,7 @@ pub async fn find_slice(
     evaluate::for_ranges(tx, true).await?;
     loop {
         let asked = Instant::now();
-        let from = slice.to.unwrap_or(Uuid::nil());
+        let from = slice.to.unwrap_or_default();
         let end = read::range_end(tx, project, from, width).await?;
         let range = sql::IdRange { after: from, to: end.unwrap_or(Uuid::max()) };
         let left = most - slice.people.len() as i64;

@@ -110,7 +110,7 @@ async fn if_due(
 
 /// Sets a campaign's status and when the scheduler checks it next. `None`: never.
 pub async fn to_state(
-    tx: &impl GenericClient,
+    tx: &Transaction<'_>,
     project: ProjectId,
     id: Uuid,
     (status, reason): (CampaignStatus, Option<&str>),
@@ -147,7 +147,7 @@ pub async fn pause_late(
 
 /// Begins an occurrence. `meant_for`: the scheduled time, or now.
 pub async fn begin(
-    tx: &impl GenericClient,
+    tx: &Transaction<'_>,
     project: ProjectId,
     id: Uuid,
     meant_for: Timestamp,
