@@ -42,7 +42,9 @@ up: build ## build, start everything on this machine, print address, keys and a 
 	@$(REKINDLE) up
 
 down: ## stop exactly what `make up` started; the data stays in RUN_DIR
-	@if [ -x $(REKINDLE) ]; then $(REKINDLE) down; else echo "Nothing is built, so nothing is running."; fi
+	@if [ -x $(REKINDLE) ]; then $(REKINDLE) down; \
+	elif kill -0 $$(cut -d' ' -f1 $(RUN_DIR)/pids/*.pid 2>/dev/null) 2>/dev/null; then echo "Something may run in $(RUN_DIR), and rekindle is not built: run 'make build', then 'make down'." >&2; exit 1; \
+	else echo "Nothing is built, so nothing is running."; fi
 
 logs: ## follow the logs of all processes
 	@if [ -x $(REKINDLE) ]; then $(REKINDLE) logs --follow; else echo "Nothing is built yet: run 'make up' first."; fi
@@ -55,6 +57,7 @@ demo: build ## replay a shop's day against the running system and balance its bo
 
 check: ## the fast part of the tests: format, lints, pure tests
 	$(CARGO) fmt --all --check
+	@.ci/import-cycles
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@if $(CARGO) nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run --workspace --lib --bins --locked; \

@@ -90,8 +90,13 @@ async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response
 
 /// Keeps what the API answers out of caches, and browsers that came by TLS on TLS.
 fn protect(reply: &mut Reply, peer: Peer, found: &Result<Found<'_>, Miss>) {
-    if found.as_ref().is_ok_and(|found| !found.route.is_cacheable) {
-        reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let policy = match found {
+        Ok(found) if !found.route.is_cacheable => Some("no-store"),
+        Ok(found) if found.route.method == "GET" => Some("private"),
+        _ => None,
+    };
+    if let Some(policy) = policy {
+        reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static(policy));
     }
     if peer.is_secure {
         reply.headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));

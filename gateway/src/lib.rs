@@ -4,12 +4,13 @@
 //!
 //! 1. [`http`] accepts the connection and reads the request's head.
 //! 2. [`dispatch`] finds its route in [`routes`], the table of all addresses ([`router`] matches paths), and calls all that follows.
-//! 3. [`public`] answers what browsers fetch without a key: the dashboard, the API reference, SDK files, links in messages.
-//! 4. [`auth`] determines who calls, and which project the call concerns.
-//! 5. [`limits`] counts the request against its project, key or account.
-//! 6. A handler takes the [`context`] and reads the body: [`ingest`] checks events and imports and publishes them to the bus,
+//!    A path without a route goes to [`public`], which answers what browsers fetch without a key: the dashboard, the API reference,
+//!    SDK files, links in messages.
+//! 3. [`auth`] determines who calls, and which project the call concerns.
+//! 4. [`limits`] counts the request against its project, key or account.
+//! 5. A handler takes the [`context`] and reads the body: [`ingest`] checks events and imports and publishes them to the bus,
 //!    [`resources`] reads and writes what the management API shows.
-//! 7. [`http`] compresses the answer and writes it.
+//! 6. [`http`] compresses the answer and writes it.
 //!
 //! [`start`] builds the [`App`], which all requests share, from the [`config`]; [`health`] says whether it can do its work, and
 //! [`measure`] counts requests.

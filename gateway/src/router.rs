@@ -56,13 +56,13 @@ pub struct Address {
 }
 
 impl Router {
-    /// The addresses are numbered as they come. Below what is named in `own_ids`, ids are
-    /// texts of the callers': one that in its place is a literal segment of any pattern is taken by no parameter.
+    /// The addresses are numbered as they come. Callers choose the IDs of the resources
+    /// `caller_chosen_ids`: a parameter takes no segment that is a literal of another pattern at the same place.
     ///
     /// # Panics
     ///
     /// Where a pattern is malformed or comes twice by the same method.
-    pub fn new(addresses: impl IntoIterator<Item = Address>, own_ids: &[&str]) -> Self {
+    pub fn new(addresses: impl IntoIterator<Item = Address>, caller_chosen_ids: &[&str]) -> Self {
         let split =
             |Address { method, pattern }: Address| (method, pattern.split('/').skip(1).collect::<Vec<&'static str>>());
         let addresses: Vec<_> = addresses.into_iter().map(split).collect();
@@ -76,7 +76,7 @@ impl Router {
                 beside.map(|(_, other)| other[at]).filter(|segment| !segment.starts_with(':')).collect()
             };
             let segment = |at: usize| match path[at] {
-                param if param.starts_with(':') && own_ids.contains(&path[0]) => Segment::Param(reserved(at)),
+                param if param.starts_with(':') && caller_chosen_ids.contains(&path[0]) => Segment::Param(reserved(at)),
                 param if param.starts_with(':') => Segment::Param(Vec::new()),
                 literal => Segment::Literal(literal),
             };

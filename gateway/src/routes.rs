@@ -17,9 +17,8 @@ use route::{handler, routes};
 
 pub use route::{Answering, Handler, Limit, Route, Timeout};
 
-/// Their ids are texts of the callers': one that is the name of an operation, as `export` is, is written with an escape.
-/// Other ids are our own, and none is such a name.
-const OWN_IDS: [&str; 2] = ["events", "users"];
+/// Resources whose IDs callers choose. Such an ID may equal a literal segment of a path, such as `export`; it is then percent-encoded.
+const CALLER_CHOSEN_IDS: [&str; 2] = ["events", "users"];
 
 /// `METHOD "pattern" Access => handler(parameters), options;`. The options are functions of [`Route`].
 pub static ROUTES: &[Route] = routes! {
@@ -169,7 +168,7 @@ pub static ROUTES: &[Route] = routes! {
 };
 
 static ROUTER: LazyLock<Router> = LazyLock::new(|| {
-    Router::new(ROUTES.iter().map(|route| Address { method: route.method, pattern: route.pattern }), &OWN_IDS)
+    Router::new(ROUTES.iter().map(|route| Address { method: route.method, pattern: route.pattern }), &CALLER_CHOSEN_IDS)
 });
 
 /// A route that was asked for.

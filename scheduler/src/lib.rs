@@ -1,4 +1,4 @@
-//! The scheduler: publishes timers, dates and segment changes that are due, sends campaigns, and runs maintenance tasks.
+//! The scheduler: publishes timers, dates and segment changes that are due, releases campaigns, and runs maintenance tasks.
 //!
 //! Several may run at once. Due rows are taken under a row lock and made due again a little later, so the next scheduler finds what
 //! one took that died; consumers tolerate a second publication.

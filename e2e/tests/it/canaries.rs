@@ -126,14 +126,25 @@ fn logs(programs: [&Program; 4]) -> Vec<(String, String)> {
     programs.map(|program| (format!("the log of {}", program.name()), log(program))).into()
 }
 
+/// Log levels: debug for the programs and the crates in `shared`.
+fn debug_of_own_crates() -> String {
+    let shared = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")).unwrap();
+    let shared = shared.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let programs = ["gateway", "worker-automation", "worker-delivery", "scheduler"].map(str::to_owned);
+    let levels: Vec<String> =
+        programs.into_iter().chain(shared).map(|name| format!("{}=debug", name.replace('-', "_"))).collect();
+    assert!(levels.len() > 20, "{levels:?}");
+    format!("info,{}", levels.join(","))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the_database() {
     let receiver = ProviderServer::start(OtlpReceiver::default()).await;
     let sms = ProviderServer::start(SmsService::new("AC1", "canary-sms-token", SENDER)).await;
     let apns = ProviderServer::start(ApnsService::new("ABC123DEFG", "DEF123GHIJ", "com.example.shop")).await;
     let hook = ProviderServer::start(Hook).await;
-    let own = "info,gateway=debug,worker_automation=debug,worker_delivery=debug,scheduler=debug,shared=debug";
-    let options = traced(&receiver, "always_on").env("LOG_FORMAT", "json").env("RUST_LOG", own);
+    let own = debug_of_own_crates();
+    let options = traced(&receiver, "always_on").env("LOG_FORMAT", "json").env("RUST_LOG", &own);
     let options = options.env("SMS_BASE_URL", sms.url()).env("APNS_BASE_URL", apns.url());
     let system = System::start_with(Options { mail_login: Some(("shop", "canary-password")), ..options }).await;
     let (api, apple) = (&system.api, apns.vendor());

@@ -1,4 +1,4 @@
-//! Turns of looking callers up.
+//! Limits concurrent database lookups of callers.
 
 use std::time::Duration;
 

@@ -157,8 +157,9 @@ pub(crate) fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
 pub fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ApiError::BadRequest("the body is not UTF-8".to_owned()))?;
     let value: Value = serde_json::from_str(text).map_err(|e| refused(&e))?;
-    if let Some(path) = nul_in(&value, "") {
-        return Err(ApiError::invalid(path, "must not contain the character U+0000"));
+    let mut path = Vec::new();
+    if finds_nul(&value, &mut path) {
+        return Err(ApiError::invalid(written(&path), "must not contain the character U+0000"));
     }
     match value {
         Value::Object(object) => Ok(object),
@@ -176,20 +177,42 @@ pub fn refused(error: &serde_json::Error) -> ApiError {
     ApiError::BadRequest(format!("the body is not JSON: {why}"))
 }
 
-fn nul_in(value: &Value, path: &str) -> Option<String> {
-    let at = |path: &str| Some(if path.is_empty() { "body".to_owned() } else { path.to_owned() });
+/// A step of a path into a JSON value.
+enum Step<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+/// Whether a text or a key contains U+0000. Its path is written into `path`, the last step first, and only where there is one:
+/// a path for every value would cost as much as the keys are long.
+fn finds_nul<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> bool {
+    let mut below = |value, step| {
+        let found = finds_nul(value, path);
+        if found {
+            path.push(step);
+        }
+        found
+    };
     match value {
-        Value::String(text) if text.contains('\0') => at(path),
-        Value::Array(items) => items.iter().enumerate().find_map(|(i, v)| nul_in(v, &format!("{path}[{i}]"))),
-        Value::Object(object) => object.iter().find_map(|(name, v)| {
-            if name.contains('\0') {
-                return at(path);
-            }
-            let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            nul_in(v, &below)
-        }),
-        _ => None,
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().enumerate().any(|(n, item)| below(item, Step::Item(n))),
+        Value::Object(object) => {
+            object.iter().any(|(name, value)| name.contains('\0') || below(value, Step::Field(name)))
+        }
+        _ => false,
     }
+}
+
+fn written(path: &[Step<'_>]) -> String {
+    let mut text = String::new();
+    for step in path.iter().rev() {
+        match step {
+            Step::Item(n) => text.extend(["[", &n.to_string(), "]"]),
+            Step::Field(name) if text.is_empty() => text.push_str(name),
+            Step::Field(name) => text.extend([".", name]),
+        }
+    }
+    if text.is_empty() { "body".to_owned() } else { text }
 }
 
 #[cfg(test)]

@@ -28,7 +28,9 @@ pub fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
 
 fn last_entry(headers: &HeaderMap) -> Option<&str> {
     let last = headers.get_all(FORWARDED).into_iter().next_back()?;
-    last.to_str().ok()?.rsplit(',').next().map(str::trim)
+    // What a client sent before it need not be text.
+    let entry = last.as_bytes().rsplit(|byte| *byte == b',').next()?;
+    Some(std::str::from_utf8(entry).unwrap_or_default().trim())
 }
 
 /// An address with or without a port: `192.0.2.1:5`, `[2001:db8::1]:5`.
@@ -68,7 +70,9 @@ mod tests {
     use super::*;
 
     fn shown(peer: &str, forwarded: &[&str], trusts: bool) -> Option<String> {
-        let values = forwarded.iter().map(|value| (FORWARDED.parse().unwrap(), HeaderValue::from_str(value).unwrap()));
+        let values = forwarded
+            .iter()
+            .map(|value| (FORWARDED.parse().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap()));
         let mut headers = HeaderMap::new();
         headers.extend(values.map(|(name, value): (http::HeaderName, _)| (Some(name), value)));
         of(peer.parse().ok(), &headers, trusts).map(|address| address.0.to_string())
@@ -84,6 +88,8 @@ mod tests {
         assert_eq!(of(&["[2001:db8:1:2:3::4]:44"], true).as_deref(), Some("2001:db8:1:2::"));
         assert_eq!(of(&["2001:db8:1:2:3::4"], true).as_deref(), Some("2001:db8:1:2::"));
         assert_eq!(of(&["unknown"], true), None);
+        assert_eq!(of(&["é, 198.51.100.1"], true).as_deref(), Some("198.51.100.1"));
+        assert_eq!(of(&["é"], true), None);
         assert_eq!(of(&[], true).as_deref(), Some("203.0.113.9"));
     }
 

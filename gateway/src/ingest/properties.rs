@@ -11,7 +11,7 @@ pub const MAX_DEPTH: usize = 10;
 pub const MAX_KEYS: usize = 255;
 /// Bytes of a key, unescaped.
 pub const MAX_KEY_BYTES: usize = 255;
-/// Beyond these, a number has no place in a double; `jsonb` would write all its zeros out.
+/// Beyond these, a number has no place in a double. Within them, the zeros that `jsonb` writes out count towards [`MAX_BYTES`].
 const MAX_NUMBER_BYTES: usize = 330;
 const MAX_EXPONENT: i32 = 324;
 
@@ -23,7 +23,7 @@ pub fn refuses(text: &str) -> Option<String> {
     if text.len() > MAX_BYTES {
         return Some(format!("must be at most {MAX_BYTES} bytes of JSON"));
     }
-    if is_plain(text.as_bytes()) { None } else { Scan { text, at: 0 }.run().err() }
+    if is_plain(text.as_bytes()) { None } else { Scan { text, at: 0, written: text.len() }.run().err() }
 }
 
 /// Bytes looked at together: small enough that a stretch without a quotation mark stays below [`MAX_KEY_BYTES`].
@@ -101,6 +101,8 @@ impl Glance {
 struct Scan<'a> {
     text: &'a str,
     at: usize,
+    /// Bytes of the text with all numbers written without exponents.
+    written: usize,
 }
 
 impl Scan<'_> {
@@ -197,6 +199,12 @@ impl Scan<'_> {
             let exponent = self.text[exponent..self.at].parse::<i32>().unwrap_or(i32::MAX);
             if exponent.unsigned_abs() > MAX_EXPONENT.unsigned_abs() {
                 return out_of_range();
+            }
+            self.written += exponent.unsigned_abs() as usize;
+            if self.written > MAX_BYTES {
+                return Err(format!(
+                    "must be at most {MAX_BYTES} bytes of JSON with its numbers written without exponents"
+                ));
             }
         }
         if number.len() > MAX_NUMBER_BYTES {

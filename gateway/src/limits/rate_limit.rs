@@ -111,6 +111,7 @@ impl RateLimits {
             return quota;
         }
         let changed = new();
+        changed.carry_over(&quota);
         self.quotas.insert(key, changed.clone());
         changed
     }

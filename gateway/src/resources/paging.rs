@@ -38,7 +38,9 @@ impl Cursor for Uuid {
 impl Cursor for (Timestamp, Uuid) {
     fn parse(text: &str) -> Option<Self> {
         let (micros, id) = text.split_once('_')?;
-        Some((Timestamp::from_microsecond(micros.parse().ok()?).ok()?, Uuid::try_parse(id).ok()?))
+        // No row is older than 1970, and PostgreSQL refuses times long before that.
+        let micros = micros.parse::<i64>().ok().filter(|micros| *micros >= 0)?;
+        Some((Timestamp::from_microsecond(micros).ok()?, Uuid::try_parse(id).ok()?))
     }
 
     fn text(&self) -> String {

@@ -13,7 +13,6 @@ use wire::event::{Body, IngestItem, RegisterToken, RemoveToken, id_bytes, trace_
 
 use crate::auth::identity::Evidence;
 use crate::context::Context;
-use crate::http::body;
 use crate::http::error::ApiError;
 use crate::http::respond::{Reply, accepted, ok};
 use crate::ingest::applied::Position;
@@ -21,9 +20,12 @@ use crate::ingest::prefer::Wait;
 use crate::ingest::{ids, publish};
 use crate::resources::idempotency;
 
+/// A browser's subscription is below 2 KB.
+const MAX_BYTES: usize = 16 * 1024;
+
 /// `POST /push-tokens`
 pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let input = input::registration(&cx.read_json(body::MAX_BYTES).await?)?;
+    let input = input::registration(&cx.read_json(MAX_BYTES).await?)?;
     let proof = cx.proof().await?;
     let evidence = Evidence { user_hash: input.user_hash.as_deref(), user_token: input.user_token.as_deref() };
     proof.check(input.user_id.as_deref(), evidence)?;
@@ -40,7 +42,7 @@ pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
 
 /// `DELETE /push-tokens`
 pub async fn remove(cx: &Context<'_>) -> Result<Reply, ApiError> {
-    let token = input::removal(&cx.read_json(body::MAX_BYTES).await?)?;
+    let token = input::removal(&cx.read_json(MAX_BYTES).await?)?;
     let item = item(cx, Body::RemoveToken(RemoveToken { token: token.clone() }))?;
     let wait = Wait::asked(cx)?;
     // It names nobody. Which of several words on a token is the last, their times of acceptance say.

@@ -35,7 +35,7 @@ pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + 
 pub enum Handler {
     /// Of a request that was let into a project.
     InProject(for<'a> fn(&'a Context<'a>, Params<'a>) -> Answering<'a>),
-    /// Of one that belongs to no project of the caller's, or to one that only the handler finds out, as it does who calls.
+    /// Of a request without a project: the handler authenticates the caller, and finds the project if there is one.
     Outside(for<'a> fn(&'a App, &'a Request<'a>, Params<'a>) -> Answering<'a>),
 }
 
@@ -97,7 +97,7 @@ impl Route {
         Self { limit: Limit::Account, ..self }
     }
 
-    /// For answers of ids alone, or the same for everybody.
+    /// For answers of IDs alone, or the same for every caller of a project. Shared caches do not know the project.
     pub const fn cacheable(self) -> Self {
         Self { is_cacheable: true, ..self }
     }

@@ -40,8 +40,15 @@ impl BusConfig {
             let (name, problem) = ("STREAM_REPLICAS".to_owned(), format!("{replicas} is no odd number of servers"));
             return Err(EnvError { name, problem, allowed: "1, 3 or 5" });
         }
+        let url = env.text("NATS_URL", "nats://127.0.0.1:4222");
+        if addresses(&url).is_err() {
+            // Not the value, which may hold a password.
+            let (name, problem) = ("NATS_URL".to_owned(), "an address in it cannot be read".to_owned());
+            let allowed = "nats://user:password@host:port, several with commas between; /, #, @ and : in a password as %2F, %23, %40, %3A";
+            return Err(EnvError { name, problem, allowed });
+        }
         Ok(Self {
-            url: env.text("NATS_URL", "nats://127.0.0.1:4222"),
+            url,
             ca_file,
             stream_prefix,
             partitions: env.bounded("INGEST_PARTITIONS", 8, 1..=256, "1 to 256")?,
@@ -53,16 +60,17 @@ impl BusConfig {
     }
 
     pub fn servers(&self) -> anyhow::Result<Vec<async_nats::ServerAddr>> {
-        self.url
-            .split(',')
-            .map(|u| u.trim().parse().with_context(|| format!("NATS_URL: {u:?} is no address")))
-            .collect()
+        addresses(&self.url).context("NATS_URL")
     }
 
     /// The addresses without credentials, for messages.
     pub fn url_shown(&self) -> String {
         self.url.split(',').map(|u| u.rsplit('@').next().unwrap_or(u)).collect::<Vec<_>>().join(",")
     }
+}
+
+fn addresses(url: &str) -> std::io::Result<Vec<async_nats::ServerAddr>> {
+    url.split(',').map(|address| address.trim().parse()).collect()
 }
 
 #[cfg(test)]
@@ -89,5 +97,9 @@ mod tests {
     fn shown_addresses_hold_no_password() {
         let env = Env::from_pairs([("NATS_URL", "nats://u:secret@a:1,nats://b:2")]);
         assert_eq!(BusConfig::from_env(&env).unwrap().url_shown(), "a:1,nats://b:2");
+        for unreadable in ["nats://u:secret/x@a:1", "nats://b:2,nats://u:secret#x@a:1"] {
+            let error = BusConfig::from_env(&Env::from_pairs([("NATS_URL", unreadable)])).unwrap_err();
+            assert!(error.name == "NATS_URL" && !error.to_string().contains("secret"), "{error}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A file begins with `-- min-reader: N`: the oldest version of the schema whose programs still work with it. One that expands
 //! names the version before its own, or an older one; one that takes away what programs use names the first that does without.
+//! Comments in old files name modules as they were at the time.
 //! `-- index: concurrently` on the second line is for one index alone, which is made without holding anybody up.
 
 use sha2::{Digest, Sha256};

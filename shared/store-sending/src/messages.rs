@@ -1,4 +1,4 @@
-//! The send ledger: one row a message, inserted once and settled once. What is still to be sent is in `send_chunks`.
+//! The send ledger: one row a message, inserted once and updated by each settled attempt. What is still to be sent is in `send_chunks`.
 //!
 //! Rows are read and changed by their ids, at the cost of just those rows, whatever the planner knows of the table. A partition
 //! that is new has no statistics, and what lies between two ids is then taken for next to nothing: a join, or `id = ANY` beside

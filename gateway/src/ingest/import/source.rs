@@ -88,6 +88,8 @@ where
                 }
                 let piece = std::mem::take(gunzip.get_mut());
                 if !piece.is_empty() {
+                    // A frame may unfold into a thousand times its size, for which nothing has to be awaited.
+                    tokio::task::yield_now().await;
                     return Ok(Some(piece));
                 }
                 if fed > 0 {

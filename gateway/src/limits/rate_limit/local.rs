@@ -50,6 +50,15 @@ impl Local {
         Self { rate, capacity, priority_capacity, level: Mutex::new(level) }
     }
 
+    /// Holds at most the tokens that `before` holds.
+    pub fn carry_over(&self, before: &Self, now: Instant) {
+        let mut known = *before.level.lock().unwrap_or_else(PoisonError::into_inner);
+        before.fill(&mut known, now);
+        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = known.tokens.min(self.capacity);
+        *level = Level { tokens, priority: known.priority.min(self.priority_capacity), at: known.at };
+    }
+
     /// Takes a token; returns how many are left, or how long to wait for one.
     pub fn take(&self, lane: Lane, now: Instant) -> Result<u32, Duration> {
         self.look(lane, now, true)
@@ -111,6 +120,20 @@ mod tests {
         assert_eq!(granted(&local, Lane::Public, now), 10);
         assert_eq!(local.take(Lane::Public, now), Err(Duration::from_millis(200)));
         assert!(Local::share(1, 5, true).take(Lane::Public, now).is_ok());
+    }
+
+    #[test]
+    fn a_changed_limit_goes_on_with_the_tokens_that_are_left() {
+        let (local, start) = (Local::share(10, 1, true), Instant::now());
+        assert_eq!(granted(&local, Lane::Public, start), 20);
+        let changed = Local::share(20, 1, true);
+        changed.carry_over(&local, start);
+        assert_eq!(granted(&changed, Lane::Public, start), 0);
+        assert_eq!(granted(&changed, Lane::Priority, start), 1);
+        assert_eq!(granted(&changed, Lane::Public, start + Duration::from_secs(1)), 18);
+        let lower = Local::share(5, 1, false);
+        lower.carry_over(&Local::share(10, 1, false), start);
+        assert_eq!(granted(&lower, Lane::Public, start), 10);
     }
 
     #[test]

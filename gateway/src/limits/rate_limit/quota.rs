@@ -47,6 +47,11 @@ impl Quota {
         Self { bucket, scope, limit, local, lanes }
     }
 
+    /// Begins with the tokens that the limit had before it was changed, or each change would grant another burst.
+    pub fn carry_over(&self, before: &Self) {
+        self.local.carry_over(&before.local, Instant::now());
+    }
+
     fn leased(&self, lane: Lane) -> &Leased {
         &self.lanes[usize::from(lane == Lane::Priority)]
     }

@@ -17,6 +17,10 @@ pub struct Recurrence {
     pub timezone: String,
 }
 
+/// In so many years each day of a month falls on each day of the week, 29 February included. Looking further ahead, for what never falls
+/// due, would take half a second.
+const YEARS: i16 = 40;
+
 impl Recurrence {
     /// What is wrong with it: the field, and what is allowed there.
     pub fn problem(&self, now: Timestamp) -> Option<(&'static str, String)> {
@@ -26,9 +30,21 @@ impl Recurrence {
         let allowed = "must be a cron expression of five fields: minute, hour, day of month, month, day of week";
         match parsed(&self.cron) {
             Err(why) => Some(("cron", format!("{allowed} ({why})"))),
-            Ok(cron) if next(&cron, &timezone, now).is_none() => Some(("cron", "never falls due".to_owned())),
+            Ok(_) if !self.falls_due(&timezone, now) => Some(("cron", "never falls due".to_owned())),
             Ok(_) => None,
         }
+    }
+
+    /// Whether it falls due within [`YEARS`].
+    fn falls_due(&self, timezone: &TimeZone, now: Timestamp) -> bool {
+        // A nickname such as `@daily` takes no years, and falls due in each.
+        if self.cron.trim_start().starts_with('@') {
+            return true;
+        }
+        let year = now.to_zoned(timezone.clone()).year();
+        let bounded = format!("{} {year}-{}", self.cron, year.saturating_add(YEARS));
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Required).build();
+        parser.parse(&bounded).is_ok_and(|cron| next(&cron, timezone, now).is_some())
     }
 
     /// The first time behind another at which it falls due. A time that a clock's change leaves out moves behind it,
@@ -100,6 +116,19 @@ mod tests {
         }
         for timezone in ["", "Mars/Olympus", "CEST+2", "+02:00"] {
             assert_eq!(problem("0 9 * * *", timezone), Some("timezone"), "{timezone}");
+        }
+    }
+
+    #[test]
+    fn what_never_falls_due_is_refused_without_a_long_search() {
+        let now = at("2288-03-01T00:00:00Z");
+        // 40 years, the longest time from one 29 February to the next on the same day of the week.
+        for due in ["0 0 29 2 *", "0 0 29 2 +WED", "@yearly", "0 0 L 2 *"] {
+            assert_eq!(of(due, "Europe/Berlin").problem(now), None, "{due}");
+        }
+        for never in ["0 0 31 2,4,6,9,11 *", "* * 30 2 *"] {
+            let problem = of(never, "Europe/Berlin").problem(now);
+            assert_eq!(problem, Some(("cron", "never falls due".to_owned())), "{never}");
         }
     }
 }
