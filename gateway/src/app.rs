@@ -1,4 +1,4 @@
-//! What all requests share. What only some of them need is a part of its own, in the `state.rs` of what it is for.
+//! State shared by all requests. State that only one area needs is in that area's `state.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,7 @@ use crate::resources::ai::provider::Ai;
 use crate::resources::inbox::Inboxes;
 use crate::resources::users::LargeSearches;
 
-/// The parts that an [`App`] is put together from.
+/// The parts that an [`App`] is built from.
 pub struct Parts {
     pub config: GatewayConfig,
     pub store: Store,
@@ -42,32 +42,32 @@ pub struct App {
     pub publisher: Publisher,
     pub clock: Clock,
     pub master_keys: MasterKeys,
-    /// Letting requests in.
+    /// Authentication and authorization.
     pub auth: Arc<Auth>,
-    /// How many requests a project may make.
+    /// Rate limits of projects.
     pub limits: RateLimits,
-    /// Taking in what users do.
+    /// Accepts events and users.
     pub ingest: Ingest,
-    /// Importing people.
+    /// User imports.
     pub imports: Imports,
     pub exports: Slots,
-    /// The pages behind the links in messages.
+    /// The pages that links in messages lead to.
     pub links: Links,
-    /// Who follows which inbox.
+    /// Live streams of inboxes.
     pub inboxes: Inboxes,
-    /// For evaluating segments while a client waits.
+    /// Permits to evaluate segments while a client waits.
     pub evaluations: Permits,
-    /// For rendering texts while a client waits.
+    /// Permits to render templates while a client waits.
     pub renderings: Permits,
-    /// Searches for people that found too many to be counted again.
+    /// User searches with too many results to be counted again.
     pub large_searches: LargeSearches,
-    /// Where one is configured.
+    /// `None` unless an AI provider is configured.
     pub ai: Option<Ai>,
     pub docs: Docs,
     pub readiness: Readiness,
     pub meters: Meters,
-    /// Which requests are traced.
+    /// Decides which requests are traced.
     pub sampler: Sampler,
-    /// No longer ready: requests are only being finished.
+    /// Set when the shutdown begins: requests in flight are completed, new ones are refused.
     pub draining: AtomicBool,
 }

@@ -1,7 +1,8 @@
-//! Who calls, and whether they may: a key in the headers, found without the database where it was seen before, or the
-//! session of somebody who is logged in.
+//! Authenticates and authorizes callers: by an API key in the headers, which needs no database query if it is cached, or by
+//! the session of a logged-in account.
 //!
-//! [`Auth`] is what requests share, [`admit`] lets them in, and a [`Caller`] is who was let in. Nothing here knows the `App`.
+//! [`Auth`] is the shared state, [`admit`] admits a request, and a [`Caller`] is an admitted caller. This module does not
+//! depend on `App`.
 
 mod admission;
 mod caller;

@@ -14,10 +14,10 @@ use trace::Sampling;
 
 use crate::resources::ai::provider::config::AiConfig;
 
-/// The port of `/metrics` where `ADMIN_ADDR` names no other.
+/// The port of `/metrics` if `ADMIN_ADDR` names no other.
 pub const ADMIN_PORT: u16 = 9100;
 
-/// All that the process reads from its environment.
+/// All configuration that the process reads from its environment.
 pub struct ProcessConfig {
     pub gateway: GatewayConfig,
     pub database: DatabaseConfig,
@@ -41,40 +41,40 @@ impl ProcessConfig {
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
     pub addr: SocketAddr,
-    /// How clients reach this installation, without a slash at the end: for links in messages.
+    /// The URL at which clients reach this installation, without a trailing slash. Used for links in messages.
     pub public_base_url: String,
-    /// Whether `X-Forwarded-Proto` and the last entry of `X-Forwarded-For` are believed: only behind a proxy that sets them.
+    /// Trusts `X-Forwarded-Proto` and the last entry of `X-Forwarded-For`. Enable only behind a proxy that sets them.
     pub trust_forwarded: bool,
     pub max_connections: usize,
-    /// Inboxes that are followed live at a time; each takes a connection.
+    /// Maximum concurrent live inbox streams; each holds a connection.
     pub inbox_streams: usize,
-    /// Requests per second that a project may have at most, whatever is stored.
+    /// Maximum requests per second of a project, whatever limit is stored.
     pub max_rate_limit: u32,
-    /// Projects that one account may have created.
+    /// Maximum projects that one account may create.
     pub max_projects_per_account: u32,
-    /// How many gateways share a project's limit while Redis is away.
+    /// The number of gateways that share a project's limit while Redis is unavailable.
     pub replicas: u32,
-    /// Without one, each gateway limits on its own.
+    /// `None`: each gateway limits on its own.
     pub redis: Option<rate_limits::Server>,
-    /// Which addresses a channel may be pointed at.
+    /// Allowed network destinations of channels.
     pub outbound: OutboundPolicy,
-    /// Without one, nothing can be generated.
+    /// `None`: nothing can be generated.
     pub ai: Option<AiConfig>,
-    /// Delivery can mail invitations.
+    /// Whether delivery can email invitations.
     pub system_mail: bool,
     pub project_creation: ProjectCreation,
-    /// Delivery has an app of the third-party push provider for all projects that have none of their own.
+    /// Whether delivery has an app of the third-party push provider that is shared by projects without one of their own.
     pub shared_push_app: bool,
-    /// What is traced, where traces are exported.
+    /// Which requests are traced, if traces are exported.
     pub sampling: Sampling,
 }
 
 impl GatewayConfig {
-    /// `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
-    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `MAX_RATE_LIMIT` (100000), `MAX_PROJECTS_PER_ACCOUNT` (1000),
-    /// `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `REDIS_CA_FILE` (none), `OUTBOUND_ALLOW` (none),
-    /// `PROJECT_CREATION` (anyone), `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` and `PUSH_PROVIDER_APP_ID` as delivery has them (none), and what [`AiConfig`]
-    /// and [`Sampling`] read.
+    /// Reads `GATEWAY_ADDR` (127.0.0.1:8080), `PUBLIC_BASE_URL` (`http://` and that address), `TRUST_FORWARDED` (off),
+    /// `GATEWAY_MAX_CONNECTIONS` (10000), `GATEWAY_INBOX_STREAMS` (2000), `MAX_RATE_LIMIT` (100000),
+    /// `MAX_PROJECTS_PER_ACCOUNT` (1000), `GATEWAY_REPLICAS` (1), `REDIS_URL` (none), `REDIS_CA_FILE` (none),
+    /// `OUTBOUND_ALLOW` (none), `PROJECT_CREATION` (anyone), `SYSTEM_SMTP_URL` with `SYSTEM_MAIL_FROM` and
+    /// `PUSH_PROVIDER_APP_ID` with the same values as in delivery (none), and the variables of [`AiConfig`] and [`Sampling`].
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], 8080));
         let addr = env.parse("GATEWAY_ADDR", default, "an address such as 127.0.0.1:8080")?;
@@ -99,7 +99,7 @@ impl GatewayConfig {
     }
 }
 
-/// Who may create projects over the API. The operator always may, by `rekindle project create`.
+/// Who may create projects through the API. The operator always can, with `rekindle project create`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectCreation {
     /// Every verified account.
@@ -122,14 +122,14 @@ impl ProjectCreation {
 }
 
 impl GatewayConfig {
-    /// Whether the client that sent these headers uses TLS, with the gateway or with the proxy before it.
+    /// Returns whether the client that sent these headers uses TLS, to the gateway or to the proxy in front of it.
     pub fn is_secure(&self, headers: &HeaderMap) -> bool {
         let proto = || headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
         let forwarded = || proto().is_some_and(|proto| proto.trim().eq_ignore_ascii_case("https"));
         self.public_base_url.starts_with("https://") || (self.trust_forwarded && forwarded())
     }
 
-    /// A project's limit, within what the operator allows now.
+    /// Returns a project's limit, capped by the operator's current maximum.
     pub fn effective_rate_limit(&self, stored: u32) -> u32 {
         stored.min(self.max_rate_limit)
     }

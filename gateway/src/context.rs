@@ -1,4 +1,4 @@
-//! What a handler knows of a request that was let into a project.
+//! The context of a handler within a project.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use crate::auth::{Admission, Caller, Standing};
 use crate::http::error::ApiError;
 use crate::http::request::Request;
 
-/// A request that was let into a project.
+/// A request that was admitted to a project.
 pub struct Context<'a> {
     pub app: &'a App,
     request: &'a Request<'a>,
@@ -35,22 +35,22 @@ impl<'a> Context<'a> {
         Self { app, request, project, owner, caller }
     }
 
-    /// A connection to the database, for a few statements.
+    /// Returns a database connection, for a few statements.
     pub async fn database(&self) -> Result<Connection, ApiError> {
         Ok(self.app.store.connection().await?)
     }
 
-    /// The caller, to be asked about again while a long request is under way.
+    /// Returns the caller's authorization, to be rechecked during a long request.
     pub fn standing(&self) -> Option<Standing> {
         Standing::of(&self.app.auth, self.request, self.project, &self.caller)
     }
 
-    /// What the user ids that the request names are held against: nothing, where its project or its key requires no proof.
+    /// Returns the check of the user IDs that the request names. It requires no proof unless the project and the key demand it.
     pub async fn proof(&self) -> Result<Proof, ApiError> {
         if self.caller.must_prove_identity() { self.required_proof().await } else { Ok(Proof::none()) }
     }
 
-    /// As [`Context::proof`], required from every caller.
+    /// Like [`Context::proof`], but requires proof from every caller.
     pub async fn required_proof(&self) -> Result<Proof, ApiError> {
         Proof::of(&self.app.auth, self.request, self.project).await
     }

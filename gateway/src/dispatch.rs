@@ -1,4 +1,4 @@
-//! The way of a request: id, route, key, limit, handler, answer.
+//! Handles a request: request ID, route, key, rate limit, handler, response.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -26,7 +26,7 @@ use crate::{auth, health, traced};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Longer than a body and a statement may take together.
+/// Longer than reading a body and one database statement may take together.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(25);
 
 impl Service for App {
@@ -43,7 +43,7 @@ impl Service for App {
     }
 }
 
-/// Answers a request, whatever it is.
+/// Responds to any request, including those that no route matches.
 async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response<AnswerBody> {
     let started = Instant::now();
     let (parts, body) = request.into_parts();
@@ -76,7 +76,7 @@ async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response
         cors::allow(&mut reply.headers);
     }
     compress::compress(&mut reply, &parts.headers).await;
-    // Behind the compression, which leaves out what must not be stored.
+    // After the compression, which skips responses with `no-store`.
     protect(&mut reply, peer, &found);
     let pattern = found.as_ref().map_or("none", |found| found.route.pattern);
     traced::end(span, &parts.method, pattern, reply.status, request_id);
@@ -88,7 +88,7 @@ async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response
     reply.into()
 }
 
-/// Keeps what the API answers out of caches, and browsers that came by TLS on TLS.
+/// Keeps API responses out of caches, and clients that use TLS on TLS.
 fn protect(reply: &mut Reply, peer: Peer, found: &Result<Found<'_>, Miss>) {
     let policy = match found {
         Ok(found) if !found.route.is_cacheable => Some("no-store"),
@@ -103,7 +103,7 @@ fn protect(reply: &mut Reply, peer: Peer, found: &Result<Found<'_>, Miss>) {
     }
 }
 
-/// Whether browsers of any origin may read the answer: what public keys may call, errors about it included.
+/// Returns whether browsers of any origin may read the response: for routes that public keys may call, errors included.
 fn is_open(found: &Result<Found<'_>, Miss>, method: &Method, path: &str) -> bool {
     match found {
         Ok(found) => found.route.access == Access::Public,
@@ -111,19 +111,19 @@ fn is_open(found: &Result<Found<'_>, Miss>, method: &Method, path: &str) -> bool
     }
 }
 
-/// Whether an answer counts as an authorization failure: 401, and 404 where what is named can be guessed.
+/// Returns whether a response counts as an authentication failure: 401, or 404 if the route's identifier can be guessed.
 fn is_refusal(found: &Result<Found<'_>, Miss>, status: StatusCode) -> bool {
     let is_guessable = found.as_ref().is_ok_and(|found| found.route.is_guessable);
     status == StatusCode::UNAUTHORIZED || (is_guessable && status == StatusCode::NOT_FOUND)
 }
 
-/// A request as it arrived, and the route that its path leads to.
+/// A request as it arrived and its route.
 struct Asked<'a> {
     parts: &'a http::request::Parts,
     body: &'a Unread,
     peer: Peer,
     request_id: &'a str,
-    /// Where the request is traced.
+    /// The trace that the request belongs to.
     trace: Option<TraceContext>,
     found: &'a Result<Found<'a>, Miss>,
 }
@@ -168,7 +168,7 @@ async fn reply(app: &App, asked: &Asked<'_>) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-/// What asks the database is given up when that falls silent.
+/// Runs a handler with a timeout, unless the route has its own. A timeout means that the database does not respond.
 async fn in_time(route: &Route, work: Answering<'_>) -> Result<Reply, ApiError> {
     if route.timeout == Timeout::Own {
         return work.await;
@@ -177,7 +177,7 @@ async fn in_time(route: &Route, work: Answering<'_>) -> Result<Reply, ApiError> 
     tokio::time::timeout(HANDLER_TIMEOUT, work).await.unwrap_or(Err(silent))
 }
 
-/// What has no route: probes, the documentation, the dashboard, preflights and mistakes.
+/// Handles requests without a route: probes, documentation, dashboard, message links, preflights and errors.
 async fn elsewhere(app: &App, parts: &http::request::Parts, body: &Unread, miss: &Miss) -> Result<Reply, ApiError> {
     let path = parts.uri.path();
     let page = app.docs.at(path).or_else(|| sdk::at(path)).or_else(|| dashboard::at(path, &parts.headers));

@@ -1,4 +1,4 @@
-//! What the targets of `fuzz/` reach of this crate, with what must hold of it. Compiled for them alone.
+//! The functions that the targets of `fuzz/` call, with the invariants they check. Compiled only for those targets.
 
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderValue};
@@ -17,10 +17,10 @@ use crate::resources::paging::Cursor;
 use crate::resources::webhook::signature::Signature;
 
 const NOW_MS: i64 = 1_790_000_000_500;
-/// So little that no execution takes long.
+/// Small enough that no execution takes long.
 const MOST: usize = 8 * 1024;
 
-/// What is accepted of a batch, or as a single item, is a message that workers can read.
+/// Workers can decode every message made from an accepted batch or single item.
 pub fn batch(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let project = ProjectId(Uuid::from_u128(7));
@@ -53,7 +53,7 @@ fn read_back(item: &BorrowedItem<'_>) {
     assert!(item.project().is_ok() && item.row_id().is_ok() && item.user_key().is_ok(), "{item:?}");
 }
 
-/// A key and a session are found where they may stand, and nothing else is.
+/// Keys and sessions are found only where they belong.
 pub fn key(data: &[u8]) {
     for (place, value) in
         ["x-api-key", AUTHORIZATION.as_str(), COOKIE.as_str()].into_iter().zip(data.split(|b| *b == b'\n'))
@@ -72,7 +72,7 @@ pub fn key(data: &[u8]) {
     }
 }
 
-/// Nobody signs who does not know the secret.
+/// No signature verifies without the secret.
 pub fn signature(data: &[u8]) {
     let mut lines = data.splitn(3, |b| *b == b'\n');
     let (Some(mac), Some(timestamp), body) = (lines.next(), lines.next(), lines.next().unwrap_or_default()) else {
@@ -92,7 +92,7 @@ pub fn signature(data: &[u8]) {
     }
 }
 
-/// Whatever is in a body, no more of it is unpacked than may be, and what is read of it can be kept.
+/// No more than the limit is decompressed, whatever the body contains, and every parsed object can be stored.
 pub fn body(data: &[u8]) {
     if let Ok(unpacked) = unzip(data, MOST) {
         assert!(unpacked.len() <= MOST);
@@ -104,7 +104,7 @@ pub fn body(data: &[u8]) {
     }
 }
 
-/// A cursor is read as it was made, and the query string that it stands in too.
+/// A cursor that parses is encoded as the same cursor, and no query string makes the parser panic.
 pub fn cursor(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Some(place) = <(Timestamp, Uuid)>::parse(text) {

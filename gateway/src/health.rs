@@ -1,4 +1,4 @@
-//! Whether this gateway can do its work: asked by load balancers and supervisors.
+//! Health endpoints for load balancers and supervisors.
 
 pub mod readiness;
 
@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::http::error::ApiError;
 use crate::http::respond::{self, Reply};
 
-/// Not while it stops, and only if broker and database can be used.
+/// Returns whether the gateway is not stopping and both broker and database are usable.
 pub async fn ready(app: &App) -> readiness::Verdict {
     if app.draining.load(Ordering::Relaxed) {
         return Err("the gateway is stopping");
@@ -18,7 +18,7 @@ pub async fn ready(app: &App) -> readiness::Verdict {
     app.readiness.ask(&app.publisher, &app.bus, &app.store).await
 }
 
-/// `/healthz`: the process runs. `/readyz`: it can do its work.
+/// Handles `/healthz` (the process runs) and `/readyz` (the gateway can accept requests).
 pub async fn answer(app: &App, path: &str) -> Result<Reply, ApiError> {
     if path == "/readyz" {
         ready(app).await.map_err(ApiError::Unavailable)?;

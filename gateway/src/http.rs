@@ -1,5 +1,5 @@
-//! Connections, and the messages of HTTP on them: how a request is read, and what an answer consists of. Nothing here
-//! imports other modules of the gateway.
+//! Connections and HTTP messages: how a request is read, and what a response consists of. This module does not depend on
+//! other modules of the gateway.
 
 pub mod body;
 mod body_limits;

@@ -1,7 +1,6 @@
-//! Taking in what users do: read, check item by item, publish, answer.
+//! Accepts events and user updates: read, check item by item, publish, respond.
 //!
-//! A request is answered with 202 once the stream has acknowledged every message that holds a part of it, and never
-//! before.
+//! A request is answered with 202 only after the stream has acknowledged every message that holds a part of it.
 
 pub mod applied;
 pub(crate) mod batch;
@@ -33,7 +32,7 @@ use item::Item;
 use publish::Outgoing;
 pub use state::Ingest;
 
-/// Items of one batch at most.
+/// Maximum items of a batch.
 pub const MAX_ITEMS: usize = 100;
 
 #[derive(Serialize)]
@@ -54,7 +53,7 @@ struct TrackedEvent<'a> {
     timestamp: String,
 }
 
-/// `POST /events`.
+/// Handles `POST /events`.
 pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
@@ -81,7 +80,7 @@ pub async fn track(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(waited.tell(respond::accepted(&answer)?))
 }
 
-/// Publishes a single item, and waits for it to be applied where the client asks for that.
+/// Publishes a single item and, if the client asks for it, waits until it is applied.
 async fn accept(cx: &Context<'_>, checked: &Checked<'_>) -> Result<prefer::Waited, ApiError> {
     let wait = prefer::Wait::asked(cx)?;
     let mut outgoing = Outgoing::new(&cx.app.ingest.group_commit, cx.project, 1);
@@ -106,7 +105,7 @@ struct IdentifiedUser<'a> {
     anonymous_id: Option<&'a str>,
 }
 
-/// `POST /users/identify`.
+/// Handles `POST /users/identify`.
 pub async fn identify(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let item = Item::single(utf8(&body)?)?;
@@ -138,11 +137,11 @@ struct ItemError {
     code: Option<&'static str>,
 }
 
-/// The code of an item that was refused only for want of proof: sent again with proof, it is accepted.
+/// The code of an item that was refused only because it lacks a proof. Resent with a proof, it is accepted.
 const UNPROVEN: &str = "identity_unproven";
 
-/// `POST /events/batch`. Each item is judged alone; also where all are bad, the request itself was well-formed and is
-/// answered with 202.
+/// Handles `POST /events/batch`. Each item is judged on its own: the response is 202 even if all are invalid, because the
+/// request itself was well-formed.
 pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_bytes(Media::JsonOrText, MAX_BYTES).await?;
     let batch = Batch::parse(utf8(&body)?)?;
@@ -173,8 +172,8 @@ pub async fn batch(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(waited.tell(respond::accepted(&answer)?))
 }
 
-/// Refuses an item that names a user without the proof that its project requires, and marks one that names an anonymous id
-/// alone: that id may have been merged into a user.
+/// Refuses an item that names a user without a required proof. Marks an item that names only an anonymous ID as unproven,
+/// because that ID may have been merged into a user.
 fn prove<'a>(proof: &Proof, item: &Item<'_>, mut checked: Checked<'a>) -> Result<Checked<'a>, Refusal> {
     if proof.is_asked() {
         let (user_hash, user_token) = (item.user_hash.and_then(text_of), item.user_token.and_then(text_of));
@@ -189,12 +188,12 @@ fn utf8(body: &Bytes) -> Result<&str, ApiError> {
     std::str::from_utf8(body).map_err(|_| ApiError::BadRequest("the body is not UTF-8".to_owned()))
 }
 
-/// An error of the body as a whole.
+/// Returns the error for an unreadable body.
 fn unreadable(error: &serde_json::Error) -> ApiError {
     body::refused(error)
 }
 
-/// Several problems in one line, for an item of a batch.
+/// Joins problems into one line, for an item of a batch.
 fn in_one_line(problems: &[Problem]) -> String {
     problems.iter().map(|p| format!("{}: {}", p.field, p.message)).collect::<Vec<_>>().join("; ")
 }

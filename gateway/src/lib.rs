@@ -1,18 +1,18 @@
-//! The gateway: takes requests, checks them, and queues them durably.
+//! The gateway: accepts requests, validates them, and queues them durably.
 //!
 //! A request passes through these modules, in this order:
 //!
 //! 1. [`http`] accepts the connection and reads the request's head.
-//! 2. [`dispatch`] finds its route in [`routes`], the table of all addresses ([`router`] matches paths), and calls all that follows.
-//!    A path without a route goes to [`public`], which answers what browsers fetch without a key: the dashboard, the API reference,
-//!    SDK files, links in messages.
-//! 3. [`auth`] determines who calls, and which project the call concerns.
+//! 2. [`dispatch`] finds the route in [`routes`], the table of all routes ([`router`] matches paths), and calls all that follows.
+//!    A path without a route goes to [`public`], which serves what browsers fetch without a key: the dashboard, the API
+//!    reference, SDK files, and the pages behind links in messages.
+//! 3. [`auth`] authenticates the caller and determines the project.
 //! 4. [`limits`] counts the request against its project, key or account.
-//! 5. A handler takes the [`context`] and reads the body: [`ingest`] checks events and imports and publishes them to the bus,
-//!    [`resources`] reads and writes what the management API shows.
-//! 6. [`http`] compresses the answer and writes it.
+//! 5. A handler takes the [`context`] and reads the body: [`ingest`] validates events and imports and publishes them to the bus,
+//!    [`resources`] implements the management API.
+//! 6. [`http`] compresses the response and writes it.
 //!
-//! [`start`] builds the [`App`], which all requests share, from the [`config`]; [`health`] says whether it can do its work, and
+//! [`start`] builds the [`App`], which all requests share, from the [`config`]; [`health`] reports whether it is ready, and
 //! [`measure`] counts requests.
 
 pub mod app;

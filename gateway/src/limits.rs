@@ -1,5 +1,5 @@
-//! How much one project, account, address or owner may ask for: requests a second ([`rate_limit`]), work that lasts
-//! ([`slots`]), and short costly work ([`permits`]).
+//! Limits of one project, account, address or owner: requests per second ([`rate_limit`]), long-running work ([`slots`]), and
+//! short costly work ([`permits`]).
 
 pub mod permits;
 pub mod rate_limit;

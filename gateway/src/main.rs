@@ -39,7 +39,8 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
     trace::start(&Env::from_process(), "gateway")?;
     let shutdown = shutdown::on_signal().map_err(anyhow::Error::from)?;
 
-    // Probes are answered from before it connects until the process is gone: one that waits or drains is alive and not ready.
+    // Probes are served from before the first connection until the process exits. While the process waits for its dependencies or
+    // drains, it is alive but not ready.
     let listening: Arc<OnceLock<Arc<App>>> = Arc::default();
     let for_probes = listening.clone();
     let admin = Admin::new(metrics, move || {

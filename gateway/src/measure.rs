@@ -1,6 +1,6 @@
-//! What is counted about requests.
+//! Metrics of the request path.
 //!
-//! Finding a metric by its name and labels costs more than counting, so each is looked up once and kept.
+//! Looking up a metric by name and labels costs more than incrementing it, so each is looked up once and cached.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use http::StatusCode;
 use kernel::metric_name::Metric;
 use metrics::{Counter, Histogram, counter, histogram};
 
-/// The metrics of the request path, made after the recorder was installed.
+/// The metrics of the request path. Create them after the recorder is installed.
 pub struct Meters {
     /// Items that the stream has acknowledged.
     pub accepted: Counter,
@@ -20,7 +20,7 @@ pub struct Meters {
 struct OfRoute {
     pattern: &'static str,
     seconds: Histogram,
-    /// By the first digit of the status, less one.
+    /// By status class: 1xx to 5xx.
     requests: [OnceLock<Counter>; 5],
 }
 
@@ -31,7 +31,7 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// Counts an answered request under the pattern of its route.
+    /// Counts a completed request under its route's pattern.
     pub fn request(&self, pattern: &'static str, status: StatusCode, took: Duration) {
         let known = self.routes.load();
         match known.iter().find(|r| r.pattern == pattern) {
@@ -40,7 +40,7 @@ impl Meters {
         }
     }
 
-    /// The routes are few, and each is added once, or in a race twice under the same metrics.
+    /// Adds a route. In a race a route may be added twice, with the same metrics.
     fn add(&self, pattern: &'static str) -> Arc<OfRoute> {
         let seconds = histogram!(Metric::HttpSeconds, "route" => pattern);
         let route = Arc::new(OfRoute { pattern, seconds, requests: Default::default() });

@@ -1,5 +1,4 @@
-//! What browsers fetch without a key: the dashboard, the reference of the API, the web SDK's scripts, and the pages behind the
-//! links in messages.
+//! Resources that browsers fetch without a key: dashboard, API reference, web SDK, and the pages behind links in messages.
 
 pub mod dashboard;
 pub mod docs;

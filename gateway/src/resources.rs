@@ -1,10 +1,10 @@
-//! The resources of the management API, each in the file or folder of its name. `routes.rs` names the handler of each path.
+//! Resources of the management API, one module each. `routes.rs` maps each path to its handler.
 //!
-//! Several resources share:
-//! - lists: pages and cursors ([`paging`]), searches (`search`), whole lists as files ([`export`]);
-//! - requests: the parameters of a path (`path_params`), the kind of users' ids (`id_type`), repeats (`idempotency`);
-//! - answers: how times are written (`time_format`), texts that are rendered while a client waits ([`rendering`]);
-//! - changes: their record ([`audit_log`]), and hints to other processes (`change_hint`).
+//! Shared by several resources:
+//! - lists: pages and cursors ([`paging`]), search parameters (`search`), file exports ([`export`]);
+//! - requests: path parameters (`path_params`), the type of user IDs (`id_type`), idempotency keys (`idempotency`);
+//! - responses: time formats (`time_format`), templates rendered while the client waits ([`rendering`]);
+//! - changes: the audit log ([`audit_log`]) and hints to other processes (`change_hint`).
 
 pub mod ai;
 pub mod api_keys;

@@ -1,4 +1,4 @@
-//! Finds addresses by method and path. Which there are, and what answers them, is said in `routes.rs`.
+//! Finds a route by method and path. `routes.rs` defines the routes and their handlers.
 
 mod access;
 mod segments;
@@ -8,35 +8,36 @@ use http::Method;
 pub use access::Access;
 use segments::{MOST_SEGMENTS, Segments};
 
-/// Where the API begins.
+/// The base path of the API.
 pub const BASE: &str = "/api/v1";
-/// What an address may take, in the order of `Allow`.
+/// Supported methods, in the order of `Allow`.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-/// No address has more parameters.
+/// Maximum parameters of a pattern.
 const MOST_PARAMS: usize = 2;
 
-/// What stands in the place of an address's parameters, in their order. Behind the last one is nothing.
+/// The values of a path's parameters, in order. Unused ones are empty.
 pub type Params<'p> = [&'p str; MOST_PARAMS];
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// No such address.
+    /// No pattern matches the path.
     Path,
-    /// The address takes other methods: the value of `Allow`.
+    /// The path supports other methods. Holds the value of `Allow`.
     Method(String),
 }
 
-/// The addresses, by their first segment and how many follow. They are few enough to be looked through, which costs less
-/// than a hash, and what is called most comes first.
+/// The patterns, by first segment and number of further segments.
+///
+/// They are few, so a linear search costs less than a hash. The most frequent ones come first.
 pub struct Router {
     places: Vec<(&'static str, [Vec<Place>; MOST_SEGMENTS])>,
 }
 
-/// An address with its methods.
+/// A pattern with its methods.
 struct Place {
-    /// Behind the first.
+    /// The segments after the first.
     segments: Vec<Segment>,
-    /// The number of each method's route.
+    /// The route number of each method.
     routes: [Option<usize>; METHODS.len()],
     allow: String,
 }
@@ -44,11 +45,11 @@ struct Place {
 #[derive(PartialEq, Eq)]
 enum Segment {
     Literal(&'static str),
-    /// Takes any text but these.
+    /// Matches any text except these.
     Param(Vec<&'static str>),
 }
 
-/// A method, and the pattern of the paths that it is for (`/users/:id`).
+/// A method and a path pattern (`/users/:id`).
 #[derive(Clone, Copy)]
 pub struct Address {
     pub method: &'static str,
@@ -56,12 +57,14 @@ pub struct Address {
 }
 
 impl Router {
-    /// The addresses are numbered as they come. Callers choose the IDs of the resources
-    /// `caller_chosen_ids`: a parameter takes no segment that is a literal of another pattern at the same place.
+    /// Builds the router. Routes are numbered in the order of `addresses`.
+    ///
+    /// Callers choose the IDs of the resources `caller_chosen_ids`: there, a parameter does not match a segment that is a literal
+    /// of another pattern at the same position.
     ///
     /// # Panics
     ///
-    /// Where a pattern is malformed or comes twice by the same method.
+    /// Panics if a pattern is malformed or repeats a method.
     pub fn new(addresses: impl IntoIterator<Item = Address>, caller_chosen_ids: &[&str]) -> Self {
         let split =
             |Address { method, pattern }: Address| (method, pattern.split('/').skip(1).collect::<Vec<&'static str>>());
@@ -87,13 +90,13 @@ impl Router {
             place.allow = allow(&place.routes);
         }
         for places in router.places.iter_mut().flat_map(|(_, places)| places) {
-            // A literal segment wins over a parameter, by whichever methods.
+            // A literal segment takes precedence over a parameter, regardless of methods.
             places.sort_by_key(|place| place.segments.iter().map(Segment::is_param).collect::<Vec<_>>());
         }
         router
     }
 
-    /// The place of these segments, made where there was none.
+    /// Returns the pattern with these segments, added if missing.
     fn place_of(&mut self, first: &'static str, segments: Vec<Segment>) -> &mut Place {
         let known = self.places.iter().position(|(own, _)| *own == first);
         let at = known.unwrap_or_else(|| {
@@ -109,7 +112,7 @@ impl Router {
         &mut beside[at]
     }
 
-    /// The number of a route, and what its parameters are. `HEAD` is answered wherever `GET` is.
+    /// Returns the route number and parameters of a path. `HEAD` is supported where `GET` is.
     pub fn find<'p>(&self, method: &Method, path: &'p str) -> Result<(usize, Params<'p>), Miss> {
         let segments = Segments::of(path).ok_or(Miss::Path)?;
         let (place, params) = self.place(segments.as_slice()).ok_or(Miss::Path)?;
@@ -126,7 +129,7 @@ impl Router {
 }
 
 impl Place {
-    /// The parameters of as many segments as it has, if they are this address.
+    /// Returns the parameters if the segments match. `segments` has as many elements as the pattern.
     fn params<'p>(&self, segments: &[&'p str]) -> Option<Params<'p>> {
         let mut params = [""; MOST_PARAMS];
         let mut free = params.iter_mut();
@@ -147,7 +150,7 @@ impl Segment {
     }
 }
 
-/// The value of `Allow`.
+/// Returns the value of `Allow`.
 fn allow(routes: &[Option<usize>; METHODS.len()]) -> String {
     let mut names = Vec::new();
     for (name, _) in METHODS.into_iter().zip(routes).filter(|(_, route)| route.is_some()) {

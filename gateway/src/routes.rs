@@ -1,4 +1,4 @@
-//! The table of routes. A new one is a line here, and its handler.
+//! The table of routes. A new route needs a line here and a handler.
 
 mod route;
 
@@ -17,10 +17,12 @@ use route::{handler, routes};
 
 pub use route::{Answering, Handler, Limit, Route, Timeout};
 
-/// Resources whose IDs callers choose. Such an ID may equal a literal segment of a path, such as `export`; it is then percent-encoded.
+/// Resources whose IDs callers choose.
+///
+/// Such an ID may equal a literal segment of a path, such as `export`; it is then percent-encoded.
 const CALLER_CHOSEN_IDS: [&str; 2] = ["events", "users"];
 
-/// `METHOD "pattern" Access => handler(parameters), options;`. The options are functions of [`Route`].
+/// Each line: `METHOD "pattern" Access => handler(parameters), options;`. The options are functions of [`Route`].
 pub static ROUTES: &[Route] = routes! {
     POST   "/events"                                  Public        => ingest::track(), own_timeout, cacheable;
     POST   "/events/batch"                            Public        => ingest::batch(), own_timeout, cacheable;
@@ -131,7 +133,7 @@ pub static ROUTES: &[Route] = routes! {
 
     GET    "/projects"                                Session       => projects::list();
     POST   "/projects"                                Session       => projects::create();
-    // Their project is the one that the request is let into.
+    // The path names the project that the caller must be a member of.
     GET    "/projects/:id"                            Member        => projects::get(), names_project;
     PUT    "/projects/:id"                            Admin         => projects::update(), names_project;
     DELETE "/projects/:id"                            Admin         => projects::delete(), names_project;
@@ -171,7 +173,7 @@ static ROUTER: LazyLock<Router> = LazyLock::new(|| {
     Router::new(ROUTES.iter().map(|route| Address { method: route.method, pattern: route.pattern }), &CALLER_CHOSEN_IDS)
 });
 
-/// A route that was asked for.
+/// A matched route.
 #[derive(Clone, Copy)]
 pub struct Found<'p> {
     pub route: &'static Route,
@@ -179,24 +181,24 @@ pub struct Found<'p> {
 }
 
 impl<'p> Found<'p> {
-    /// The project, where the path names it.
+    /// Returns the project that the path names, if it does.
     pub fn project(&self) -> Option<&'p str> {
         self.route.names_project.then_some(self.params[0])
     }
 }
 
-/// Finds the route of a path.
+/// Finds the route of a method and path.
 pub fn find<'p>(method: &Method, path: &'p str) -> Result<Found<'p>, Miss> {
     let (number, params) = ROUTER.find(method, path)?;
     Ok(Found { route: &ROUTES[number], params })
 }
 
-/// Who may call an address by a method; `None` where it takes no such method. For preflights.
+/// Returns who may call a path with a method, or `None` if it does not support the method. For preflights.
 pub fn access_of(method: &Method, path: &str) -> Option<Access> {
     find(method, path).ok().map(|found| found.route.access)
 }
 
-/// The methods of an address that public keys may call.
+/// Returns the methods of a path that public keys may call.
 pub fn open_methods(path: &str) -> Vec<&'static str> {
     let all = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
     let open = |m: &Method| access_of(m, path) == Some(Access::Public);

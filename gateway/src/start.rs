@@ -1,4 +1,4 @@
-//! Putting the process together: waits for what it needs to be there.
+//! Assembles the process and waits for its dependencies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::resources::users::LargeSearches;
 use crate::resources::{export, rendering};
 
 impl App {
-    /// Puts it together and starts its background tasks, which end with the shutdown.
+    /// Builds the app and starts its background tasks, which end at shutdown.
     pub async fn start(parts: Parts, shutdown: &Shutdown) -> anyhow::Result<Arc<Self>> {
         let Parts { config, store, bus, ingest_stream, clock, master_keys } = parts;
         let publisher = Publisher::new(bus.clone());
@@ -64,7 +64,7 @@ impl App {
     }
 }
 
-/// Connects to everything, for as long as that takes.
+/// Connects to all dependencies and waits until they are available. Fails if the shutdown comes first.
 pub async fn app(config: &ProcessConfig, shutdown: &Shutdown) -> Result<Arc<App>, StartError> {
     let connected = startup::connect_to(&config.database, &config.bus, "gateway", shutdown).await?;
     let Connected { store, bus, ingest_stream, clock } = connected;
@@ -80,7 +80,7 @@ pub async fn app(config: &ProcessConfig, shutdown: &Shutdown) -> Result<Arc<App>
     }
 }
 
-/// Where a listener is bound.
+/// Returns the address that a listener is bound to.
 pub fn address(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }

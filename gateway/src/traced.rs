@@ -1,4 +1,4 @@
-//! A request's own hop of a trace. What is not sampled costs a look.
+//! The server span of a request. An unsampled request costs only a check.
 
 use http::{HeaderMap, Method, StatusCode};
 use kernel::trace_context::TraceParent;
@@ -6,7 +6,7 @@ use trace::{Kind, Sampler, Span};
 
 const TRACEPARENT: &str = "traceparent";
 
-/// Begins it where the request is traced: by its caller's word, or by chance.
+/// Begins the span if the request is traced, which its caller or the sampling rate decides.
 pub fn begin(sampler: &Sampler, headers: &HeaderMap) -> Span {
     if !sampler.is_on() {
         return Span::default();
@@ -15,12 +15,12 @@ pub fn begin(sampler: &Sampler, headers: &HeaderMap) -> Span {
     sampler.decide(parent).map_or_else(Span::default, |begun| Span::begin(begun, Kind::Server))
 }
 
-/// Ends it with the answer. Addresses are told by their pattern: what stands in them may name somebody.
+/// Ends the span. It names the route's pattern instead of the path, because paths may contain personal data.
 pub fn end(mut span: Span, method: &Method, route: &'static str, status: StatusCode, request_id: &str) {
     if !span.is_recording() {
         return;
     }
-    // Callers may make up any method, and names are to be few.
+    // Callers can invent methods, but span names must have low cardinality.
     let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
     let method = if known.contains(method) { method.as_str() } else { "_OTHER" };
     span.rename(|| format!("{method} {route}"));

@@ -101,7 +101,7 @@ async fn check_and_back_off(app: &App, project: ProjectId, id: Uuid) -> Result<F
     }
 }
 
-/// Reports messages that were cancelled after the lease of the worker that had begun them had ended.
+/// Reports messages that were cancelled after the lease of the worker that began them had expired.
 fn report_in_doubt(of: Of, count: usize) {
     if count > 0 {
         tracing::warn!(project = %of.project, campaign = %of.campaign, count, "messages were cancelled whose last call was never settled; they may have been sent");
@@ -145,7 +145,7 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
         return Ok(None);
     };
     let prefetched = prefetch(app, &tx, project, (&campaign, &progress)).await?;
-    // Read again under the lock: that may have taken minutes, and the campaign may have been paused meanwhile.
+    // Read again under the lock: the queries may have taken minutes, and the campaign may have been paused in the meantime.
     let (jumped, now) = (app.jumped(), app.now());
     let Some((campaign, progress)) = sending::lock_due(&tx, project, id, app.clock.now()).await? else {
         return Ok(None);

@@ -8,19 +8,19 @@ use crate::campaigns::Limits;
 
 #[derive(Clone, Debug)]
 pub struct SchedulerConfig {
-    /// Between two looks at what is due, while there is something.
+    /// Interval between polls while rows are due.
     pub busy: Duration,
-    /// The same, while there is nothing.
+    /// Interval between polls while none are due.
     pub idle: Duration,
-    /// When a campaign pauses itself.
+    /// Failures that pause a campaign.
     pub failures: Limits,
-    /// Applied entries of the ingest stream are kept for so long, for a restored database to catch up.
+    /// How long applied entries of the ingest stream are kept, for a restored database to catch up.
     pub keep_ingest: Duration,
-    /// Share of the ingest stream's bytes, in percent, from which on applied entries go earlier.
+    /// Fill level of the ingest stream, in percent of its maximum bytes, from which applied entries are removed earlier.
     pub purge_above_percent: u64,
-    /// In-app messages are kept for so long after they arrived.
+    /// How long in-app messages are kept after they arrived.
     pub keep_inbox: Duration,
-    /// Items that could not be recorded are kept for so long.
+    /// How long items that could not be recorded are kept.
     pub keep_dead_letters: Duration,
 }
 

@@ -1,5 +1,4 @@
-//! What becomes due: timers, dates and frozen runs, published into the partitions of their people. [`jumps`] says what time it is
-//! by which that is decided.
+//! Publishes due timers and dates into their users' partitions, and resumes frozen runs. [`jumps`] defines the time by which rows are due.
 
 pub mod dates;
 pub(crate) mod items;

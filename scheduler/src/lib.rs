@@ -1,7 +1,7 @@
 //! The scheduler: publishes timers, dates and segment changes that are due, releases campaigns, and runs maintenance tasks.
 //!
-//! Several may run at once. Due rows are taken under a row lock and made due again a little later, so the next scheduler finds what
-//! one took that died; consumers tolerate a second publication.
+//! Several schedulers may run at once. Each claims due rows under a row lock and makes them due again a little later, so that another
+//! scheduler can process them if it crashes. Consumers tolerate duplicates.
 //!
 //! [`tick`] repeats each of these:
 //! 1. [`due`] publishes the timers and dates that are due, and resumes frozen runs.
@@ -39,7 +39,7 @@ use tick::failing::Failing;
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9104;
 
-/// What all of it shares.
+/// State shared by all polls and tasks.
 pub struct App {
     pub config: SchedulerConfig,
     pub store: Store,
@@ -47,7 +47,7 @@ pub struct App {
     pub publisher: Publisher,
     pub ingest_stream: IngestStream,
     pub clock: Clock,
-    /// Deleted automations that were found to have no run under way.
+    /// Deleted automations known to have no runs left.
     without_runs: Mutex<HashSet<(ProjectId, Uuid)>>,
     /// Projects whose segments, timers and dates are backed off after failures.
     failing_segments: Failing,
@@ -76,14 +76,14 @@ impl App {
     }
 }
 
-/// Works until the shutdown, then finishes what is under way; false when that took too long.
+/// Runs until shutdown, then finishes work in flight. Returns `false` if that took too long.
 pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     let tracker = TaskTracker::new();
-    // Before anything fires, it is known whether another has seen the clock jump.
+    // Before the first poll, finds out whether another scheduler has detected a clock jump.
     if startup::wait_for("what is known of the clock", &shutdown, || jumps::tick(app.clone())).await.is_err() {
         return true;
     }
-    // Campaigns that a restored backup holds under way are paused before anything of them is released.
+    // Pauses campaigns that a restored backup holds as sending, before any of their messages are released.
     if startup::wait_for("the campaigns under way", &shutdown, || campaigns::late::pause(&app)).await.is_err() {
         return true;
     }

@@ -1,4 +1,4 @@
-//! `scheduler`: the process.
+//! The `scheduler` process.
 
 use kernel::shutdown::Shutdown;
 use runtime::startup::{Connected, StartError};

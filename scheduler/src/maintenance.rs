@@ -1,5 +1,4 @@
-//! Maintenance, by [`tasks`] that run periodically: removes what was applied, erased, deleted or has expired; collects dead letters;
-//! measures the backlog.
+//! Periodic maintenance [`tasks`]: remove applied, erased, deleted and expired data; collect dead letters; measure the backlog.
 
 mod backlog;
 pub mod dead_letters;

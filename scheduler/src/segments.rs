@@ -1,8 +1,7 @@
-//! Followed segments: who was marked by recording is evaluated, and so is whose verdict can change by the passing of time;
-//! whoever enters or leaves starts what waits for that.
+//! Evaluates followed segments, for users marked by recording and for users whose membership may change with time.
 //!
-//! Whoever works on a project's segments holds its turn, a row lock, and reads what people are only then: so no verdict
-//! is overtaken by an older one, however many schedulers there are.
+//! Users who enter or leave start the automations that wait for it. A scheduler evaluates a project's segments under a row lock, and reads
+//! user data only after it has the lock, so that no older result replaces a newer one.
 
 mod evaluate;
 mod fill;
@@ -26,18 +25,18 @@ pub use evaluate::portion as evaluate;
 pub use fill::look as look_at;
 pub use publish::publish;
 
-/// How many projects are worked on at once, so that a slow one holds up few.
+/// Number of projects evaluated concurrently, so that a slow one delays few others.
 const AT_ONCE: usize = 4;
-/// Segments looked at as a whole in one look.
+/// Maximum number of segments in one poll of [`fill()`].
 const SEGMENTS: i64 = 20;
-/// How long one statement may take, and all that count what people did, in one turn.
+/// Time limit of one statement. [`LIMITS`] also limits all statements of one evaluation that count user activity.
 const STATEMENT: Duration = Duration::from_secs(5);
 const LIMITS: Limits = Limits { statement: STATEMENT, whole: Duration::from_secs(10) };
-/// When a segment that could not be looked at is looked at again.
+/// Delay before a segment that failed is processed again.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);
 const TOO_SLOW: &str = "its rules took too long to evaluate; they ask for too much at once";
 
-/// Evaluates who is marked or due, and publishes what that starts. A project that fails holds up none of the others.
+/// Evaluates marked and due users, and publishes the resulting starts. A failed project delays no other.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let projects = dirty::projects(&app.store.connection().await?, app.now(), PROJECTS).await?;
     let found = Found::of(projects.len(), PROJECTS as usize);
@@ -67,20 +66,19 @@ async fn turn(app: &App, project: ProjectId) -> Result<Found, TickError> {
     }
 }
 
-/// Whether a failure is of one project or segment, so that others may do better. A statement that was too slow is one of
-/// the kind too, though the database ended it.
+/// Returns whether an error concerns one project or segment, so that others may succeed. This includes statement timeouts.
 fn is_of_one(error: &TickError) -> bool {
     matches!(error, TickError::Store(error) if error.is_too_slow() || !error.is_unavailable())
 }
 
-/// Goes on filling segments, looks for changes that nobody marks, and clears away what is followed no more.
+/// Fills segments, finds changes that are not marked, and removes the rows of segments that are no longer followed.
 pub async fn fill(app: Arc<App>) -> Result<Found, TickError> {
     let due = follow::due(&app.store.connection().await?, app.now(), SEGMENTS).await?;
     let looks = stream::iter(due).map(|(project, segment)| look_or_put_off(&app, project, segment)).buffer_unordered(2);
     looks.try_fold(Found::Nothing, |found, more| async move { Ok(found.and(more)) }).await
 }
 
-/// Looks at one segment. Where that fails it is put off, so that it does not stand first in the queue for ever.
+/// Processes one segment. On failure it is postponed, so that it does not block the queue.
 async fn look_or_put_off(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, TickError> {
     match look_at(app, project, segment).await {
         Err(error) if is_of_one(&error) => {

@@ -1,4 +1,4 @@
-//! Repeats a poll until the shutdown.
+//! Repeats polls until shutdown.
 
 pub mod failing;
 
@@ -16,7 +16,7 @@ use kernel::shutdown::Shutdown;
 use crate::App;
 use crate::tick::failing::Failing;
 
-/// Why a tick came to nothing.
+/// Reason for a failed tick.
 #[derive(Debug, thiserror::Error)]
 pub enum TickError {
     #[error(transparent)]
@@ -27,17 +27,17 @@ pub enum TickError {
     Broker(String),
 }
 
-/// What one look found.
+/// How much one poll found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Nothing,
     Some,
-    /// As much as one look takes: there is more.
+    /// The maximum of one poll: there may be more.
     More,
 }
 
 impl Found {
-    /// From how much was taken, and how much may be.
+    /// Compares the number of rows taken with the maximum.
     pub fn of(taken: usize, most: usize) -> Self {
         match taken {
             0 => Self::Nothing,
@@ -65,8 +65,9 @@ pub const PROJECTS: i64 = 10_000;
 /// Projects served at the same time, so that a slow one delays no other.
 const CONCURRENT: usize = 4;
 
-/// A connection for taking what is due. Not while the broker is away: what was taken and cannot be published would only
-/// come later.
+/// Returns a connection for claiming due rows.
+///
+/// Fails while the broker is unavailable: rows that were claimed but cannot be published would only be delayed.
 pub async fn connection(app: &App) -> Result<Connection, TickError> {
     if !app.bus.is_connected() {
         return Err(TickError::Broker("not connected to the broker".to_owned()));
@@ -74,9 +75,10 @@ pub async fn connection(app: &App) -> Result<Connection, TickError> {
     Ok(app.store.connection().await?)
 }
 
-/// Fires what is due of these projects, [`PROJECTS`] at most, a few at a time in their order. One whose rows cannot be taken rests, with a
-/// line in the log, and holds up none of the others; an error is of all that were tried. Where the database or the broker is away,
-/// it is the same for all.
+/// Runs `fire` for each of these projects (at most [`PROJECTS`]), a few concurrently, in order.
+///
+/// A project whose rows cannot be taken is logged and backed off, and delays no other. Returns an error if all attempted projects failed, or
+/// if the database or the broker is unavailable, which affects all projects.
 pub async fn each<F: Future<Output = Result<Found, TickError>>>(
     failing: &Failing,
     projects: Vec<ProjectId>,
@@ -96,7 +98,7 @@ pub async fn each<F: Future<Output = Result<Found, TickError>>>(
                 failing.healed(project);
                 found = Some(found.unwrap_or(all).and(more));
             }
-            // A statement that ran out of time is this project's.
+            // A statement timeout concerns only this project.
             Err(TickError::Store(error)) if error.is_too_slow() || !error.is_unavailable() => {
                 let rest = failing.failed(project, rand::random());
                 tracing::warn!(%project, %error, ?rest, "what is due of a project cannot be taken; it comes again later");
@@ -108,12 +110,12 @@ pub async fn each<F: Future<Output = Result<Found, TickError>>>(
     match (found, failed) {
         (Some(found), _) => Ok(found),
         (None, Some(error)) => Err(error.into()),
-        // Nothing is there, or all of it rests.
+        // No projects, or all of them are backed off.
         (None, None) => Ok(Found::Nothing),
     }
 }
 
-/// Ticks until the shutdown. A failed tick is repeated after a backoff; the first failure and every 20th is logged.
+/// Ticks until shutdown. A failed tick is retried after a backoff; the first failure and every 20th after it are logged.
 pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
     what: &'static str,
     app: Arc<App>,

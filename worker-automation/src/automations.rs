@@ -1,4 +1,4 @@
-//! Automations within the recording transaction: which of them an event starts, and what their runs do next.
+//! Automations within the recording transaction: selects those that an event starts, and advances their runs.
 
 pub mod matching;
 pub mod runs;

@@ -8,24 +8,24 @@ use secrets::MasterKeys;
 
 /// The port of `/healthz`, `/readyz` and `/metrics`.
 pub const ADMIN_PORT: u16 = 9102;
-/// How long to wait before the database is asked again.
+/// Delay before a database operation is retried.
 pub const RETRY: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
 pub struct Config {
-    /// Transactions under way at a time; each serves its share of this worker's partitions.
+    /// Number of concurrent transactions; each lane serves its share of this worker's partitions.
     pub lanes: usize,
-    /// Items in one transaction at most.
+    /// Maximum number of items in one transaction.
     pub batch_items: usize,
-    /// How long a transaction waits for more after its first item came.
+    /// How long a lane waits for more items after the first of a transaction has arrived.
     pub linger: Duration,
-    /// The same where the one before was large.
+    /// The same after a large transaction.
     pub linger_busy: Duration,
-    /// People remembered as being there, at about 60 bytes each.
+    /// Maximum number of users cached as existing, at about 60 bytes each.
     pub people: usize,
-    /// How long a partition stays with a worker that is not heard of.
+    /// Lease of a partition without renewal.
     pub lease: Duration,
-    /// Opens what calls are signed with.
+    /// Decrypts the secrets that sign webhook calls.
     pub keys: MasterKeys,
     pub http: HttpClient,
 }

@@ -1,5 +1,6 @@
-//! What is read from the stream: each lane reads the partitions that this worker leases, decodes their items, and has batches
-//! of them recorded. A batch that cannot be applied is searched for the items at fault.
+//! Reads the ingest stream: each lane reads partitions that this worker leases, decodes their items and records them in batches.
+//!
+//! If a batch cannot be applied, the lane finds the items at fault.
 
 pub mod batch;
 pub mod item;

@@ -1,8 +1,8 @@
-//! Worker for what users do: reads the ingest stream, records events and people, starts automations and moves them on.
+//! The automation worker: reads the ingest stream, records events and users, and starts and advances automation runs.
 //!
 //! In the order in which an item passes through:
 //! 1. [`ingest`] reads the partitions that this worker leases, and collects their items into batches.
-//! 2. [`record`] writes a batch in one transaction: events, people, counts, receipts, subscriptions, erasures.
+//! 2. [`record`] writes a batch in one transaction: events, users, counts, receipts, subscriptions, erasures.
 //! 3. [`automations`] adds to that transaction which automations start, and what their runs do next.
 //! 4. [`outbound`] publishes and calls after the commit: items for other partitions, webhook steps.
 
@@ -30,20 +30,20 @@ use outbound::calls::Caller;
 use outbound::outbox::{Outbox, Owned};
 use record::transaction::Recorder;
 
-/// What the worker stands on.
+/// The worker's configuration and connections.
 pub struct App {
     pub config: Config,
     pub connected: Connected,
 }
 
-/// Works until the shutdown; then finishes what it has begun and gives its partitions back.
+/// Runs until shutdown, then finishes its work and releases its partitions.
 pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let App { config, connected: Connected { store, bus, ingest_stream, clock } } = app;
     let (partitions, created_ms) = (ingest_stream.partitions, ingest_stream.created_ms);
     let ensured = startup::wait_for("the partitions' positions", &shutdown, || async {
         ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await
     });
-    // Only the shutdown ends that before it succeeds.
+    // Fails only on shutdown; otherwise it retries.
     if ensured.await.is_err() {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let leases = Leases::new(store, bus, ingest_stream, config.lease, inputs, owned);
     let mut leases = tokio::spawn(leases.run(shutdown.clone()));
 
-    // Lanes end when the leases have ended; one that ends before has failed.
+    // Lanes end after the leases have ended; a lane that ends earlier has failed.
     let failed = tokio::select! {
         _ = &mut leases => None,
         ended = lanes.join_next() => ended,

@@ -1,4 +1,4 @@
-//! `worker-automation`: the process.
+//! The `worker-automation` process.
 
 use kernel::metric_name::Metric;
 use kernel::shutdown::{DRAIN, Shutdown};
@@ -27,7 +27,7 @@ async fn work(config: Config, connected: Connected, shutdown: Shutdown) -> Resul
     metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(0);
     let mut work = tokio::spawn(run(App { config, connected }, shutdown.clone()));
     let ended = tokio::select! {
-        // It ends by itself when something in it fails, and in the moment of the shutdown.
+        // Ends on its own if a part of it fails, or right at the shutdown.
         ended = &mut work => ended,
         () = shutdown.cancelled() => match tokio::time::timeout(DRAIN, work).await {
             Ok(ended) => ended,

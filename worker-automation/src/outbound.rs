@@ -1,4 +1,4 @@
-//! What leaves after the commit: items for other partitions, and the calls of webhook steps.
+//! Sends what leaves the worker after the commit: items for other partitions, and the calls of webhook steps.
 
 pub mod calls;
 pub mod outbox;

@@ -1,5 +1,4 @@
-//! What is written, in one transaction for each batch ([`transaction`]): erasures, events, people, and what follows from them.
-//! Totals are added up later.
+//! Records each batch in one transaction ([`transaction`]): erasures, events, users and their effects. Totals are folded later.
 
 pub(crate) mod days;
 pub mod endpoints;

@@ -1,6 +1,8 @@
-//! Mails invitations. They are not messages of the ledger: the invited person is not a user of the project, and the link must appear
-//! only in the mail. The invitation's row is the queue. The operator's mail server sends them (`SYSTEM_SMTP_URL`): people who control
-//! a project's channel could read the links.
+//! Sends invitations by mail.
+//!
+//! They are not messages of the ledger: the invited person is not a user of the project, and the link must appear only in the mail. The
+//! invitation's row is the queue. The operator's mail server sends them (`SYSTEM_SMTP_URL`): members who control a project's channel could
+//! otherwise read the links.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -44,8 +46,9 @@ pub fn route(config: &DeliveryConfig) -> Option<Route<MailProvider>> {
     Some(Route::new(smtp::SmtpConfig::try_from(mail).map(client)))
 }
 
-/// Sends due invitations until shutdown. Those of one project are sent one after another, so that a project with many
-/// does not take all connections.
+/// Sends due invitations until shutdown.
+///
+/// Sends a project's invitations one after another, so that a project with many does not use all connections.
 pub async fn send_due(app: Arc<App>) {
     let (mut under_way, mut busy) = (FuturesUnordered::new(), HashSet::new());
     loop {
@@ -132,7 +135,7 @@ enum Next {
     Again(Duration),
 }
 
-/// Decides what follows an attempt, the first being 1. A second copy of an invitation does no harm.
+/// Decides what follows an attempt; the first attempt is 1. A duplicate invitation does no harm.
 fn next(outcome: &Outcome, attempt: i32, random: f64) -> Next {
     let hint = match outcome {
         Outcome::Accepted(_) => return Next::Done(MailStatus::Sent),
@@ -146,8 +149,10 @@ fn next(outcome: &Outcome, attempt: i32, random: f64) -> Next {
     delay.map_or(Next::Done(MailStatus::Failed), Next::Again)
 }
 
-/// Builds the mail; `None` for an address that mail cannot be sent to. The tenant chooses the project's name and the
-/// inviter's, so the subject holds neither, and the text holds only names that mail programs do not turn into links.
+/// Builds the mail. Returns `None` for an address that mail cannot be sent to.
+///
+/// The tenant chooses the project's name and the inviter's, so the subject holds neither, and the text holds only names that mail programs
+/// do not convert into links.
 fn email(mail: &InviteMail) -> Option<Email> {
     let to = address::mailbox(Some(&mail.to), None).ok()?;
     let project = unlinked_name(&mail.project_name).unwrap_or_else(|| "a project".to_owned());
@@ -165,8 +170,8 @@ fn email(mail: &InviteMail) -> Option<Email> {
     Some(Email { id: mail.id, to, subject: SUBJECT.to_owned(), html, text, date: mail.created_at, unsubscribe: None })
 }
 
-/// Returns a display name, unless it is longer than names are, or a mail program could turn a part of it into a link: to a web
-/// page, an email address or a phone number. Look-alikes count as what they become when text is normalised.
+/// Returns a display name, unless it is too long or a mail program could convert part of it into a link: to a web page, an email address
+/// or a phone number. Look-alike characters count as the characters they normalize to.
 fn unlinked_name(name: &str) -> Option<String> {
     let is_linkable = |name: &String| {
         let plain: String = name.nfkc().collect();

@@ -1,5 +1,7 @@
-//! Sends webhooks. Each endpoint has lanes of its own, which claim, send and settle its due deliveries, so that a slow endpoint
-//! delays no other. A call whose outcome was not recorded is repeated with the same ID.
+//! Sends webhooks.
+//!
+//! Each endpoint has its own lanes, which claim, send and settle its due deliveries, so that a slow endpoint delays no other. A call whose
+//! outcome was not recorded is repeated with the same ID.
 
 mod verdict;
 
@@ -35,7 +37,7 @@ const MAX_PER_ENDPOINT: usize = 8;
 const MAX_LANE_AGE: Duration = Duration::from_secs(2);
 /// Consecutive failures after which an endpoint gets one call at a time until one succeeds.
 const SUSPECT_FAILURES: i32 = 5;
-/// Bytes of a response that are logged.
+/// Maximum number of stored bytes of a response.
 const MAX_RESPONSE_BYTES: usize = 1_024;
 
 type Key = (ProjectId, Uuid);
@@ -48,7 +50,7 @@ struct Sender {
     wake: Notify,
 }
 
-/// Sends due webhooks until shutdown. Calls in flight then still end.
+/// Sends due webhooks until shutdown. Calls in flight still complete afterwards.
 pub async fn send_due(app: Arc<App>) {
     let (slots, lanes, wake) = (FairSlots::new(MAX_PER_OWNER), Mutex::default(), Notify::new());
     let sender = Arc::new(Sender { app, slots, lanes, wake });

@@ -1,4 +1,4 @@
-//! Letting requests in: by a key, or by the session of somebody who is logged in.
+//! Admits requests by an API key or by the session of a logged-in account.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const NO_KEY: ApiError = ApiError::Unauthorized(
     "invalid or missing API key: send one as `x-api-key: <key>` or `Authorization: Bearer <key>`",
 );
 
-/// A caller and the project that it was let into.
+/// A caller and the project that it was admitted to.
 pub struct Admission {
     pub project: ProjectId,
     pub owner: OwnerId,
@@ -34,7 +34,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Counts a request against the limits of the project and, where it has one, of the key.
+    /// Counts a request against the limit of the project and, for a public key with a lower limit of its own, against that of the key.
     pub async fn allowance(&self, limits: &RateLimits, config: &GatewayConfig) -> Allowance {
         let (project, limit) = (self.project, config.effective_rate_limit(self.rate_limit));
         match &self.caller {
@@ -49,8 +49,9 @@ impl Admission {
     }
 }
 
-/// Lets a request into the project that its key belongs to, or that a member's session names: by the path where that does, or
-/// else by a header.
+/// Admits a request to a project: the project of its key or, for a session, the one named in the path or in `X-Project-Id`.
+///
+/// Fails with 401 if the key or session is missing or invalid, with 403 if it lacks the permission.
 pub async fn admit(
     auth: &Auth,
     request: &Request<'_>,
@@ -70,7 +71,7 @@ pub async fn admit(
     }
 }
 
-/// Returns the session of a request outside of any project; other callers are refused.
+/// Returns the session of a request outside of any project. Fails with 401 or 403 for all other callers.
 pub async fn logged_in(auth: &Auth, request: &Request<'_>) -> Result<Session, ApiError> {
     match (session::of(auth, request).await?, header::key(request.headers)) {
         (Some(session), _) => {
@@ -109,7 +110,7 @@ async fn by_key(auth: &Auth, request: &Request<'_>, text: &str, access: Access) 
     Ok(Admission { project: key.project, owner: key.owner, rate_limit: key.rate_limit, caller: Caller::Key(key) })
 }
 
-/// The error for an API key at a route that takes only sessions: 403 if the key is valid, 401 if it is not.
+/// Returns the error for an API key on a route that takes only sessions: 403 if the key is valid, 401 otherwise.
 async fn key_in_place_of_session(auth: &Auth, request: &Request<'_>, text: &str) -> Result<ApiError, ApiError> {
     known(auth, request, text).await?;
     Ok(ApiError::Forbidden("this address takes no API key: log in with POST /auth/login"))
@@ -134,8 +135,9 @@ async fn by_session(
     })
 }
 
-/// What the account is in the project that the request names, by its path or by `X-Project-Id`. Who belongs to one project
-/// only need not name it.
+/// Returns the account's membership in the project that the path or `X-Project-Id` names.
+///
+/// An account with exactly one project need not name it.
 async fn membership(
     auth: &Auth,
     request: &Request<'_>,

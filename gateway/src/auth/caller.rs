@@ -1,4 +1,4 @@
-//! Who was let into a project.
+//! Callers that were admitted to a project.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Who stands in the audit log.
+    /// Returns the actor for the audit log.
     pub fn actor(&self) -> Actor {
         match self {
             Self::Key(key) => Actor::ApiKey { id: key.id, prefix: key.prefix.clone() },
@@ -30,12 +30,12 @@ impl Caller {
         matches!(self, Self::Member { role: Role::Admin, .. })
     }
 
-    /// Whether it is somebody who is logged in.
+    /// Returns whether the caller is a logged-in account.
     pub fn is_session(&self) -> bool {
         matches!(self, Self::Member { .. })
     }
 
-    /// The account, where it is a session.
+    /// Returns the account's ID, or `None` for a key.
     pub fn account(&self) -> Option<Uuid> {
         match self {
             Self::Key(_) => None,
@@ -43,17 +43,17 @@ impl Caller {
         }
     }
 
-    /// Whether it is a public key, which anybody may have read.
+    /// Returns whether the caller is a public key, which anyone can read from a page or an app.
     pub fn is_public(&self) -> bool {
         matches!(self, Self::Key(key) if key.key_type == KeyType::Public)
     }
 
-    /// Where the ids lie that it chooses.
+    /// Returns the namespace of the IDs that the caller chooses.
     pub fn id_space(&self) -> IdSpace {
         if self.is_public() { IdSpace::PublicKey } else { IdSpace::SecretKey }
     }
 
-    /// Whether the user ids that it names must be proven.
+    /// Returns whether the caller must prove the user IDs that it names.
     pub fn must_prove_identity(&self) -> bool {
         matches!(self, Self::Key(key) if key.identity_verification && key.key_type == KeyType::Public)
     }

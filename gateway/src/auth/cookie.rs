@@ -1,30 +1,30 @@
-//! The session's cookie.
+//! The session cookie.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::COOKIE;
 
-/// Over TLS browsers accept the `__Host-` prefix only from this very host and a secure connection, so no other subdomain
+/// Returns the cookie's name. Browsers accept the `__Host-` prefix only from this host over TLS, so no other subdomain
 /// can plant a session.
 fn name(secure: bool) -> &'static str {
     if secure { "__Host-session" } else { "session" }
 }
 
-/// The value of the session's cookie; of several, browsers send the one of the closest path first.
+/// Returns the value of the session cookie. Browsers send the cookie with the most specific path first, so the first one wins.
 pub fn value(headers: &HeaderMap, secure: bool) -> Option<&str> {
     let pairs = headers.get_all(COOKIE).into_iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(';'));
     let wanted = name(secure);
     pairs.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// A `Set-Cookie` that makes browsers keep the session.
+/// Returns a `Set-Cookie` value that stores the session for `lasts`.
 pub fn set(value: &str, lasts: Duration, secure: bool) -> String {
     let attribute = if secure { "; Secure" } else { "" };
     format!("{}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{attribute}", name(secure), lasts.as_secs())
 }
 
-/// A `Set-Cookie` that makes browsers forget the session.
+/// Returns a `Set-Cookie` value that deletes the session.
 pub fn removed(secure: bool) -> String {
     set("", Duration::ZERO, secure)
 }

@@ -1,9 +1,9 @@
-//! Where a key stands in the headers.
+//! Reads API keys from headers.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// The key of `x-api-key`, else of `Authorization: Bearer`. The scheme is compared without regard to case.
+/// Returns the key from `x-api-key` or else from `Authorization: Bearer`. The scheme is case-insensitive.
 pub fn key(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim).filter(|v| !v.is_empty());
     text("x-api-key").or_else(|| {

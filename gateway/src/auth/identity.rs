@@ -1,5 +1,5 @@
-//! Identity verification: a public key, which anyone can read, acts for a user only with proof from the project's own
-//! server: `user_hash`, an HMAC of the user's id, or `user_token`, a JWT that expires.
+//! Identity verification: a public key, which anyone can read, acts for a user only with a proof from the project's own
+//! server: `user_hash`, an HMAC of the user's ID, or `user_token`, a JWT that expires.
 
 pub mod secret_cache;
 pub mod token;
@@ -18,12 +18,12 @@ use crate::http::request::Request;
 use secret_cache::{SecretHash, secret_hash};
 use token::UserToken;
 
-/// Header that carries a user token, for requests without a body and for batches.
+/// The header that carries a user token, for requests without a body and for batches.
 pub const TOKEN_HEADER: &str = "x-user-token";
-/// Header that carries a user hash.
+/// The header that carries a user hash.
 pub const HASH_HEADER: &str = "x-user-hash";
 
-/// Why a caller may not act for a user.
+/// The reason why a caller may not act for a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Missing,
@@ -61,40 +61,40 @@ impl From<Refusal> for ApiError {
     }
 }
 
-/// A valid proof of a user id.
+/// A valid proof of a user ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proven {
-    /// When the proof expires, if ever.
+    /// When the proof expires; `None` for a hash, which never does.
     pub until: Option<Timestamp>,
-    /// The secret that it was made with.
+    /// The secret that the proof was made with.
     pub secret: SecretHash,
 }
 
-/// What a request, or one item of it, brings to prove a user id.
+/// The proofs of a user ID that a request, or one of its items, carries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Evidence<'a> {
     pub user_hash: Option<&'a str>,
     pub user_token: Option<&'a str>,
 }
 
-/// What the user ids of one request are held against.
+/// Verifies the user IDs of one request.
 pub struct Proof(Option<Required>);
 
 struct Required {
     secrets: Arc<IdentitySecrets>,
     now: Timestamp,
-    /// Of the headers, valid for every item of the request.
+    /// From the headers; applies to every item of the request.
     hash: Option<String>,
     token: Option<Result<UserToken, Refusal>>,
 }
 
 impl Proof {
-    /// Nothing must be proven.
+    /// Requires no proof.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// What a request into a project must prove.
+    /// Requires proof of every user ID that the request names, under the project's identity secrets.
     pub async fn of(auth: &Auth, request: &Request<'_>, project: ProjectId) -> Result<Self, ApiError> {
         let secrets = auth.identity_secrets.get(&auth.store, &auth.master_keys, project).await?;
         let secrets = secrets.ok_or_else(|| ApiError::Internal("a project without secrets".to_owned()))?;
@@ -108,8 +108,9 @@ impl Proof {
         self.0.is_some()
     }
 
-    /// Checks that the caller may act for a user; one valid proof is enough. Returns that proof, or `None` where none is
-    /// required, as of a request that names no user.
+    /// Checks that the caller may act for a user. One valid proof is enough.
+    ///
+    /// Returns that proof, or `None` if none is required or the request names no user.
     pub fn check(&self, user_id: Option<&str>, evidence: Evidence<'_>) -> Result<Option<Proven>, Refusal> {
         let (Some(required), Some(user_id)) = (&self.0, user_id) else { return Ok(None) };
         let Required { secrets, now, hash, token } = required;

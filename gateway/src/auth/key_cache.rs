@@ -1,8 +1,8 @@
-//! Keys seen before, so that an ordinary request asks nothing of the database.
+//! Caches API keys, so that an ordinary request needs no database query.
 //!
-//! A key is good for as long as the database was asked within the hour for what has changed ([`super::watch`]), so that
-//! known keys go on working while the database is away. Keys that do not exist are remembered shortly, so that whoever
-//! keeps sending one costs the database little; both caches are bounded.
+//! A cached key is valid for an hour after it was loaded or after the last successful poll for changes ([`super::watch`]), so
+//! known keys keep working during a database outage. Unknown keys are cached for a few seconds, so that a client that repeats
+//! one causes little load on the database. Both caches are bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,22 +16,22 @@ use store_projects::api_keys::{self, ActiveKey, KeyHash, KeyUse};
 use store_projects::projects::ProjectRules;
 use tokio::sync::Semaphore;
 
-/// How long a key works without the database having confirmed it.
+/// How long a key stays valid without confirmation from the database.
 const UNCONFIRMED: Duration = Duration::from_hours(1);
-/// How long a key that does not exist is remembered.
+/// How long an unknown key is cached.
 const ABSENT: Duration = Duration::from_secs(5);
 const CAPACITY: usize = 100_000;
-/// Look-ups in the database at a time: made-up keys must not take all its connections.
+/// Maximum concurrent lookups: lookups of made-up keys must not take all database connections.
 const LOOKUPS: usize = 4;
-/// How long a look-up waits for its turn.
+/// How long a lookup waits for a permit.
 const TURN: Duration = Duration::from_millis(1_500);
-/// How long it takes at most.
+/// Timeout of a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often a use is noted, in milliseconds: not by every request, which would all write to one place in memory.
+/// Minimum time between two recorded uses of a key, in milliseconds. Otherwise every request would write to the same cache line.
 const NOTED: i64 = 1_000;
 
-/// A key that works, and when it was used.
+/// A valid key and the time of its last use.
 pub struct KnownKey {
     key: ActiveKey,
     uses: Arc<Uses>,
@@ -57,14 +57,14 @@ impl KnownKey {
         Self { key, uses: Arc::default() }
     }
 
-    /// Notes that it was used.
+    /// Records a use of the key.
     pub fn used(&self, now_ms: i64) {
         if now_ms - self.uses.latest.load(Ordering::Relaxed) >= NOTED {
             self.uses.latest.store(now_ms, Ordering::Relaxed);
         }
     }
 
-    /// Notes that the database knows of the uses up to a time.
+    /// Records that uses up to `at` are in the database.
     pub fn written(&self, at: Timestamp) {
         self.uses.written.fetch_max(at.as_millisecond(), Ordering::Relaxed);
     }
@@ -87,9 +87,9 @@ pub struct KeyCache {
     known: Cache<KeyHash, Known>,
     absent: Cache<KeyHash, Instant>,
     started: Instant,
-    /// When the database last said what had changed, in milliseconds after `started`.
+    /// When the database last confirmed the cache, in milliseconds after `started`.
     confirmed_ms: AtomicU64,
-    /// Counts what the watch has forgotten, so that a look-up that began before it is not kept after it.
+    /// Counts invalidations: a lookup that began before one is not cached after it.
     forgotten: AtomicU64,
     turns: Semaphore,
 }
@@ -108,7 +108,9 @@ impl Default for KeyCache {
 }
 
 impl KeyCache {
-    /// The key under a hash, `None` if there is no such key that works; an error if that cannot be told now.
+    /// Returns the active key with this hash, or `None` if there is none.
+    ///
+    /// Fails if the key is not cached and the database is unavailable or has too many lookups in flight.
     pub async fn find(&self, store: &Store, hash: &KeyHash) -> Result<Option<Arc<KnownKey>>, StoreError> {
         if let Some(known) = self.known.get(hash) {
             if self.is_good(&known) {
@@ -122,12 +124,12 @@ impl KeyCache {
         self.load(hash, async { api_keys::find_active(&store.connection().await?, hash).await }).await
     }
 
-    /// Whether the database need not be asked about a hash.
+    /// Returns whether the key is cached and valid, so that no database query is needed.
     pub fn is_known(&self, hash: &KeyHash) -> bool {
         self.known.peek(hash).is_some_and(|known| self.is_good(&known))
     }
 
-    /// Asks the database; many who ask for one key wait for one answer.
+    /// Looks a key up in the database. Concurrent requests for the same key share one lookup.
     async fn load(
         &self,
         hash: &KeyHash,
@@ -137,7 +139,7 @@ impl KeyCache {
             Ok(known) => return Ok(Some(known.key)),
             Err(guard) => guard,
         };
-        // Whoever held the guard before may have found that there is none.
+        // The previous holder of the guard may have found that there is no such key.
         if self.is_absent(hash) {
             return Ok(None);
         }
@@ -147,7 +149,7 @@ impl KeyCache {
         let before = self.forgotten.load(Ordering::SeqCst);
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, asked).await.unwrap_or_else(|_| Err(silent()))?;
         drop(turn);
-        // What was read before something was forgotten may be just what was to be forgotten: it is not kept.
+        // A result that was read before an invalidation may be outdated and is not cached.
         let is_outdated = || self.forgotten.load(Ordering::SeqCst) != before;
         let Some(key) = found.map(|key| Arc::new(KnownKey::new(key))) else {
             self.absent.insert(*hash, Instant::now());
@@ -172,12 +174,12 @@ impl KeyCache {
         self.absent.get(hash).is_some_and(|since| since.elapsed() < ABSENT)
     }
 
-    /// What is left after this was confirmed by the database just now.
+    /// Records that the database has just confirmed all cached keys.
     pub fn confirm(&self) {
         self.confirmed_ms.store(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Forgets keys that were created, changed or revoked.
+    /// Removes keys that were created, changed or revoked.
     pub fn forget(&self, hashes: &[KeyHash]) {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
         for hash in hashes {
@@ -186,19 +188,19 @@ impl KeyCache {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub fn forget_all(&self) {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
         self.known.clear();
         self.absent.clear();
     }
 
-    /// The keys whose latest use the database does not know, of which none was written since a time.
+    /// Returns the keys with unrecorded uses whose last recorded use is not after `before`.
     pub fn unwritten(&self, before: Timestamp) -> Vec<(Arc<KnownKey>, KeyUse)> {
         self.known.iter().filter_map(|(_, known)| Some((known.key.clone(), known.key.unwritten(before)?))).collect()
     }
 
-    /// Takes over what was changed about projects.
+    /// Applies changed project settings to the cached keys.
     pub fn apply(&self, rules: &[ProjectRules]) {
         self.forgotten.fetch_add(1, Ordering::SeqCst);
         for &ProjectRules { id, rate_limit, identity_verification } in rules {
@@ -206,7 +208,7 @@ impl KeyCache {
             for (hash, known) in of_project {
                 let key = ActiveKey { rate_limit, identity_verification, ..known.key.key.clone() };
                 let key = Arc::new(KnownKey { key, uses: known.key.uses.clone() });
-                // Only in place of what is still there: a key forgotten meanwhile stays forgotten.
+                // Replaces existing entries only: a key that was removed in the meantime stays removed.
                 let _ = self.known.replace(hash, Known { key, loaded: known.loaded }, true);
             }
         }

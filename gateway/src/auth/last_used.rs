@@ -1,4 +1,4 @@
-//! When keys were last used, written to the database in bulk.
+//! Writes the time of each key's last use to the database, in bulk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use store_projects::api_keys::{self, KeyUse};
 use super::key_cache::KnownKey;
 use super::state::Auth;
 
-/// How soon a first use is seen.
+/// Interval between writes: a key's first use is visible after at most this time.
 const EVERY: Duration = Duration::from_secs(5);
-/// How often a key that is used all the time is written, by all gateways together.
+/// Minimum time between two writes for one key, across all gateways.
 const A_KEY_EVERY: Duration = Duration::from_mins(1);
-/// Keys in one statement.
+/// Maximum keys in one statement.
 const CHUNK: usize = 1_000;
 
-/// Writes now and again, and once more at the shutdown.
+/// Writes at intervals, and once more at shutdown.
 pub async fn keep_writing(auth: Arc<Auth>, shutdown: Shutdown) {
     loop {
         let ends = tokio::select! {
             () = shutdown.cancelled() => true,
             () = tokio::time::sleep(EVERY) => false,
         };
-        // What could not be written is tried again the next time.
+        // A failed write is retried at the next interval.
         let written = if ends { write_all(&auth).await } else { write(&auth).await };
         if let Err(error) = written {
             tracing::debug!(%error, "when keys were last used could not be written");
@@ -36,12 +36,12 @@ pub async fn keep_writing(auth: Arc<Auth>, shutdown: Shutdown) {
     }
 }
 
-/// Writes the uses of keys of which none was written within the minute.
+/// Writes the uses of keys that were not written within the last minute.
 pub async fn write(auth: &Auth) -> Result<(), StoreError> {
     write_those_before(auth, auth.clock.now() - A_KEY_EVERY).await
 }
 
-/// Writes every use that is not written yet: nobody will do it later.
+/// Writes every unwritten use. Called at shutdown, when no later write follows.
 async fn write_all(auth: &Auth) -> Result<(), StoreError> {
     write_those_before(auth, auth.clock.now()).await
 }
@@ -49,7 +49,7 @@ async fn write_all(auth: &Auth) -> Result<(), StoreError> {
 /// Writes the uses of keys that were last written before a time.
 async fn write_those_before(auth: &Auth, before: Timestamp) -> Result<(), StoreError> {
     let mut used: Vec<(Arc<KnownKey>, KeyUse)> = auth.keys.unwritten(before);
-    // In one order, so that two gateways do not wait for one another's rows.
+    // Sorted, so that concurrent gateways lock the rows in the same order and cannot deadlock.
     used.sort_unstable_by_key(|(_, key_use)| *key_use);
     for chunk in used.chunks(CHUNK) {
         let uses: Vec<KeyUse> = chunk.iter().map(|(_, key_use)| *key_use).collect();

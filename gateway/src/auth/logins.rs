@@ -1,7 +1,7 @@
-//! Checking passwords: at most ten wrong ones for one address within a quarter of an hour.
+//! Checks passwords: at most ten failed attempts for one email address within 15 minutes.
 //!
-//! The count is in the database, for all gateways, and no password is checked when it cannot be counted. An address
-//! without an account is treated alike in every way.
+//! The count is stored in the database and shared by all gateways. If an attempt cannot be counted, no password is checked.
+//! An address without an account behaves the same in every way.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_mins(15);
 
 pub const REFUSED: ApiError = ApiError::Unauthorized("wrong email address or password");
 
-/// Checks the password of the account of an address. The log names the account by its id, never by its address.
+/// Checks the password for the account with this email address. Logs contain the account's ID, never the address.
 pub async fn check(auth: &Auth, request: &Request<'_>, email: &str, password: &str) -> Result<Credentials, ApiError> {
     let turn = auth.sign_ins.turn(request.origin(), email).await?;
     let now = auth.clock.now();
@@ -44,7 +44,7 @@ pub async fn check(auth: &Auth, request: &Request<'_>, email: &str, password: &s
     Ok(credentials)
 }
 
-/// Hashes a new password for the account of an address.
+/// Hashes a new password for the account with this email address.
 pub async fn hash(auth: &Auth, request: &Request<'_>, email: &str, password: &str) -> Result<String, ApiError> {
     let turn = auth.sign_ins.turn(request.origin(), email).await?;
     passwords::hash(&turn, password).await

@@ -5,10 +5,10 @@ use std::time::Duration;
 use database::StoreError;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How long a look-up waits for its turn.
+/// How long a lookup waits for a permit.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Look-ups in the database at a time: made-up cookies and signatures must not take all its connections.
+/// Limits concurrent lookups: made-up cookies and signatures must not take all database connections.
 pub struct Lookups(Semaphore);
 
 impl Default for Lookups {
@@ -18,7 +18,7 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// Waits for a turn, which lasts for as long as what is returned; not for long.
+    /// Waits for a permit for at most `TURN`. The permit is released when the returned value is dropped.
     pub async fn turn(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         let busy = || StoreError::Unavailable("too many callers are being looked up".to_owned());
         tokio::time::timeout(TURN, self.0.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())

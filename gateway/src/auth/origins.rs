@@ -1,13 +1,15 @@
-//! Origins that browsers may send a public key from.
+//! Origins from which browsers may use a public key.
 //!
-//! Only browsers send `Origin` and keep pages from changing it: a program with the key can claim any origin, or none.
+//! Only browsers enforce `Origin`: any other program with the key can send any origin, or none.
 
-/// Characters of an origin.
+/// Maximum length of an origin, in bytes.
 const MOST: usize = 300;
-/// What stands for any subdomain.
+/// The wildcard for any subdomain.
 const ANY: &str = "*.";
 
-/// The origin as browsers write it, or why it is none. `https://*.example.com` stands for every subdomain of `example.com`.
+/// Returns the origin as browsers write it, or the reason why it is not one.
+///
+/// `https://*.example.com` matches every subdomain of `example.com`.
 pub fn normalized(text: &str) -> Result<String, &'static str> {
     const SHAPE: &str =
         "must be an origin such as https://shop.example.com: scheme, host and optional port, without a path";
@@ -38,26 +40,26 @@ pub fn normalized(text: &str) -> Result<String, &'static str> {
     Ok(format!("{scheme}://{any}{host}{port}"))
 }
 
-/// The host in lower case and Punycode, and its port where that is not the scheme's own.
+/// Returns the host in lower case and Punycode, and the port unless it is the scheme's default.
 fn web_host(scheme: &str, host: &str) -> Option<(String, Option<u16>)> {
     let url = url::Url::parse(&format!("{scheme}://{host}")).ok()?;
     Some((url.host_str()?.to_owned(), url.port()))
 }
 
-/// Whether a request with this `Origin` may use a key. With no origins listed it always may.
+/// Returns whether a request with this `Origin` may use a key. An empty list allows every origin.
 pub fn allow(allowed: &[String], origin: &[u8]) -> bool {
     if allowed.is_empty() {
         return true;
     }
     let Ok(origin) = std::str::from_utf8(origin) else { return false };
-    // Browsers write it in lower case; anything else is no harm.
+    // Browsers send it in lower case; lowering other clients' values does no harm.
     let origin = origin.to_ascii_lowercase();
     allowed.iter().any(|allowed| matches(allowed, &origin))
 }
 
 fn matches(allowed: &str, origin: &str) -> bool {
     let Some((scheme, domain)) = allowed.split_once("://*") else { return allowed == origin };
-    // Of `https://*.example.com`: `.example.com`, and something before it.
+    // For `https://*.example.com`, the origin must end in `.example.com` and have at least one label before it.
     let subdomain = origin.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
     subdomain.and_then(|rest| rest.strip_suffix(domain)).is_some_and(|sub| !sub.is_empty() && !sub.contains(':'))
 }

@@ -1,11 +1,11 @@
-//! Hashing passwords on threads that may block, one for each turn of the queue.
+//! Hashes passwords on blocking threads, one for each permit of the queue.
 
 use secrets::password;
 
 use super::sign_in_queue::Turn;
 use crate::http::error::ApiError;
 
-/// Returns whether a password matches a hash. Without a hash it returns false after the same time.
+/// Returns whether a password matches a hash. Without a hash, returns false after the same time.
 pub async fn fits(turn: &Turn, password: &str, hash: Option<String>) -> Result<bool, ApiError> {
     let (password, known) = (password.to_owned(), hash.is_some());
     let hash = hash.unwrap_or_else(|| password::NOBODYS.to_owned());
@@ -18,7 +18,7 @@ pub async fn hash(turn: &Turn, password: &str) -> Result<String, ApiError> {
 }
 
 async fn run<T: Send + 'static>(turn: &Turn, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
-    // The turn lasts as long as the work, which cannot be stopped when the caller leaves.
+    // The permit is held until the work ends, because the work cannot be cancelled when the caller disconnects.
     let turn = turn.clone();
     let done = tokio::task::spawn_blocking(move || {
         let done = work();

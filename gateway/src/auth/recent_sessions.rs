@@ -1,5 +1,5 @@
-//! Sessions that were valid recently. Their requests are not refused because other clients at the same address failed to
-//! authenticate, as happens behind one NAT. They are still looked up, so an ended session is refused at once.
+//! Recently valid sessions. Their requests are not refused because other clients at the same address, for example behind one
+//! NAT, failed to authenticate. They are still looked up, so an ended session is refused at once.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Sessions: a random id in a cookie, kept as a hash, and a second token against requests that other sites make.
+//! Sessions: a random ID in a cookie, stored as a hash, and a token against cross-site request forgery.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use super::state::Auth;
 use crate::http::error::ApiError;
 use crate::http::request::Request;
 
-/// A session ends when it was not used for so long,
+/// A session ends after this time without use.
 const IDLE: Duration = Duration::from_hours(7 * 24);
-/// and in any case after this.
+/// A session ends after this time in any case.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
-/// Its use is recorded, and its end postponed, no more often than this.
+/// Minimum time between two updates of a session's last use and expiry.
 const STEP: Duration = Duration::from_hours(1);
-/// Of what a browser says of itself.
+/// Maximum length of a stored user agent.
 const USER_AGENT_CHARS: usize = 200;
 pub const MISSING: ApiError =
     ApiError::Unauthorized("the session is missing or has ended: log in with POST /auth/login");
 
-/// Somebody who is logged in.
+/// The session of a logged-in account.
 pub struct Session {
     /// The cookie's value.
     id: String,
@@ -39,12 +39,12 @@ impl Session {
         hash(&self.id)
     }
 
-    /// What unsafe requests must bring in `X-CSRF-Token`: made of the session's id, which it does not tell.
+    /// Returns the token that unsafe requests must send in `X-CSRF-Token`. It is derived from the session ID but does not reveal it.
     pub fn csrf_token(&self) -> String {
         csrf_token(&self.id)
     }
 
-    /// The `Set-Cookie` that hands it to the browser.
+    /// Returns the `Set-Cookie` value that stores the session in the browser.
     pub fn cookie(&self, request: &Request<'_>) -> String {
         cookie::set(&self.id, LONGEST, request.is_secure())
     }
@@ -55,17 +55,17 @@ fn hash(id: &str) -> SessionHash {
 }
 
 fn csrf_token(id: &str) -> String {
-    // A key of any length is taken.
+    // HMAC takes a key of any length, so this cannot fail.
     let mac = Hmac::<Sha256>::new_from_slice(id.as_bytes()).map(|mac| mac.chain_update(b"csrf").finalize());
     mac.map(|tag| hex::encode(tag.into_bytes())).unwrap_or_default()
 }
 
-/// When a session ends that is used now.
+/// Returns when a session that is used at `now` expires.
 fn end(created_at: Timestamp, now: Timestamp) -> Timestamp {
     (now + IDLE).min(created_at + LONGEST)
 }
 
-/// Begins a session; one that the browser has already ends.
+/// Begins a session and ends the one that the browser already has.
 pub async fn begin(auth: &Auth, request: &Request<'_>, credentials: Credentials) -> Result<Session, ApiError> {
     let Credentials { account, password_hash } = credentials;
     let session = Session { id: hex::encode(rand::random::<[u8; 32]>()), account };
@@ -85,12 +85,12 @@ pub async fn begin(auth: &Auth, request: &Request<'_>, credentials: Credentials)
     Ok(session)
 }
 
-/// The hash of the session that a request names, whether or not it holds.
+/// Returns the hash of the session that a request names, valid or not.
 pub fn hash_of(request: &Request<'_>) -> Option<SessionHash> {
     cookie::value(request.headers, request.is_secure()).map(hash)
 }
 
-/// The session that a request brings, if it holds. Unsafe requests must bring its token, too.
+/// Returns the valid session of a request, if it has one. Fails with 403 if an unsafe request lacks its CSRF token.
 pub async fn of(auth: &Auth, request: &Request<'_>) -> Result<Option<Session>, ApiError> {
     let Some(id) = cookie::value(request.headers, request.is_secure()).filter(|id| id.len() == 64) else {
         return Ok(None);
@@ -117,7 +117,7 @@ pub async fn of(auth: &Auth, request: &Request<'_>) -> Result<Option<Session>, A
     Ok(Some(session))
 }
 
-/// Ends a session; returns the `Set-Cookie` that makes the browser forget it.
+/// Ends a session. Returns the `Set-Cookie` value that deletes it from the browser.
 pub async fn finish(auth: &Auth, request: &Request<'_>, session: &Session) -> Result<String, ApiError> {
     sessions::end(&auth.store.connection().await?, &session.hash()).await?;
     Ok(cookie::removed(request.is_secure()))
@@ -135,7 +135,7 @@ fn check_token(request: &Request<'_>, session: &Session) -> Result<(), ApiError>
     Err(ApiError::Forbidden("send the session's `csrfToken` as X-CSRF-Token: GET /auth/session tells it"))
 }
 
-/// Refuses what a browser says another site asked for: also for logging in, where there is no token yet.
+/// Refuses requests that another site initiated, according to the browser. Also protects login, which has no token yet.
 pub fn refuse_other_sites(request: &Request<'_>) -> Result<(), ApiError> {
     match request.header("sec-fetch-site") {
         Some("cross-site") => Err(ApiError::Forbidden("another site asked for this")),

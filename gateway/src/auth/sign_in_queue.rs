@@ -1,9 +1,9 @@
-//! A fair queue for password checks. Hashing takes tens of milliseconds of a processor, so few are hashed at a time, and a flood
-//! of sign-ins from one origin, or for one account, must not keep others waiting.
+//! A fair queue for password checks. Hashing takes tens of milliseconds of CPU time, so only a few passwords are hashed at a
+//! time, and a flood of sign-ins from one origin, or for one account, must not delay others.
 //!
-//! A waiter's rank is the number of sign-ins ahead of it that share its origin or its account, whichever is greater. The
-//! lowest rank goes first, and of equals the one whose origin and account were served longest ago, so that everybody else
-//! overtakes a flood. When the queue is full, the highest rank is dropped.
+//! A waiter's rank is the number of sign-ins ahead of it with the same origin or the same account, whichever is greater. The
+//! waiter with the lowest rank goes first; among equals, the one whose origin and account were served least recently. All
+//! others thus overtake a flood. When the queue is full, the waiter with the highest rank is dropped.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,12 +16,12 @@ use tokio::sync::oneshot;
 use crate::http::client_address::network;
 use crate::http::error::ApiError;
 
-/// Waiters of all origins: about as many as one processor hashes within `PATIENCE`.
+/// Maximum waiters in total: about as many as one processor hashes within `PATIENCE`.
 const MAX_WAITING: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 const BUSY: ApiError = ApiError::Unavailable("too many passwords are being checked");
 
-/// Whose sign-in it is, as hashes under a random seed, so that nobody can construct addresses that collide.
+/// Origin and account of a sign-in, hashed with a random seed so that no client can construct collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     origin: u64,
@@ -35,14 +35,14 @@ struct Waiting {
 
 struct State {
     free: usize,
-    /// At most one for each account: a try counts as wrong until it turns out right, so several right ones at once would
-    /// lock one another out.
+    /// At most one per account: an attempt counts as failed until the password proves correct, so concurrent correct attempts
+    /// would lock one another out.
     running: Vec<Key>,
-    /// In the order of arrival.
+    /// In order of arrival.
     waiting: Vec<Waiting>,
-    /// Turns given so far.
+    /// Permits granted so far.
     turns: u64,
-    /// The last turn that each origin and account among the waiting was given.
+    /// For each origin and account among the waiters, the number of the last permit it was granted.
     served: HashMap<u64, u64>,
 }
 
@@ -52,7 +52,7 @@ pub struct SignInQueue {
 }
 
 impl Default for SignInQueue {
-    /// Half the processors: ingest continues while many people sign in.
+    /// Uses half the processors, so that ingest continues while many accounts sign in.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self::new(processors.div_ceil(2))
@@ -66,7 +66,9 @@ impl SignInQueue {
         Self { state: Arc::new(Mutex::new(state)), seed: RandomState::new() }
     }
 
-    /// Waits for a turn to check or hash a password for the account of an address.
+    /// Waits for a permit to check or hash a password for the account with this email address.
+    ///
+    /// Fails with 503 after `PATIENCE`, or if the waiter is dropped from a full queue.
     pub async fn turn(&self, origin: IpAddr, email: &str) -> Result<Turn, ApiError> {
         let key = Key {
             origin: self.seed.hash_one(network(origin)),
@@ -78,7 +80,7 @@ impl SignInQueue {
         grant(&self.state);
         match tokio::time::timeout(PATIENCE, turn).await {
             Ok(Ok(turn)) => Ok(turn),
-            // Too long, or dropped from a full queue.
+            // Timed out, or dropped from a full queue.
             Ok(Err(_)) | Err(_) => Err(BUSY),
         }
     }
@@ -89,7 +91,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl State {
-    /// Adds a waiter; returns the one that is dropped when there are too many.
+    /// Adds a waiter. Returns the one that is dropped if the queue is full.
     fn push(&mut self, new: Waiting) -> Option<Waiting> {
         self.waiting.retain(|waiter| !waiter.granted.is_closed());
         self.waiting.push(new);
@@ -100,7 +102,7 @@ impl State {
         last.map(|at| self.waiting.remove(at))
     }
 
-    /// The rank of each waiter, in the order of arrival.
+    /// Returns the rank of each waiter, in order of arrival.
     fn ranks(&self) -> Vec<usize> {
         let (mut origins, mut accounts) = (HashMap::<u64, usize>::new(), HashMap::<u64, usize>::new());
         let mut ahead = |key: Key| {
@@ -116,7 +118,7 @@ impl State {
         self.waiting.iter().map(|waiter| ahead(waiter.key)).collect()
     }
 
-    /// Takes the waiter whose turn it is, if a slot is free.
+    /// Removes and returns the next waiter, if a slot is free.
     fn next(&mut self) -> Option<Waiting> {
         if self.free == 0 {
             return None;
@@ -138,7 +140,8 @@ impl State {
     }
 }
 
-/// Gives free slots to those whose turn it is. A turn whose waiter left is given back outside of the lock.
+/// Grants free slots to the next waiters. A permit whose waiter has gone is released outside of the lock, because its `drop`
+/// takes the lock.
 fn grant(state: &Arc<Mutex<State>>) {
     loop {
         let Some(next) = lock(state).next() else { return };
@@ -149,7 +152,7 @@ fn grant(state: &Arc<Mutex<State>>) {
     }
 }
 
-/// The right to hash, until the last clone is dropped.
+/// A permit to hash, held until the last clone is dropped.
 #[derive(Clone)]
 pub struct Turn(#[expect(dead_code, reason = "held for its end")] Arc<Slot>);
 

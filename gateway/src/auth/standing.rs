@@ -1,4 +1,4 @@
-//! Whether a caller whose long request was admitted may still go on.
+//! Rechecks the authorization of a caller during a long request.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::state::Auth;
 use super::{header, session};
 use crate::http::request::Request;
 
-/// A caller, to be asked about again.
+/// A caller whose authorization can be rechecked.
 #[derive(Clone)]
 pub struct Standing {
     auth: Arc<Auth>,
     project: ProjectId,
     by: By,
-    /// The identity secret that proved the user of the request.
+    /// The identity secret that the request's user was proven with.
     proven_with: Option<SecretHash>,
 }
 
@@ -31,7 +31,7 @@ enum By {
 }
 
 impl Standing {
-    /// None where the request brought nothing to ask about, which cannot be of one that was let in.
+    /// Returns `None` if the request carries no key or session, which cannot occur for an admitted request.
     pub fn of(auth: &Arc<Auth>, request: &Request<'_>, project: ProjectId, caller: &Caller) -> Option<Self> {
         let by = match caller {
             Caller::Key(_) => By::Key(header::key(request.headers).map(api_keys::hash)?),
@@ -40,14 +40,15 @@ impl Standing {
         Some(Self { auth: auth.clone(), project, by, proven_with: None })
     }
 
-    /// Adds the identity secret that proved the user of the request.
+    /// Adds the identity secret that the request's user was proven with.
     pub fn with_proof(mut self, secret: SecretHash) -> Self {
         self.proven_with = Some(secret);
         self
     }
 
-    /// Returns whether the caller is still authorized: the key works, or the session lasts and its account still belongs to
-    /// the project; and the identity secret that proved the user, if any, is accepted. True while the database does not answer.
+    /// Returns whether the caller is still authorized: its key is active, or its session is valid and its account still belongs to
+    /// the project; and the identity secret that its user was proven with, if any, is still accepted. Returns true while the
+    /// database is unavailable.
     pub async fn holds(&self) -> bool {
         self.is_caller_valid().await && self.is_proof_valid().await
     }

@@ -1,4 +1,4 @@
-//! What letting requests in shares between them.
+//! Shared state of authentication.
 
 use database::Store;
 use kernel::clock::Clock;
@@ -15,28 +15,28 @@ use crate::http::error::ApiError;
 use crate::http::request::Request;
 use crate::limits::rate_limit::{LimitByKey, Scope};
 
-/// Requests per second of one account outside of any project, in one gateway.
+/// Requests per second of one account outside of any project, per gateway.
 const PER_ACCOUNT: u32 = 50;
-/// Requests per second from one address that may be answered 401, in one gateway.
+/// Requests per second from one address that may fail authentication, per gateway.
 const REFUSALS_PER_ADDRESS: u32 = 20;
 
 pub struct Auth {
     pub store: Store,
     pub clock: Clock,
-    /// By which the secrets of projects can be read.
+    /// Keys that decrypt the secrets of projects.
     pub master_keys: MasterKeys,
-    /// API keys that were seen before.
+    /// Cached API keys.
     pub keys: KeyCache,
-    /// Secrets that users' identity proofs are verified with.
+    /// Cached secrets that proofs of user IDs are verified with.
     pub identity_secrets: SecretCache,
-    /// Passwords waiting to be checked or hashed.
+    /// Password checks and hashes that wait for a permit.
     pub sign_ins: SignInQueue,
-    /// Of sessions, and of who signs webhooks.
+    /// Permits to look up sessions and the secrets of webhook signatures.
     pub lookups: Lookups,
     pub recent_sessions: RecentSessions,
-    /// Requests of one account outside of any project.
+    /// Limits the requests of one account outside of any project.
     pub account_limit: LimitByKey<Uuid>,
-    /// Requests from one address that were not authorized.
+    /// Limits the failed authentications from one address.
     pub refusal_limit: LimitByKey<ClientAddress>,
 }
 
@@ -56,7 +56,9 @@ impl Auth {
         }
     }
 
-    /// Refuses (429) a client from whose address too many requests were not authorized: before the database is asked who calls.
+    /// Refuses (429) a client if too many requests from its address have failed authentication.
+    ///
+    /// Call it before the database lookup of the caller.
     pub fn check_refusals(&self, request: &Request<'_>) -> Result<(), ApiError> {
         request.client.map_or(Ok(()), |client| self.refusal_limit.check(&client))
     }

@@ -1,4 +1,4 @@
-//! Following what happens to keys elsewhere: every half second, or sooner when a message says so.
+//! Polls for changes to keys and projects every half second, or sooner after a notification.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ const AFTER_HINT: Duration = Duration::from_millis(10);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const TOPICS: [Topic; 2] = [Topic::ApiKey, Topic::Project];
 
-/// How far the changes were followed.
+/// The changes processed so far.
 #[derive(Clone, Copy)]
 pub struct Position {
     keys: i64,
     projects: i64,
 }
 
-/// Where to follow from, before any key is looked up; `None` if the database cannot tell.
+/// Returns the position to poll from, or `None` if the database is unavailable. Call it before any key is looked up.
 pub async fn begin(auth: &Auth) -> Option<Position> {
     follow(auth, None).await.ok()
 }
 
-/// Keeps the cache of keys true until the shutdown.
+/// Keeps the caches of keys and identity secrets up to date until shutdown.
 pub async fn watch(auth: Arc<Auth>, bus: Bus, mut position: Option<Position>, shutdown: Shutdown) {
     let mut lost = false;
     let mut hints = bus.client.subscribe(bus.names.changed(Topic::ApiKey.as_str())).await.ok();
@@ -61,7 +61,7 @@ pub async fn watch(auth: Arc<Auth>, bus: Bus, mut position: Option<Position>, sh
                 if !alive {
                     hints = None;
                 }
-                // Many hints at once are one.
+                // Coalesces notifications that arrive together.
                 tokio::time::sleep(AFTER_HINT).await;
             }
         }
@@ -77,7 +77,7 @@ async fn follow(auth: &Auth, position: Option<Position>) -> Result<Position, Sto
     let reached = Position { keys, projects };
     let known = position.filter(|p| p.keys <= keys && p.projects <= projects);
     let Some(position) = known else {
-        // What was loaded before the first look, or before a backup was restored, may differ from what is there now.
+        // Entries that were loaded before the first poll, or before a backup was restored, may be outdated.
         auth.keys.forget_all();
         auth.identity_secrets.clear();
         auth.keys.confirm();

@@ -1,4 +1,4 @@
-//! The readiness check itself, and its last answer.
+//! The readiness check and its cached result.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,20 @@ use bytes::Bytes;
 use database::Store;
 use tokio::sync::Mutex;
 
-/// For how long an answer holds, so that probing puts no load on what is probed.
+/// How long a result is cached, so that frequent probes put no load on broker and database.
 const HOLDS: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_millis(1_800);
 
 pub type Verdict = Result<(), &'static str>;
 
-/// The last answer and its time.
+/// The last result and its time.
 #[derive(Default)]
 pub struct Readiness(Mutex<Option<(Instant, Verdict)>>);
 
 impl Readiness {
-    /// Really publishes a canary, really asks the database, and looks at the stream's room, since the canary is small.
+    /// Publishes a canary, queries the database, and checks the free capacity of the ingest stream.
+    ///
+    /// The capacity is checked separately because a small canary may fit when events no longer do.
     pub async fn ask(&self, publisher: &Publisher, bus: &Bus, store: &Store) -> Verdict {
         let mut last = self.0.lock().await;
         if let Some((at, verdict)) = *last
@@ -46,7 +48,7 @@ impl Readiness {
     }
 }
 
-/// Whether the ingest stream has room for a message of the largest size.
+/// Returns whether the ingest stream has capacity for a message of the maximum size.
 async fn has_room(bus: &Bus) -> Result<bool, GetStreamError> {
     let stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await?;
     let info = stream.cached_info();

@@ -1,4 +1,4 @@
-//! Reading a request's body: bounded in time and in size, before and after decompression.
+//! Reads request bodies, bounded in time and in size, before and after decompression.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,21 +15,21 @@ use serde_json::{Map, Value};
 pub use crate::http::body_limits::{MAX_BYTES, READ_TIMEOUT};
 use crate::http::error::ApiError;
 
-/// What a body may call itself.
+/// The media types that a body may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
     Json,
-    /// Also `text/plain`, which is what browsers' beacons send.
+    /// Also accepts `text/plain`, which browsers' beacons send.
     JsonOrText,
 }
 
-/// What is read of a body that nobody wants, so that its sender gets to read the answer.
+/// Maximum bytes that are read from an unwanted body, so that its sender can receive the response.
 const MAX_DISCARDED: usize = 16 * 1024 * 1024;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Reads on without keeping anything: a connection that is closed while its client still writes loses the answer.
+/// Reads and drops the rest of a body: closing a connection while the client still writes would lose the response.
 pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, headers: &HeaderMap) {
-    // Who waits to be told whether to go on is answered at once instead.
+    // A client that waits for `100 Continue` gets the response instead.
     if body.is_end_stream() || headers.contains_key(EXPECT) {
         return;
     }
@@ -44,7 +44,9 @@ pub async fn discard<B: Body<Data = Bytes> + Unpin>(mut body: B, headers: &Heade
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, reading).await;
 }
 
-/// The bytes of a body, decompressed. `limit` is at most [`MAX_BYTES`].
+/// Reads a body and decompresses it. `limit`, in bytes, is at most [`MAX_BYTES`].
+///
+/// Fails with 415 for another media type or encoding, with 413 above `limit`, and with 408 after [`READ_TIMEOUT`].
 pub async fn read<B>(mut body: B, headers: &HeaderMap, media: Media, limit: usize) -> Result<Bytes, ApiError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -72,7 +74,7 @@ where
     if gzip { unzip(&bytes, limit) } else { Ok(bytes) }
 }
 
-/// The bytes of what a page's form sends, which is little, whatever it calls itself.
+/// Reads the body of an HTML form, at most 32 KiB, whatever its media type.
 pub async fn read_form<B>(mut body: B) -> Result<Bytes, ApiError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -88,7 +90,9 @@ where
     }
 }
 
-/// What came within [`READ_TIMEOUT`]. No timer is set for what is there already, as most bodies are.
+/// Returns the output of `reading`, or `None` after [`READ_TIMEOUT`].
+///
+/// Polls once before it sets a timer, because most bodies have already arrived.
 async fn in_time<T>(reading: impl Future<Output = T>) -> Option<T> {
     let mut reading = pin!(reading);
     match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
@@ -110,7 +114,7 @@ where
         if first.len() + rest.len() + data.len() > limit {
             return Err(ApiError::TooLarge);
         }
-        // Most bodies arrive in one piece and are not copied.
+        // Most bodies arrive in one piece, which is not copied.
         if first.is_empty() && rest.is_empty() {
             first = data;
         } else {
@@ -153,7 +157,7 @@ pub(crate) fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
     if out.len() > limit { Err(ApiError::TooLarge) } else { Ok(out.into()) }
 }
 
-/// A body as a JSON object in memory. What the database's `jsonb` would refuse later is refused here.
+/// Parses a body as a JSON object. Rejects what PostgreSQL's `jsonb` would reject later.
 pub fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ApiError::BadRequest("the body is not UTF-8".to_owned()))?;
     let value: Value = serde_json::from_str(text).map_err(|e| refused(&e))?;
@@ -167,7 +171,7 @@ pub fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
-/// Whether a text is no JSON at all, or JSON that nobody can store.
+/// Returns the error for a body that cannot be parsed: 422 for JSON that cannot be stored, 400 for invalid JSON.
 pub fn refused(error: &serde_json::Error) -> ApiError {
     let why = error.to_string();
     let storable = ["number out of range", "surrogate", "recursion limit", "unexpected end of hex escape"];
@@ -177,14 +181,15 @@ pub fn refused(error: &serde_json::Error) -> ApiError {
     ApiError::BadRequest(format!("the body is not JSON: {why}"))
 }
 
-/// A step of a path into a JSON value.
+/// One step of a path into a JSON value.
 enum Step<'a> {
     Field(&'a str),
     Item(usize),
 }
 
-/// Whether a text or a key contains U+0000. Its path is written into `path`, the last step first, and only where there is one:
-/// a path for every value would cost as much as the keys are long.
+/// Returns whether a string or key contains U+0000, and appends its path to `path`, last step first.
+///
+/// The path is built only for a match: building one for every value would cost as much as the keys are long.
 fn finds_nul<'a>(value: &'a Value, path: &mut Vec<Step<'a>>) -> bool {
     let mut below = |value, step| {
         let found = finds_nul(value, path);

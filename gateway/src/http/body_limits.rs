@@ -1,8 +1,8 @@
-//! What a request may be at most.
+//! Limits of request bodies.
 
 use std::time::Duration;
 
-/// Bytes of a body, also after decompression.
+/// Maximum size of a body in bytes, also after decompression.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// How long all of a body may take to arrive.
+/// Maximum time for the whole body to arrive.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Addresses of clients, as far as they can be known: for limits on callers that have not been identified.
+//! Client addresses, as far as they can be determined. Used to limit unauthenticated callers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,9 +10,10 @@ const FORWARDED: &str = "x-forwarded-for";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 
-/// The client of a connection or, behind a proxy that is trusted, the last entry of `X-Forwarded-For`, which that proxy added.
+/// Returns the address of a connection's peer or, behind a trusted proxy, the last entry of `X-Forwarded-For`, which the proxy
+/// added.
 ///
-/// `None` for addresses that are not public: they may be those of a proxy, so that many clients would share one limit.
+/// Returns `None` for addresses that are not public: they may belong to a proxy, so that many clients would share one limit.
 pub fn of(peer: Option<IpAddr>, headers: &HeaderMap, trusts_forwarded: bool) -> Option<ClientAddress> {
     let address = match last_entry(headers).filter(|_| trusts_forwarded) {
         Some(entry) => parse(entry)?,
@@ -21,19 +22,21 @@ pub fn of(peer: Option<IpAddr>, headers: &HeaderMap, trusts_forwarded: bool) -> 
     is_public(address.to_canonical()).then(|| ClientAddress(network(address)))
 }
 
-/// The address in the last entry of `X-Forwarded-For`. A client may send the header itself; the proxy's own entry is the last.
+/// Returns the address in the last entry of `X-Forwarded-For`.
+///
+/// A client may send the header itself; the last entry is the proxy's own.
 pub fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
     last_entry(headers).and_then(parse)
 }
 
 fn last_entry(headers: &HeaderMap) -> Option<&str> {
     let last = headers.get_all(FORWARDED).into_iter().next_back()?;
-    // What a client sent before it need not be text.
+    // The client may have sent earlier entries that are not UTF-8.
     let entry = last.as_bytes().rsplit(|byte| *byte == b',').next()?;
     Some(std::str::from_utf8(entry).unwrap_or_default().trim())
 }
 
-/// An address with or without a port: `192.0.2.1:5`, `[2001:db8::1]:5`.
+/// Parses an address with or without a port: `192.0.2.1:5`, `[2001:db8::1]:5`.
 fn parse(entry: &str) -> Option<IpAddr> {
     let bracketed = entry.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(address, _)| address);
     let without_port = || entry.rsplit_once(':').and_then(|(address, _)| address.parse::<Ipv4Addr>().ok());
@@ -43,7 +46,9 @@ fn parse(entry: &str) -> Option<IpAddr> {
     }
 }
 
-/// The network that one client can choose its addresses from: an IPv4 address, or the first 64 bits of an IPv6 address.
+/// Returns the network within which one client can choose its address.
+///
+/// This is the IPv4 address itself, or the first 64 bits of an IPv6 address.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),

@@ -1,4 +1,4 @@
-//! Answers that are large enough to be worth it, as gzip for those who ask for that.
+//! Compresses large responses with gzip for clients that accept it.
 
 use std::io::Write;
 
@@ -11,12 +11,12 @@ use http::{HeaderMap, HeaderValue};
 use crate::http::etag;
 use crate::http::respond::Reply;
 
-/// Below it an answer fits into a packet or two as it is.
+/// Below this size a response fits into one or two packets uncompressed.
 const LEAST_BYTES: usize = 1024;
-/// Above it the work is too long to keep the other connections of a thread waiting.
+/// Above this size compression would block the other connections of the thread for too long.
 pub const MOST_BYTES_IN_PLACE: usize = 128 * 1024;
 
-/// Compresses an answer where that helps and its client asks for it.
+/// Compresses a response if that makes it smaller and the client accepts gzip.
 pub async fn compress(reply: &mut Reply, asked: &HeaderMap) {
     if reply.body.len() < LEAST_BYTES || reply.headers.contains_key(CONTENT_ENCODING) || holds_secrets(&reply.headers) {
         return;
@@ -40,13 +40,13 @@ pub async fn compress(reply: &mut Reply, asked: &HeaderMap) {
     }
 }
 
-/// Two codings of a resource are two representations, which a strong tag tells apart (RFC 9110, 8.8.3.3).
+/// Marks a strong tag as that of the compressed representation, which must differ (RFC 9110, 8.8.3.3).
 fn of_gzipped(tag: &HeaderValue) -> Option<HeaderValue> {
     let opaque = tag.to_str().ok()?.strip_suffix('"')?;
     HeaderValue::from_str(&format!("{opaque}{}\"", etag::GZIPPED)).ok()
 }
 
-/// Lengths of compressed secrets tell about them.
+/// Compressed length leaks information about secrets, so responses with cookies or `no-store` are not compressed.
 fn holds_secrets(headers: &HeaderMap) -> bool {
     headers.contains_key(SET_COOKIE) || headers.get(CACHE_CONTROL).is_some_and(|v| v == "no-store")
 }
@@ -57,7 +57,7 @@ fn gzip(plain: &[u8]) -> Option<Bytes> {
     encoder.finish().ok().map(Bytes::from)
 }
 
-/// Whether `Accept-Encoding` (RFC 9110, 12.5.3) names gzip, or anything, with a weight above 0.
+/// Returns whether `Accept-Encoding` (RFC 9110, 12.5.3) lists gzip, or `*`, with a weight above 0.
 pub fn takes_gzip(headers: &HeaderMap) -> bool {
     let (mut named, mut any) = (None, None);
     for value in headers.get_all(ACCEPT_ENCODING) {

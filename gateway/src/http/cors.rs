@@ -1,4 +1,4 @@
-//! Cross-origin requests: any origin, without credentials, where public keys may call; none anywhere else.
+//! Cross-origin requests: any origin, without credentials, on routes that public keys may call; no origin elsewhere.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -15,13 +15,15 @@ const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, X-Request-Id, ETag");
 const ONE_DAY: HeaderValue = HeaderValue::from_static("86400");
 
-/// Lets any origin read an answer.
+/// Allows any origin to read a response.
 pub fn allow(headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
 }
 
-/// The answer to `OPTIONS`: `allow`, which the address takes, and to browsers `open_methods`, which other origins may call.
+/// Returns the response to `OPTIONS`.
+///
+/// `allow` lists all methods of the path, and `open_methods` those that browsers may call from other origins.
 pub fn preflight(open_methods: &[&str], allow: &str) -> Reply {
     let mut reply = Reply::empty(StatusCode::NO_CONTENT);
     if let Ok(allow) = HeaderValue::from_str(allow) {

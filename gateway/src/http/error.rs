@@ -1,4 +1,4 @@
-//! The one error of the request path, and what each kind of it answers.
+//! The error type of the request path and its HTTP responses.
 
 use bus::PublishError;
 use database::StoreError;
@@ -6,10 +6,10 @@ use http::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
 
-/// One thing that is wrong with the input.
+/// One invalid field of the input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Where, for example `steps[1].delay`.
+    /// The path of the field, for example `steps[1].delay`.
     pub field: String,
     /// What is allowed there.
     pub message: String,
@@ -23,7 +23,7 @@ impl Problem {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Not JSON, not UTF-8, a bad query string, a body that is no object.
+    /// Invalid JSON, invalid UTF-8, a bad query string, or a body that is not an object.
     #[error("{0}")]
     BadRequest(String),
     #[error("{0}")]
@@ -36,13 +36,13 @@ pub enum ApiError {
     /// Holds the value of `Allow`.
     #[error("this address does not take the method; it takes {0}")]
     MethodNotAllowed(String),
-    /// Head or body did not arrive in time.
+    /// The body did not arrive in time.
     #[error("the body did not arrive within {} s", crate::http::body_limits::READ_TIMEOUT.as_secs())]
     Timeout,
-    /// A state that forbids what was asked, with the reason.
+    /// The current state does not permit the request; holds the reason.
     #[error("{0}")]
     Conflict(String),
-    /// What `If-Match` names is not the state of the resource, for example of a `template`.
+    /// `If-Match` does not name the current state of the resource. Holds the kind of resource, for example `template`.
     #[error(
         "this {0} has been changed since it was read: its ETag is no longer the one in If-Match, and nothing was written; read it again and send the change with its new ETag, or without If-Match to write over what is there now"
     )]
@@ -52,10 +52,10 @@ pub enum ApiError {
         crate::http::body_limits::MAX_BYTES
     )]
     TooLarge,
-    /// What came before it was taken.
+    /// A streamed body over a limit in bytes. The part before the limit was accepted.
     #[error("the body is over {0} bytes, which is the limit also after decompression")]
     OverLimit(u64),
-    /// An import that stands where it broke off.
+    /// An import that was interrupted and can be resumed at `next_line`.
     #[error(
         "{cause}; import {id} has come to line {next_line}: send the body again with `Idempotency-Key: {id}`, or, with `fromLine={next_line}` as well, what is left of it"
     )]
@@ -70,25 +70,25 @@ pub enum ApiError {
     /// Too many wrong passwords.
     #[error("too many wrong passwords for this address; wait {retry_after} s")]
     TooManyAttempts { retry_after: u32 },
-    /// As many of something that lasts as one may have.
+    /// A limit on concurrent resources, such as streams or imports, is reached.
     #[error("{0}")]
     TooMany(&'static str),
-    /// Something that the request needs is away and is likely to come back.
+    /// A dependency of the request is temporarily unavailable.
     #[error("{0}; send the request again after the time in Retry-After")]
     Unavailable(&'static str),
-    /// The operator has not set what the request needs.
+    /// The operator has not configured what the request needs.
     #[error("{0}")]
     NotConfigured(&'static str),
-    /// More of something costly than the limit allows.
+    /// A limit on a costly operation is exceeded.
     #[error("{message}")]
     TooManyCalls { message: String, retry_after: u32 },
-    /// A service that the request needs failed.
+    /// An external service failed.
     #[error("{0}")]
     BadGateway(String),
-    /// A service that the request needs did not answer in time.
+    /// An external service did not respond in time.
     #[error("{0}")]
     GatewayTimeout(String),
-    /// Our own fault: logged, not told.
+    /// A bug or an unexpected state: the cause is logged, not returned.
     #[error("the request failed for a reason on the server's side, which has been logged")]
     Internal(String),
 }
@@ -104,17 +104,17 @@ fn summary(problems: &[Problem]) -> String {
 }
 
 impl ApiError {
-    /// A single problem with one field.
+    /// Returns an error with a single invalid field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid(vec![Problem::new(field, message)])
     }
 
-    /// That a resource is not there, for example `template`.
+    /// Returns a 404 for a missing resource, for example a `template`.
     pub fn no_such(what: &str) -> Self {
         Self::NotFound(format!("no such {what} in this project"))
     }
 
-    /// That a resource is no longer what `If-Match` names.
+    /// Returns a 412 for a resource that has changed since the client read it.
     pub fn changed_since(what: &str) -> Self {
         Self::PreconditionFailed(what.to_owned())
     }
@@ -152,7 +152,9 @@ impl ApiError {
         }
     }
 
-    /// Seconds until it makes sense to try again. Spread out, so that clients do not come back all at once.
+    /// Returns the seconds after which to retry, or `None` if a retry does not help.
+    ///
+    /// Times for unavailable dependencies and concurrency limits are random, so that clients do not all retry at once.
     pub fn retry_after(&self) -> Option<u32> {
         match self {
             Self::TooManyRequests { retry_after, .. }
@@ -164,7 +166,7 @@ impl ApiError {
         }
     }
 
-    /// The methods that the address takes.
+    /// Returns the methods that the path supports, for `Allow`.
     pub fn allow(&self) -> Option<&str> {
         match self {
             Self::MethodNotAllowed(allow) => Some(allow),
@@ -172,7 +174,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the connection must end because the rest of the body is not read.
+    /// Returns whether the connection must be closed because the rest of the body is not read.
     pub fn closes(&self) -> bool {
         matches!(self, Self::Timeout | Self::TooLarge | Self::OverLimit(_) | Self::Interrupted { .. })
     }

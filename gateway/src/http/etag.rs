@@ -1,8 +1,10 @@
-//! Entity tags and `If-Match` (RFC 9110, 8.8.3 and 13.1.1): whoever changes a resource can say in what state they read it,
-//! and is refused where somebody else has changed it since.
+//! Entity tags and `If-Match` (RFC 9110, 8.8.3 and 13.1.1).
 //!
-//! A tag is a hash of what can be edited of a resource, as it is stored: counters and times that move by themselves leave
-//! it as it is, and it takes no query of its own. It is compared under the lock of the row that is written.
+//! A client that changes a resource can name the state in which it read it; the change is refused if the resource has changed
+//! since.
+//!
+//! A tag is a hash of the editable part of a resource, as stored. Counters and timestamps that change by themselves do not
+//! affect it, and it needs no query of its own. It is compared under the lock of the row that is written.
 
 use http::HeaderMap;
 use http::header::IF_MATCH;
@@ -12,17 +14,17 @@ use sha2::{Digest, Sha256};
 
 use crate::http::error::ApiError;
 
-/// Of the hash: enough that no two states share them.
+/// Bytes of the hash that are kept: enough to make collisions negligible.
 const BYTES: usize = 16;
-/// What a tag ends with where the answer is compressed, which makes it another representation.
+/// Suffix of a tag if the response is compressed, because that is another representation.
 pub const GZIPPED: &str = "-gzip";
 
-/// The state of a resource.
+/// The tag of a resource's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityTag(String);
 
 impl EntityTag {
-    /// Of everything that can be edited of a resource.
+    /// Returns the tag of the editable part of a resource.
     pub fn of(editable: &impl Serialize) -> Result<Self, ApiError> {
         let value = serde_json::to_value(editable).map_err(|e| ApiError::Internal(format!("tagging: {e}")))?;
         let mut hash = Sha256::new();
@@ -30,18 +32,18 @@ impl EntityTag {
         Ok(Self(hex::encode(&hash.finalize()[..BYTES])))
     }
 
-    /// As `ETag` has it.
+    /// Returns the value of the `ETag` header.
     pub fn header(&self) -> String {
         format!("\"{}\"", self.0)
     }
 
     fn is(&self, opaque: &[u8]) -> bool {
-        // A compression says so behind it: ours, or a proxy's (`-br`, `-zstd`). There is no `-` in the tag itself.
+        // Compression adds a suffix: ours, or a proxy's (`-br`, `-zstd`). The tag itself contains no `-`.
         opaque.split(|byte| *byte == b'-').next() == Some(self.0.as_bytes())
     }
 }
 
-/// Equal values are the same bytes, before they are stored as after; different ones never are.
+/// Hashes a value unambiguously: equal values have equal bytes, before they are stored and after; different values never do.
 fn absorb(value: &Value, hash: &mut Sha256) {
     let mut piece = |kind: &[u8], bytes: &[u8]| {
         hash.update(kind);
@@ -68,8 +70,10 @@ fn absorb(value: &Value, hash: &mut Sha256) {
     }
 }
 
-/// The database writes numbers out: what came as `1e18` or `-0.0` comes back as an integer, or as 0. Fractions count in 15 digits:
-/// written and read again, the last of 17 may be another.
+/// Returns the canonical digits of a number.
+///
+/// The database writes numbers in full: `1e18` or `-0.0` comes back as an integer, or as 0. Fractions count to 15 digits,
+/// because the last of 17 may change when they are written and read again.
 fn digits(number: &Number) -> String {
     match number.as_f64().filter(|_| number.is_f64()) {
         Some(float) if float.fract() == 0.0 => (float + 0.0).to_string(),
@@ -78,14 +82,14 @@ fn digits(number: &Number) -> String {
     }
 }
 
-/// What `If-Match` asks for.
+/// The precondition of `If-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing: there is no such header.
+    /// The header is absent.
     Absent,
-    /// `*`: that there is a resource.
+    /// `*`: the resource must exist.
     Any,
-    /// One of these tags, without their quotes. A weak one stands for no state (RFC 9110, 8.8.3.2) and is left out.
+    /// One of these tags, without quotes. Weak tags never match (RFC 9110, 8.8.3.2) and are left out.
     OneOf(Vec<Vec<u8>>),
 }
 
@@ -106,7 +110,7 @@ impl Precondition {
         })
     }
 
-    /// Whether a resource, such as an `automation`, that is there is still in a state that was asked for.
+    /// Checks that an existing resource, such as an `automation`, is still in a requested state. Fails with 412 otherwise.
     pub fn check(&self, what: &str, current: impl FnOnce() -> Result<EntityTag, ApiError>) -> Result<(), ApiError> {
         let Self::OneOf(tags) = self else { return Ok(()) };
         let current = current()?;
@@ -114,11 +118,11 @@ impl Precondition {
     }
 }
 
-/// The strong tags of a list that has at least one tag; none where something else stands in it.
+/// Returns the strong tags of a list with at least one tag, or `None` if the list is malformed.
 fn tags(list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut rest, mut strong, mut found) = (list.trim_ascii(), Vec::new(), false);
     while !rest.is_empty() {
-        // A list may have empty places (RFC 9110, 5.6.1.2).
+        // A list may have empty elements (RFC 9110, 5.6.1.2).
         if let Some(behind) = rest.strip_prefix(b",") {
             rest = behind.trim_ascii_start();
             continue;

@@ -1,4 +1,4 @@
-//! Checking the fields of a JSON object: every problem is collected under its path, and nothing unknown goes unnoticed.
+//! Validates the fields of a JSON object: collects every problem under its path and rejects unknown fields.
 //!
 //! ```ignore
 //! let mut fields = Fields::of(&object);
@@ -27,7 +27,7 @@ pub use element::Element;
 use problems::Problems;
 pub use text::Text;
 
-/// An object under examination. A field that is `null` counts as absent, except for [`Fields::element`].
+/// An object under validation. A field that is `null` counts as absent, except for [`Fields::element`].
 pub struct Fields<'a> {
     object: &'a Map<String, Value>,
     path: String,
@@ -36,17 +36,17 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A body's own object.
+    /// Returns the fields of a body's top-level object.
     pub fn of(object: &'a Map<String, Value>) -> Self {
         Self { object, path: String::new(), problems: Problems::default(), known: Vec::new() }
     }
 
-    /// Fields that the resource's own answer shows: accepted and ignored.
+    /// Accepts and ignores fields that the resource's representation contains.
     pub fn read_only(&mut self, names: &[&'static str]) {
         self.known.extend_from_slice(names);
     }
 
-    /// Reports those that were sent as `null`, where nothing is no value.
+    /// Reports the fields that were sent as `null`, for fields that `null` does not clear.
     pub fn not_null(&mut self, names: &[&'static str]) {
         for name in names {
             if self.is_null(name) {
@@ -55,19 +55,19 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether the field was sent, also as `null`.
+    /// Returns whether the field was sent, also as `null`.
     pub fn has(&mut self, name: &'static str) -> bool {
         self.known.push(name);
         self.object.contains_key(name)
     }
 
-    /// Whether the field was sent as `null`.
+    /// Returns whether the field was sent as `null`.
     pub fn is_null(&mut self, name: &'static str) -> bool {
         self.known.push(name);
         self.object.get(name).is_some_and(Value::is_null)
     }
 
-    /// The field's value of whatever type, `null` included.
+    /// Returns the field's value, whatever its type, `null` included.
     pub fn element(&mut self, name: &'static str) -> Option<Element<'a>> {
         self.known.push(name);
         let value = self.object.get(name)?;
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
         self.given(name)?.text(allowed)
     }
 
-    /// The text, or an empty one and a problem.
+    /// Returns the text, or an empty one after reporting a problem.
     pub fn required_text(&mut self, name: &'static str, allowed: &Text) -> &'a str {
         match self.given(name) {
             Some(element) => element.text(allowed).unwrap_or(""),
@@ -138,12 +138,12 @@ impl<'a> Fields<'a> {
         self.problems.report(self.path_of(name), message.to_string());
     }
 
-    /// The path of a field of this object, for example `steps[1].delay`.
+    /// Returns the path of a field of this object, for example `steps[1].delay`.
     pub fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Ends the examination of a nested object: what nobody asked for is a problem.
+    /// Ends the validation of a nested object: fields that were not read are reported as unknown.
     pub fn done(self) {
         self.refuse_unknown();
     }
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Ends the examination of the whole: the problems as one error, if there are any.
+    /// Ends the validation of the whole body. Fails with all collected problems, if any.
     pub fn finish(self) -> Result<(), ApiError> {
         self.refuse_unknown();
         let problems = self.problems.take();

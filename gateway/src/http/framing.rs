@@ -1,11 +1,13 @@
-//! Where a request's body ends. What says so twice may be read in one way by a proxy and in another here, and what follows
-//! would then be somebody else's request.
+//! Message framing. A proxy may find the end of a request's body elsewhere than the gateway if the request specifies it
+//! twice. The bytes that follow would then become another client's request (request smuggling).
 
 use http::HeaderMap;
 use http::header::TRANSFER_ENCODING;
 
-/// Whether the body came in chunks. Such a request is its connection's last one, though RFC 9112 (6.1) asks for that only where a length
-/// stands beside the chunks: a list of codings (`identity, chunked`) is read in one way here and in others by some proxies.
+/// Returns whether the body is chunked. Such a request is the last one of its connection.
+///
+/// RFC 9112 (6.1) requires that only if `Content-Length` is also present, but some proxies interpret a list of codings
+/// (`identity, chunked`) differently.
 pub fn is_chunked(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING)
 }

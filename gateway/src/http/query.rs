@@ -1,14 +1,14 @@
-//! The query string.
+//! Parses the query string.
 
 use std::ops::RangeInclusive;
 
 use crate::http::error::ApiError;
 
-/// The parameters of a query string, decoded.
+/// The decoded parameters of a query string.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
-/// One parameter, decoded.
+/// A decoded parameter.
 #[derive(Clone, Copy)]
 pub struct Parameter<'a> {
     pub name: &'a str,
@@ -31,12 +31,12 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    /// The value of a parameter; of the last one where it stands several times; none where it is empty.
+    /// Returns the value of a parameter, the last one if it is repeated, or `None` if that is empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.last(name).filter(|v| !v.is_empty())
     }
 
-    /// Every value of a parameter, in their order.
+    /// Returns every value of a parameter, in order.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
     }
@@ -60,19 +60,19 @@ impl Query {
         self.choice(name, &[("true", true), ("false", false)])
     }
 
-    /// One of a few names.
+    /// Returns the value that the parameter's text names.
     pub fn choice<T: Copy>(&self, name: &str, allowed: &[(&str, T)]) -> Result<Option<T>, ApiError> {
         self.get(name).map(|text| one_of(name, text, allowed)).transpose()
     }
 
-    /// Every parameter of one of these names, in their order, also where it is empty.
+    /// Returns every parameter with one of these names, in order, also empty ones.
     pub fn named<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = Parameter<'a>> {
         let all = self.0.iter().map(|(name, value)| Parameter { name, value });
         all.filter(|parameter| names.contains(&parameter.name))
     }
 }
 
-/// The value that a parameter's text names.
+/// Returns the value that a parameter's text names. Fails with 422 for any other text.
 pub fn one_of<T: Copy>(name: &str, text: &str, allowed: &[(&str, T)]) -> Result<T, ApiError> {
     match allowed.iter().find(|(n, _)| *n == text) {
         Some((_, value)) => Ok(*value),
@@ -83,7 +83,7 @@ pub fn one_of<T: Copy>(name: &str, text: &str, allowed: &[(&str, T)]) -> Result<
     }
 }
 
-/// Undoes percent-encoding (and `+` for a space in query strings); `None` where it is broken or not UTF-8.
+/// Decodes percent-encoding (and `+` as a space in query strings). Returns `None` if it is malformed or not UTF-8.
 pub fn percent_decoded(text: &str, plus_is_space: bool) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! A request before it is authenticated.
+//! A request before authentication.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::http::client_address::{self, ClientAddress};
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 
-/// A body that was not read yet, or is no longer there.
+/// A body that has not been read yet, or has already been taken.
 pub struct Unread(Mutex<Option<Incoming>>);
 
 impl Unread {
@@ -27,35 +27,35 @@ impl Unread {
     }
 }
 
-/// What is known of the client's end of a connection.
+/// Properties of the client's end of a connection.
 #[derive(Clone, Copy)]
 pub struct Peer {
-    /// The other end of the connection: the client, or a proxy.
+    /// The other end of the connection: the client or a proxy.
     pub address: IpAddr,
-    /// Whether that is a proxy whose last entry of `X-Forwarded-For` is believed.
+    /// Whether `address` is a proxy whose last entry of `X-Forwarded-For` is trusted.
     pub is_trusted_proxy: bool,
-    /// Whether the client speaks TLS, with us or with the proxy before us.
+    /// Whether the client uses TLS, to the gateway or to the proxy in front of it.
     pub is_secure: bool,
 }
 
 impl Peer {
-    /// The client's address as far as limits may count by it.
+    /// Returns the client's address for rate limits, or `None` if several clients may share it.
     pub fn client(&self, headers: &HeaderMap) -> Option<ClientAddress> {
         client_address::of(Some(self.address), headers, self.is_trusted_proxy)
     }
 }
 
-/// A request. Its body is still unread.
+/// A request with an unread body.
 pub struct Request<'a> {
     pub request_id: &'a str,
-    /// When it arrived, in Unix milliseconds.
+    /// When the request arrived, in Unix milliseconds.
     pub received_ms: i64,
     pub method: &'a Method,
     pub uri: &'a Uri,
     pub headers: &'a HeaderMap,
-    /// Where it is known.
+    /// `None` if several clients may share the address.
     pub client: Option<ClientAddress>,
-    /// Where the request is traced.
+    /// The trace that the request belongs to.
     pub trace: Option<TraceContext>,
     body: &'a Unread,
     peer: Peer,
@@ -75,12 +75,12 @@ impl<'a> Request<'a> {
         Self { request_id, received_ms, method, uri, headers, client, trace, body, peer }
     }
 
-    /// Whether the client speaks TLS, with us or with the proxy before us.
+    /// Returns whether the client uses TLS, to the gateway or to the proxy in front of it.
     pub fn is_secure(&self) -> bool {
         self.peer.is_secure
     }
 
-    /// The address of the client: as the proxy names it where it is trusted, else the other end of the connection.
+    /// Returns the client's address according to a trusted proxy, or else the peer of the connection.
     pub fn origin(&self) -> IpAddr {
         let forwarded = self.peer.is_trusted_proxy.then(|| client_address::forwarded(self.headers));
         forwarded.flatten().unwrap_or(self.peer.address)
@@ -90,23 +90,23 @@ impl<'a> Request<'a> {
         Query::parse(self.uri.query().unwrap_or(""))
     }
 
-    /// A header's text; none where it is absent, empty or not ASCII.
+    /// Returns a header's text, or `None` if it is absent, empty or not ASCII.
     pub fn header(&self, name: &str) -> Option<&'a str> {
         self.headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim).filter(|v| !v.is_empty())
     }
 
-    /// The body as it arrives. A body can be read once.
+    /// Returns the body as a stream. A body can be taken only once.
     pub fn take_body(&self) -> Result<Incoming, ApiError> {
         self.body.take().ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))
     }
 
-    /// The body's bytes, decompressed.
+    /// Reads the whole body and decompresses it.
     pub async fn read_bytes(&self, media: Media, limit: usize) -> Result<Bytes, ApiError> {
         let body = self.take_body()?;
         body::read(body, self.headers, media, limit.min(body::MAX_BYTES)).await
     }
 
-    /// The body as a JSON object of at most `limit` bytes (and never more than [`body::MAX_BYTES`]).
+    /// Reads the body as a JSON object of at most `limit` bytes (never more than [`body::MAX_BYTES`]).
     pub async fn read_json(&self, limit: usize) -> Result<Map<String, Value>, ApiError> {
         body::json_object(&self.read_bytes(Media::Json, limit).await?)
     }

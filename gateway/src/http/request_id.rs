@@ -1,8 +1,8 @@
-//! The id that a request is found by in answers and logs.
+//! The ID that identifies a request in responses and logs.
 
 use http::{HeaderMap, HeaderValue};
 
-/// The caller's `X-Request-Id` where it is 1 to 64 of `[A-Za-z0-9._-]`, else a new one.
+/// Returns the caller's `X-Request-Id` if it is 1 to 64 characters of `[A-Za-z0-9._-]`, or else a new ID.
 pub fn of(headers: &HeaderMap) -> HeaderValue {
     match headers.get("x-request-id") {
         Some(id) if is_fit(id.as_bytes()) => id.clone(),
@@ -14,10 +14,10 @@ fn is_fit(id: &[u8]) -> bool {
     (1..=64).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b))
 }
 
-/// A new one: 32 hexadecimal digits.
+/// Returns a new ID of 32 hexadecimal digits.
 pub fn fresh() -> HeaderValue {
     let mut text = [0; 32];
-    // The length fits, so that neither can fail.
+    // Neither call can fail: the buffer has the right length, and hexadecimal digits are a valid header value.
     let _ = hex::encode_to_slice(rand::random::<[u8; 16]>(), &mut text);
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("none"))
 }

@@ -1,4 +1,4 @@
-//! Answers: what handlers return, and the one place where it becomes an HTTP response.
+//! Builds responses: what handlers return, and its conversion to HTTP.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER};
@@ -10,18 +10,18 @@ use crate::http::error::{ApiError, Problem};
 use crate::http::etag::EntityTag;
 use crate::http::stream::{AnswerBody, Pieces};
 
-/// Room for the headers of an ordinary answer.
+/// Initial capacity for the headers of a response.
 const HEADERS: usize = 9;
-/// Room for the body of one.
+/// Initial capacity for the body of a response, in bytes.
 const BODY_BYTES: usize = 512;
 
-/// What a handler answers: a status and a JSON body.
+/// The response of a handler: a status and a body, usually JSON.
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// JSON, or nothing.
+    /// Empty if there is no body or if it is streamed.
     pub body: Bytes,
-    /// In place of the body: what is still being made.
+    /// A streamed body, in place of `body`.
     pub pieces: Option<Pieces>,
 }
 
@@ -32,7 +32,7 @@ impl Reply {
         Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: text.into(), pieces: None })
     }
 
-    /// With a header; one whose value cannot be in a header is left out.
+    /// Adds a header. An invalid value is ignored.
     pub fn with(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
         if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
             self.headers.insert(HeaderName::from_static(name), value);
@@ -40,7 +40,7 @@ impl Reply {
         self
     }
 
-    /// With `ETag`, of a single resource.
+    /// Adds the `ETag` of a single resource.
     pub fn tagged(self, tag: &EntityTag) -> Self {
         self.with("etag", tag.header())
     }
@@ -49,29 +49,29 @@ impl Reply {
         Self { status, headers: HeaderMap::new(), body: Bytes::new(), pieces: None }
     }
 
-    /// 200, in pieces of a type that is no JSON.
+    /// Returns a 200 response with a streamed body of the given content type.
     pub fn in_pieces(pieces: Pieces, content_type: &'static str) -> Self {
         let reply = Self { pieces: Some(pieces), ..Self::empty(StatusCode::OK) };
         reply.with("content-type", content_type)
     }
 }
 
-/// 200.
+/// Returns a 200 response.
 pub fn ok(body: &impl Serialize) -> Result<Reply, ApiError> {
     Reply::json(StatusCode::OK, body)
 }
 
-/// 201: a resource was made at once.
+/// Returns a 201 response, for a resource that has been created.
 pub fn created(body: &impl Serialize) -> Result<Reply, ApiError> {
     Reply::json(StatusCode::CREATED, body)
 }
 
-/// 202: durably queued, that is acknowledged by the stream.
+/// Returns a 202 response: the stream has acknowledged the request.
 pub fn accepted(body: &impl Serialize) -> Result<Reply, ApiError> {
     Reply::json(StatusCode::ACCEPTED, body)
 }
 
-/// 200 `{ "deleted": true }`.
+/// Returns a 200 response with `{ "deleted": true }`.
 pub fn deleted() -> Result<Reply, ApiError> {
     ok(&serde_json::json!({ "deleted": true }))
 }
@@ -87,14 +87,14 @@ struct ErrorBody<'a> {
     details: &'a [Problem],
 }
 
-/// The body of an error, in the one shape.
+/// Returns the JSON body of an error.
 pub fn error_body(status: StatusCode, message: &str, request_id: &str, details: &[Problem]) -> Vec<u8> {
     let error = status.canonical_reason().unwrap_or("Error");
     let body = ErrorBody { error, message, status: status.as_u16(), request_id, details };
     serde_json::to_vec(&body).unwrap_or_default()
 }
 
-/// The reply of an error.
+/// Returns the response for an error, and logs the cause of an internal one.
 pub fn error(error: &ApiError, request_id: &str) -> Reply {
     let innermost = match error {
         ApiError::Interrupted { cause, .. } => cause,

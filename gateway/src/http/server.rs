@@ -1,4 +1,4 @@
-//! Connections: accepted up to a number, bounded in time, and let finish at the end.
+//! Accepts connections up to a maximum, bounds them in time, and drains them at shutdown.
 
 mod wire;
 
@@ -22,30 +22,32 @@ use wire::{Limits, Phase, Wire};
 
 const LIMITS: Limits = Limits {
     head: Duration::from_secs(10),
-    // Longer than load balancers keep theirs.
+    // Longer than the idle timeouts of load balancers.
     idle: Duration::from_secs(75),
     write: Duration::from_mins(1),
 };
-/// Bytes of a request's head, and of a body read at once.
+/// Maximum bytes of a request's head, and of one read of a body.
 const READ_BUFFER: usize = 64 * 1024;
-/// For how long, at the end, those who are connected are told to come back, at least: their connections end with an answer and
-/// not under a request that is on its way.
+/// How long, at least, connected clients receive responses that close the connection before the gateway closes idle
+/// connections. Otherwise a request on its way could be lost.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What answers the requests.
+/// Handles the requests.
 pub trait Service: Send + Sync + 'static {
-    /// Connections at a time.
+    /// Returns the maximum number of concurrent connections.
     fn max_connections(&self) -> usize;
 
-    /// From now on, requests are only being finished.
+    /// Stops the work on new requests: from now on, requests in flight are only completed.
     fn begin_drain(&self);
 
-    /// Answers a request that came from `peer`.
+    /// Responds to a request from `peer`.
     fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response<AnswerBody>> + Send;
 }
 
-/// Serves until the shutdown; returns when every request under way is answered. Whoever comes meanwhile is let in and told to
-/// come back: a listener that is closed cuts off what it has not let in.
+/// Serves until shutdown, and returns when every request in flight has been answered.
+///
+/// New connections are still accepted while the gateway drains, and asked to retry: closing the listener would reset the
+/// connections in its backlog.
 pub async fn serve<S: Service>(listener: TcpListener, service: Arc<S>, shutdown: Shutdown) {
     let room = Arc::new(Semaphore::new(service.max_connections()));
     let door = Door { listener, room, service };
@@ -68,14 +70,14 @@ pub async fn serve<S: Service>(listener: TcpListener, service: Arc<S>, shutdown:
     late.shutdown().await;
 }
 
-/// Waits until none of the connections is left.
+/// Waits until all connections are closed.
 async fn emptied(connections: &GracefulShutdown) {
     while connections.count() > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Where connections come in.
+/// The listener, with the semaphore that bounds its connections.
 struct Door<S> {
     listener: TcpListener,
     room: Arc<Semaphore>,
@@ -83,15 +85,15 @@ struct Door<S> {
 }
 
 impl<S: Service> Door<S> {
-    /// Lets in who comes, for as long as this is awaited.
+    /// Accepts connections for as long as the future is polled.
     async fn admit(&self, connections: &GracefulShutdown) {
         loop {
-            // The permit comes first: who finds no room waits in the listener's backlog.
+            // The permit is acquired first: while none is free, connections wait in the listener's backlog.
             let Ok(permit) = self.room.clone().acquire_owned().await else { return };
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: wait for some to be freed.
+                    // Most likely out of file descriptors: wait until some are released.
                     tracing::warn!(%error, "accepting a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
@@ -117,7 +119,7 @@ async fn connection<S: Service>(
     let _ = stream.set_nodelay(true);
     let phase = Phase::default();
     let wire = Wire::new(stream, phase.clone(), LIMITS);
-    // One count of references for each connection: that of the whole process would go to and fro between the cores.
+    // One reference count per connection: a shared one would bounce between the cores' caches.
     let of_connection = Arc::new((service, phase));
     let answering = service_fn(move |request| {
         let of_connection = of_connection.clone();
@@ -132,8 +134,8 @@ async fn connection<S: Service>(
             Ok::<_, Infallible>(response)
         }
     });
-    // Of headers it takes its own 100; said by us, each request's would be on the heap. One piece is cheaper to write than
-    // the two of head and body, which are small.
+    // `max_headers` stays at its default of 100, because setting it would allocate each request's headers on the heap.
+    // Without vectored writes, head and body are written as one piece, which is cheaper because they are small.
     let connection = http1::Builder::new()
         .writev(false)
         .max_buf_size(READ_BUFFER)

@@ -1,4 +1,4 @@
-//! Answers that are written while they are being made: in pieces, of which only a few are ever there.
+//! Streamed responses: written piece by piece while they are produced, with only a few pieces in memory.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-/// Pieces that may wait for a client that reads slowly.
+/// Maximum pieces that are queued for a slow client.
 const WAITING: usize = 2;
 
-/// Why an answer has no end: the client sees the connection break, and not a shorter answer.
+/// An incomplete response: the client sees the connection break instead of a shorter response.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer broke off")]
 pub struct BrokenOff;
@@ -22,15 +22,15 @@ enum Piece {
     End,
 }
 
-/// Where the pieces come from.
+/// The sender of the pieces.
 pub struct Maker(mpsc::Sender<Piece>);
 
-/// The client is no longer there.
+/// The client has disconnected.
 #[derive(Debug)]
 pub struct Gone;
 
 impl Maker {
-    /// Waits for room. An empty piece is left out.
+    /// Sends a piece, and waits until the queue has capacity. Ignores an empty piece.
     pub async fn put(&self, piece: Vec<u8>) -> Result<(), Gone> {
         if piece.is_empty() {
             return Ok(());
@@ -38,22 +38,22 @@ impl Maker {
         self.0.send(Piece::Data(piece.into())).await.map_err(|_| Gone)
     }
 
-    /// Whether nobody reads any more.
+    /// Returns whether the client has disconnected.
     pub fn is_unwanted(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Without it the answer counts as broken off.
+    /// Completes the response. If this is not called, the connection breaks off.
     pub async fn end(self) {
         let _ = self.0.send(Piece::End).await;
     }
 }
 
-/// Pieces as they come.
+/// The body of a streamed response.
 pub struct Pieces {
     made: mpsc::Receiver<Piece>,
     ended: bool,
-    /// Dropped with the last piece.
+    /// Dropped when the response ends.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -63,13 +63,13 @@ impl Pieces {
         (Maker(sender), Self { made, ended: false, held: None })
     }
 
-    /// Keeps something until the answer's end.
+    /// Keeps a value alive until the response ends.
     pub fn hold(&mut self, what: impl Any + Send + Sync) {
         self.held = Some(Box::new(what));
     }
 }
 
-/// An answer's body.
+/// The body of a response.
 pub enum AnswerBody {
     Whole(Full<Bytes>),
     Pieces(Pieces),

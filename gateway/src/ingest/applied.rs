@@ -1,4 +1,4 @@
-//! How far the ingest stream has been applied, read only while somebody waits for it.
+//! Tracks how far the ingest stream has been applied. The positions are read only while a request waits for them.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use database::{Store, ingest_partitions};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-/// A partition and the sequence of a message in the stream.
+/// A partition and the sequence number of a message in the stream.
 pub type Position = (u16, u64);
 
-/// How often the positions are read while somebody waits for them.
+/// Interval between reads while a request waits.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// The positions up to which each partition has been applied, as last read.
+/// The applied position of each partition, as last read.
 pub struct Applied {
     positions: watch::Sender<Vec<i64>>,
-    /// Held by the one who reads for all.
+    /// Held by the request that polls for all others.
     reader: Mutex<()>,
 }
 
@@ -25,7 +25,9 @@ impl Applied {
         Self { positions, reader: Mutex::new(()) }
     }
 
-    /// Waits until all positions are applied; false when the time came first. Of all that wait, one reads for the others.
+    /// Waits until all positions are applied. Returns false if `until` comes first.
+    ///
+    /// Of all waiting requests, one polls for the others.
     pub async fn wait(&self, store: &Store, wanted: &[Position], until: Instant) -> bool {
         let mut seen = self.positions.subscribe();
         let reached = async {
@@ -37,7 +39,7 @@ impl Applied {
         tokio::time::timeout_at(until, reached).await.unwrap_or(false)
     }
 
-    /// Once it is its turn: reads the positions for everybody until its own are reached.
+    /// After acquiring the lock, polls the positions on behalf of all until its own are applied.
     async fn read(&self, store: &Store, wanted: &[Position]) {
         let _turn = self.reader.lock().await;
         loop {

@@ -1,4 +1,4 @@
-//! The body of a batch, read in place: what is wrong with one item is an error of that item alone.
+//! Parses the body of a batch in place: an unreadable item is an error of that item alone.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::MAX_ITEMS;
 use super::item::{Item, Raw, ReadInPlace, fields, whole_body};
 use crate::http::error::ApiError;
 
-/// An element of a batch, whatever it is.
+/// An element of a batch of any JSON type.
 #[derive(Default)]
 struct Element<'a>(Raw<'a>);
 
@@ -30,10 +30,10 @@ impl<'de, T: ReadInPlace<'de>> DeserializeSeed<'de> for Place<'_, T> {
     }
 }
 
-/// The body of a batch: an item that cannot be read is its own error, which costs the others nothing.
+/// The body of a batch. An unreadable item does not affect the others.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// In their order; in place of what cannot be read, an empty one.
+    /// In the order of the body. An unreadable item is replaced by an empty one.
     pub items: Vec<Item<'a>>,
     /// Why an item cannot be read, by its index.
     pub unreadable: BTreeMap<usize, String>,
@@ -42,7 +42,7 @@ pub struct Batch<'a> {
 
 fields!(BatchField { Batch: "batch", SentAt: "sentAt" | "sent_at" });
 
-/// A batch whose elements are read as `T`; no more than [`MAX_ITEMS`] of them are kept.
+/// A batch with elements of type `T`, of which at most [`MAX_ITEMS`] are kept.
 struct Outer<'a, T> {
     elements: Option<Elements<T>>,
     sent_at: Raw<'a>,
@@ -110,7 +110,7 @@ impl<'de: 'a, 'a, T: ReadInPlace<'de>> Deserialize<'de> for Outer<'a, T> {
 
 impl<'a> Batch<'a> {
     pub fn parse(text: &'a str) -> Result<Self, ApiError> {
-        // Nearly always all items are objects; only where that fails is the body read again, element by element.
+        // Nearly always all items are objects. Only if that fails is the body parsed again, element by element.
         if let Ok(outer) = serde_json::from_str::<Outer<'a, Item<'a>>>(text) {
             let sent_at = outer.sent_at;
             return Ok(Self { items: outer.into_elements()?, unreadable: BTreeMap::new(), sent_at });

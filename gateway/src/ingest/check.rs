@@ -1,4 +1,4 @@
-//! From an item as it arrived to one that may be published.
+//! Validates an item and prepares it for publishing.
 
 use std::borrow::Cow;
 
@@ -14,11 +14,11 @@ use crate::auth::identity::token;
 use crate::context::Context;
 use crate::http::error::{ApiError, Problem};
 
-/// Characters of names and ids.
+/// Maximum length of names and IDs, in characters.
 const MAX_TEXT: usize = 200;
 const TEXT_ALLOWED: &str = "must be a string of 1 to 200 characters without control characters";
 const TOKEN_ALLOWED: &str = "must be a JWT of at most 4,096 bytes";
-/// What a screen is recorded as.
+/// The event name under which screen views are recorded.
 const SCREEN_EVENT: &str = "screen_viewed";
 const EMPTY: &str = "{}";
 
@@ -33,17 +33,17 @@ pub enum Kind {
 const KINDS: [(&str, Kind); 4] =
     [("track", Kind::Track), ("identify", Kind::Identify), ("screen", Kind::Screen), ("alias", Kind::Alias)];
 
-/// An item that may be published; its parts stand in the request's body wherever they can.
+/// A valid item. Its parts borrow from the request's body where possible.
 #[derive(Debug)]
 pub struct Checked<'a> {
-    /// The id that the answer shows.
+    /// The ID in the response.
     pub public_id: Uuid,
     pub user_id: Option<Cow<'a, str>>,
     pub anonymous_id: Option<Cow<'a, str>>,
     /// When it happened, in Unix milliseconds.
     pub timestamp_ms: i64,
     pub content: Content<'a>,
-    /// Whether the sender had to prove whom it speaks for, and did not.
+    /// Whether proofs are required and the item names only an anonymous ID, which cannot be proven.
     pub unproven: bool,
     project: ProjectId,
     row: Uuid,
@@ -52,7 +52,7 @@ pub struct Checked<'a> {
     trace: Option<TraceContext>,
 }
 
-/// What the item says; properties are a JSON object as text.
+/// The content of an item. Properties are a JSON object as text.
 #[derive(Debug)]
 pub enum Content<'a> {
     Track { name: Cow<'a, str>, properties: Cow<'a, str> },
@@ -61,7 +61,7 @@ pub enum Content<'a> {
 }
 
 impl Checked<'_> {
-    /// As it goes onto the wire.
+    /// Returns the item in the wire format.
     pub fn item(&self) -> BorrowedItem<'_> {
         BorrowedItem {
             project_id: self.project,
@@ -82,12 +82,12 @@ impl Checked<'_> {
     }
 }
 
-/// Whether this is text of a token's length. Whether the token proves anything is decided where proofs are asked for.
+/// Returns whether the value is a string of a token's length. The proof itself is verified only where one is required.
 fn may_be_token(raw: &RawValue) -> bool {
     text_of(raw).is_some_and(|text| text.len() <= token::MAX_BYTES && !text.chars().any(char::is_control))
 }
 
-/// What the items of one request have in common.
+/// Validates the items of one request; holds what they have in common.
 pub struct Checker<'a> {
     project: ProjectId,
     space: IdSpace,
@@ -107,7 +107,7 @@ impl<'a> Checker<'a> {
         Ok(Self { trace: cx.trace, space, ..Self::of(cx.project, cx.received_ms, key, sent_at)? })
     }
 
-    /// For items that were sent with a public key.
+    /// Returns a checker for items that were sent with a public key.
     pub fn of(
         project: ProjectId,
         received_ms: i64,
@@ -122,7 +122,7 @@ impl<'a> Checker<'a> {
         Ok(Self { project, space: IdSpace::PublicKey, received_ms, skew_ms, idempotency_key, trace: None })
     }
 
-    /// An item of a batch, with its problems in one line.
+    /// Validates an item of a batch. Fails with its problems in one line.
     pub fn check_of_batch<'i>(&self, item: &Item<'i>, index: usize) -> Result<Checked<'i>, String> {
         let text = item.kind.and_then(text_of);
         let kind = KINDS.iter().find(|(name, _)| text.as_deref() == Some(name)).map(|(_, kind)| *kind);
@@ -135,7 +135,7 @@ impl<'a> Checker<'a> {
         let user_id = text(item.user_id, "user_id", &mut problems);
         let anonymous_id = text(item.anonymous_id, "anonymous_id", &mut problems);
         let client_id = text(item.id, "id", &mut problems);
-        // An empty one is no proof, which is told where proofs are asked for.
+        // An empty hash counts as no proof, which is reported where one is required.
         text(item.user_hash.filter(|raw| raw.get() != "\"\""), "user_hash", &mut problems);
         if item.user_token.is_some_and(|raw| !may_be_token(raw)) {
             problems.push(Problem::new("user_token", TOKEN_ALLOWED));
@@ -184,7 +184,7 @@ impl<'a> Checker<'a> {
         Ok(Checked {
             public_id: ids.public,
             user_id,
-            // For an alias only the two known ids count.
+            // An alias uses only `user_id` and `previous_id`.
             anonymous_id: anonymous_id.filter(|_| kind != Kind::Alias),
             timestamp_ms: time::happened(timestamp_ms, self.skew_ms, self.received_ms),
             content,
@@ -198,7 +198,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The properties' text within the body, uncopied.
+/// Returns the properties' text, borrowed from the body.
 fn properties_of<'a>(raw: Option<&'a RawValue>, problems: &mut Vec<Problem>) -> Cow<'a, str> {
     let Some(raw) = raw else { return Cow::Borrowed(EMPTY) };
     if let Some(why) = properties::refuses(raw.get()) {
@@ -208,7 +208,7 @@ fn properties_of<'a>(raw: Option<&'a RawValue>, problems: &mut Vec<Problem>) -> 
     Cow::Borrowed(raw.get())
 }
 
-/// Properties with a `name`, which wins over one that is there.
+/// Adds `name` to the properties. It comes last and so overrides an existing key.
 fn with_name(properties: &str, name: &str) -> String {
     let inner = properties.strip_suffix('}').unwrap_or("{");
     let comma = if inner[1..].trim_ascii().is_empty() { "" } else { "," };
@@ -223,7 +223,7 @@ fn required<'a>(raw: Option<&'a RawValue>, field: &str, problems: &mut Vec<Probl
     text(raw, field, problems).unwrap_or_default()
 }
 
-/// A name or an id: 1 to 200 characters without control characters.
+/// Returns a name or ID of 1 to 200 characters without control characters, or reports a problem.
 fn text<'a>(raw: Option<&'a RawValue>, field: &str, problems: &mut Vec<Problem>) -> Option<Cow<'a, str>> {
     let found = text_of(raw?).filter(|t| is_fit(t));
     if found.is_none() {
@@ -233,7 +233,7 @@ fn text<'a>(raw: Option<&'a RawValue>, field: &str, problems: &mut Vec<Problem>)
 }
 
 fn is_fit(text: &str) -> bool {
-    // Most are short and plain ASCII, which needs no decoding.
+    // Most texts are short and plain ASCII, which needs no decoding.
     if (1..=MAX_TEXT).contains(&text.len()) && text.bytes().all(|b| (b' '..0x7f).contains(&b)) {
         return true;
     }
@@ -242,7 +242,7 @@ fn is_fit(text: &str) -> bool {
         && !text.chars().any(char::is_control)
 }
 
-/// A string's content; copied only where it holds escapes.
+/// Returns a string's content, copied only if it contains escapes.
 pub(super) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') { serde_json::from_str(raw.get()).ok().map(Cow::Owned) } else { Some(Cow::Borrowed(inner)) }

@@ -1,34 +1,38 @@
-//! Which id an item gets, and by which one its repeats are found.
+//! Assigns the IDs of items, and those by which duplicates are detected.
 
 use kernel::ids::{self, EventId, IdSpace, ProjectId, derived_update_id};
 use uuid::Uuid;
 
-/// The ids of an item.
+/// The IDs of an item.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ItemIds {
     pub row: Uuid,
-    /// What the answer shows.
+    /// The ID in the response.
     pub public: Uuid,
-    /// By which its repeats are found, where the row's own id cannot serve.
+    /// The ID by which duplicates are detected, unless the row's own ID serves.
     pub dedupe: Option<Uuid>,
 }
 
-/// The ids of an event.
+/// Returns the IDs of an event.
 pub fn of_event(project: ProjectId, space: IdSpace, client_id: Option<&str>, received_ms: i64) -> ItemIds {
     let id = EventId::new(project, space, client_id, received_ms);
     ItemIds { row: id.row, public: id.public(), dedupe: id.derived }
 }
 
-/// The ids of what leaves no event behind: its repeats are always found by a derived id, apart from those of events, so
-/// that one `Idempotency-Key` may serve an event and a profile update.
+/// Returns the IDs of an item that creates no event.
+///
+/// Duplicates are always detected by a derived ID in a namespace apart from that of events, so that one `Idempotency-Key` may
+/// serve both an event and a profile update.
 pub fn of_update(project: ProjectId, space: IdSpace, client_id: Option<&str>, received_ms: i64) -> ItemIds {
     let row = ids::fresh(received_ms);
     let dedupe = client_id.map(|id| derived_update_id(project, space, id));
     ItemIds { row, public: row, dedupe }
 }
 
-/// The ids of a webhook, from a digest of its body and timestamp. One without a timestamp is valid for as long as its secret,
-/// so its repeats have to be recognised for as long, whatever the project's retention.
+/// Returns the IDs of a webhook call, derived from a digest of its body and timestamp.
+///
+/// A call without a timestamp is valid for as long as its secret, so its duplicates must be detected for as long, whatever the
+/// project's retention.
 pub fn of_webhook(project: ProjectId, digest: &str, has_timestamp: bool, received_ms: i64) -> ItemIds {
     let ids = of_update(project, IdSpace::Webhook, Some(digest), received_ms);
     if has_timestamp {
@@ -37,7 +41,7 @@ pub fn of_webhook(project: ProjectId, digest: &str, has_timestamp: bool, receive
     ItemIds { dedupe: Some(ids::lasting_update_id(project, IdSpace::Webhook, digest)), ..ids }
 }
 
-/// The client id of an item of a batch that has none of its own, from the request's `Idempotency-Key`.
+/// Returns the client ID of a batch item that has none, derived from the request's `Idempotency-Key`.
 pub fn of_batch(idempotency_key: &str, index: usize) -> String {
     format!("{idempotency_key}:{index}")
 }

@@ -1,10 +1,10 @@
-//! Importing people from a body of any length.
+//! Imports users from a body of any length.
 //!
-//! The body is read as it arrives and never held as a whole: bytes (`source`) become lines or rows, these people, and so
-//! many people a slice. A slice goes the way of `identify`, into each person's own partition of the ingest stream, and the
-//! next one, of whichever import, waits until the worker has recorded it: however large the files, what people do now waits
-//! for no more than one slice, and where the worker has fallen behind, imports stand still. How far an import has come is
-//! noted with every slice, so one that broke off goes on there.
+//! The body is read as it arrives and never held as a whole: bytes (`source`) become lines or rows, these become users, and
+//! users are collected into slices. A slice is published like `identify` calls, into each user's partition of the ingest stream.
+//! The next slice, of any import of this gateway, waits until the worker has recorded it. However large the files, live events
+//! thus wait for at most one slice, and imports pause while the worker lags behind. Progress is recorded with every slice, so an
+//! interrupted import can be resumed.
 
 mod asked;
 mod columns;
@@ -24,7 +24,7 @@ pub use reader::Shape;
 pub use run::run;
 pub use state::Imports;
 
-/// Bytes of a body, also after decompression.
+/// Maximum size of a body in bytes, also after decompression.
 pub const MAX_BYTES: u64 = 1 << 30;
-/// Problems of lines that are kept and shown; of the others only the number.
+/// Maximum line problems that are stored and returned. Any others are only counted.
 const MAX_PROBLEMS: usize = 100;

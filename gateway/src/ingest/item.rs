@@ -1,4 +1,4 @@
-//! The shape of an item as it arrives: every field as raw JSON, under both styles of names.
+//! The structure of an incoming item: every field as raw JSON, with names in snake case or camel case.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use crate::http::error::ApiError;
 
 pub(super) type Raw<'a> = Option<&'a RawValue>;
 
-/// An item, or the body of a single one. Where a field stands twice, the last one counts.
+/// An item of a batch, or the body of a single one. The last of repeated fields wins.
 #[derive(Clone, Debug, Default)]
 pub struct Item<'a> {
     pub kind: Raw<'a>,
-    /// Client's id.
+    /// The client's ID.
     pub id: Raw<'a>,
     pub event: Raw<'a>,
-    /// Of a screen.
+    /// The name of a screen.
     pub name: Raw<'a>,
     pub user_id: Raw<'a>,
-    /// The proof that the caller may speak for the user.
+    /// The proof that the caller may act for the user, as an HMAC.
     pub user_hash: Raw<'a>,
-    /// The same, as a JWT.
+    /// The same proof, as a JWT.
     pub user_token: Raw<'a>,
     pub anonymous_id: Raw<'a>,
     pub previous_id: Raw<'a>,
@@ -32,13 +32,13 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The body of a request for one item.
+    /// Parses the body of a request for a single item.
     pub fn single(text: &'a str) -> Result<Self, ApiError> {
         serde_json::from_str(text).map_err(|e| whole_body(text, &e))
     }
 }
 
-/// A body that cannot be read is told apart: JSON of another shape, or no JSON.
+/// Returns the error for an unreadable body: valid JSON of another type, or invalid JSON.
 pub(super) fn whole_body(text: &str, error: &serde_json::Error) -> ApiError {
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) if !text.trim_start().starts_with('{') => {
@@ -48,7 +48,7 @@ pub(super) fn whole_body(text: &str, error: &serde_json::Error) -> ApiError {
     }
 }
 
-/// Defines the names of fields and a deserializer that takes each as raw JSON.
+/// Defines field names and a deserializer that takes each field as raw JSON.
 macro_rules! fields {
     ($name:ident { $($field:ident: $($text:literal)|+),+ $(,)? }) => {
         enum $name { $($field,)+ Other }
@@ -88,7 +88,7 @@ fields!(ItemField {
     SentAt: "sentAt" | "sent_at",
 });
 
-/// What is read into where it stays: an item is large, and moving it from hand to hand costs as much as reading it.
+/// Deserializes into existing memory: an item is large, and moving it costs as much as parsing it.
 pub(super) trait ReadInPlace<'de>: Default {
     fn read<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error>;
 }
@@ -122,7 +122,7 @@ impl<'de: 'a, 'a> ReadInPlace<'de> for Item<'a> {
                             continue;
                         }
                     };
-                    // `null` says nothing, and must not hide what an alias said.
+                    // `null` counts as absent, so it must not hide a value under the other spelling.
                     let raw: &'de RawValue = map.next_value()?;
                     if raw.get() != "null" {
                         *place = Some(raw);

@@ -1,4 +1,4 @@
-//! `Prefer: wait=N` (RFC 7240): the answer may wait until what was accepted has been applied.
+//! `Prefer: wait=N` (RFC 7240): delays the response until the accepted items have been applied.
 
 use std::time::Duration;
 
@@ -10,17 +10,19 @@ use crate::http::error::ApiError;
 use crate::http::request::Request;
 use crate::http::respond::Reply;
 
-/// Seconds at most.
+/// Maximum wait, in seconds.
 const MAX_WAIT: u64 = 10;
 
-/// How long a client asked to wait.
+/// The wait that a client asked for.
 pub struct Wait(Option<u64>);
 
-/// What came of the waiting, for the answer's headers.
+/// The wait that was applied, for the response headers.
 pub struct Waited(Option<u64>);
 
 impl Wait {
-    /// From the `Prefer` headers. What is no such preference is ignored, as the standard says; a number that is too large is not.
+    /// Reads the `Prefer` headers. Other preferences are ignored, as the standard requires.
+    ///
+    /// Fails with 422 if the number of seconds is invalid or too large.
     pub fn asked(request: &Request<'_>) -> Result<Self, ApiError> {
         for value in request.headers.get_all("prefer") {
             if let Some(seconds) = value.to_str().ok().and_then(wait_in) {
@@ -32,12 +34,12 @@ impl Wait {
         Ok(Self(None))
     }
 
-    /// The seconds asked for; none where the client did not ask.
+    /// Returns the seconds that the client asked for, if any.
     pub fn seconds(&self) -> Option<u64> {
         self.0
     }
 
-    /// Waits, if that was asked for. When the time runs out the items are accepted all the same.
+    /// Waits, if the client asked for it. On a timeout the items are accepted nevertheless.
     pub async fn until(self, app: &App, positions: &[Position]) -> Waited {
         if let Some(seconds) = self.0 {
             app.ingest.applied.wait(&app.store, positions, Instant::now() + Duration::from_secs(seconds)).await;
@@ -55,7 +57,7 @@ impl Waited {
     }
 }
 
-/// The value of `wait` in a list of preferences.
+/// Returns the value of `wait` in a list of preferences.
 fn wait_in(header: &str) -> Option<&str> {
     header.split(',').find_map(|preference| {
         let (name, value) = preference.split(';').next()?.split_once('=')?;

@@ -1,21 +1,23 @@
-//! Judging an object of properties by its text: what PostgreSQL's `jsonb` would refuse later is refused here.
+//! Validates the text of a properties object. Rejects what PostgreSQL's `jsonb` would reject later.
 //!
-//! The text is known to be JSON (a `RawValue`), so one pass over its bytes suffices and nothing is built. Where a key
-//! stands twice, the last one counts, as in `jsonb`.
+//! The text is known to be JSON (a `RawValue`), so one pass over its bytes suffices and nothing is allocated. The last of
+//! repeated keys wins, as in `jsonb`.
 
-/// Bytes of the text at most.
+/// Maximum length of the text, in bytes.
 pub const MAX_BYTES: usize = 32 * 1024;
-/// Objects and arrays within each other, the outermost counted.
+/// Maximum nesting of objects and arrays, including the outermost object.
 pub const MAX_DEPTH: usize = 10;
-/// Keys of any one object.
+/// Maximum keys of one object.
 pub const MAX_KEYS: usize = 255;
-/// Bytes of a key, unescaped.
+/// Maximum length of an unescaped key, in bytes.
 pub const MAX_KEY_BYTES: usize = 255;
-/// Beyond these, a number has no place in a double. Within them, the zeros that `jsonb` writes out count towards [`MAX_BYTES`].
+/// Beyond these limits, a number does not fit into a double.
+///
+/// Within them, the zeros that `jsonb` writes out count towards [`MAX_BYTES`].
 const MAX_NUMBER_BYTES: usize = 330;
 const MAX_EXPONENT: i32 = 324;
 
-/// Why properties are not allowed; `None` when they are.
+/// Returns why properties are not allowed, or `None` if they are.
 pub fn refuses(text: &str) -> Option<String> {
     if !text.starts_with('{') {
         return Some("must be an object".to_owned());
@@ -26,22 +28,21 @@ pub fn refuses(text: &str) -> Option<String> {
     if is_plain(text.as_bytes()) { None } else { Scan { text, at: 0, written: text.len() }.run().err() }
 }
 
-/// Bytes looked at together: small enough that a stretch without a quotation mark stays below [`MAX_KEY_BYTES`].
+/// Bytes checked at once: a block without a quotation mark is short enough not to hide a key over [`MAX_KEY_BYTES`].
 const BLOCK: usize = 64;
-/// So few bytes cannot hold more than [`MAX_KEYS`] keys, each of which takes six: `"k":1,`.
+/// A text up to this size cannot hold more than [`MAX_KEYS`] keys, because each takes at least six bytes: `"k":1,`.
 const PLAIN_BYTES: usize = 6 * MAX_KEYS;
 
-/// Told at a glance, that is without following the text: that no bound can be broken. Most properties are plain; of the
-/// others nothing is said.
+/// Returns whether the text certainly meets all limits, without parsing it. Most properties do; the others need a scan.
 ///
-/// Plain is what is short, has no escapes, no empty strings, opens no more objects and arrays in all than may be within
-/// each other, has no digit before an `e`, and goes nowhere without a quotation mark for so long that a key or a number
-/// could be too long.
+/// A text is plain if it is short, has no escapes and no empty strings, opens no more objects and arrays in total than may be
+/// nested, has no digit before an `e`, and has no stretch without a quotation mark that is long enough for an oversized key or
+/// number.
 fn is_plain(text: &[u8]) -> bool {
     if text.len() > PLAIN_BYTES {
         return false;
     }
-    // Each byte is looked at together with the one before it; the first opens the outermost object.
+    // Each byte is compared with the one before it. The first byte opens the outermost object.
     let (Some(all_but_first), Some(all_but_last)) = (text.get(1..), text.get(..text.len().saturating_sub(1))) else {
         return false;
     };
@@ -62,20 +63,19 @@ fn is_plain(text: &[u8]) -> bool {
     glance.is_plain()
 }
 
-/// Bytes that the compiler puts into one register.
+/// Bytes per SIMD register.
 const LANES: usize = 16;
 
-/// What was seen so far. Every byte of a register is treated alike, without a branch, so that the compiler can take them
-/// all in one step.
+/// Findings so far, per lane. The loop over the lanes has no branches, so that the compiler can vectorize it.
 #[derive(Default)]
 struct Glance {
-    /// Objects and arrays opened; [`PLAIN_BYTES`] leave room for them in a byte.
+    /// Objects and arrays opened. [`PLAIN_BYTES`] guarantees that the count fits into a byte.
     opens: [u8; LANES],
     suspicious: [u8; LANES],
 }
 
 impl Glance {
-    /// Looks at a block, and at the bytes before each of its bytes.
+    /// Checks a block, given the byte before each of its bytes. Returns whether the block contains a quotation mark.
     fn finds_quotation_mark(&mut self, before: &[u8; BLOCK], block: &[u8; BLOCK]) -> bool {
         let is = |byte: u8, wanted: u8| u8::from(byte == wanted);
         let mut quotes = [0; LANES];
@@ -101,14 +101,14 @@ impl Glance {
 struct Scan<'a> {
     text: &'a str,
     at: usize,
-    /// Bytes of the text with all numbers written without exponents.
+    /// Length of the text with all numbers written without exponents.
     written: usize,
 }
 
 impl Scan<'_> {
     fn run(mut self) -> Result<(), String> {
         let bytes = self.text.as_bytes();
-        // For each object or array that is open: the keys so far, none in an array.
+        // The keys counted so far in each open object; `None` for an array.
         let mut open = [None::<usize>; MAX_DEPTH];
         let mut depth = 0;
         let mut key_next = false;
@@ -156,7 +156,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Passes a string and returns its length in bytes, unescaped.
+    /// Consumes a string and returns its unescaped length in bytes.
     fn string(&mut self) -> Result<usize, String> {
         let bytes = self.text.as_bytes();
         let start = self.at + 1;
@@ -217,11 +217,11 @@ impl Scan<'_> {
     }
 }
 
-/// A character that is written as `\uXXXX`, or as two of them that belong together.
+/// A character written as `\uXXXX`, or as a surrogate pair.
 struct Escape {
-    /// Bytes that were read.
+    /// Bytes consumed.
     read: usize,
-    /// Bytes of the character in UTF-8.
+    /// Length of the character in UTF-8.
     utf8: usize,
 }
 

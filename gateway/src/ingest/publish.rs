@@ -1,4 +1,4 @@
-//! Handing items to the stream: grouped by partition, acknowledged before anything is answered.
+//! Publishes items to the stream, grouped by partition. A request is answered only after their acknowledgement.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use wire::event::{BorrowedItem, EncodedItems, IngestItem};
 use super::applied::Position;
 use crate::http::error::ApiError;
 
-/// How long all of it may take: a client hears within 2 s that the broker is away.
+/// Timeout of a whole publish: within 2 s a client learns that the broker is unavailable.
 const TIMEOUT: Duration = Duration::from_millis(1_800);
 
-/// Items of one request, encoded, on their way out.
+/// The encoded items of one request, before they are published.
 pub struct Outgoing {
     project: ProjectId,
     partitions: u16,
-    /// For how many items of the size of its first a part makes room.
+    /// Initial capacity of a part, in items of the size of its first.
     room: usize,
-    /// What may go out together, in the order in which it must: a partition's items are in as many rounds as they need
-    /// messages, from the first on. One round suffices for nearly all.
+    /// Parts that may be published concurrently, round by round. A partition with too many items for one message continues in
+    /// the next round, which preserves their order. Nearly always one round suffices.
     rounds: Vec<Vec<Part>>,
 }
 
 impl Outgoing {
-    /// For about so many items.
+    /// Returns an empty batch with capacity for about `items` items.
     pub fn new(ingest: &GroupCommit, project: ProjectId, items: usize) -> Self {
         Self::of(project, ingest.partitions(), items)
     }
@@ -37,7 +37,7 @@ impl Outgoing {
         Self { project, partitions, room: items.div_ceil(usize::from(partitions.max(1))), rounds: Vec::new() }
     }
 
-    /// Adds an item behind those of its partition.
+    /// Appends an item to those of its partition.
     pub fn push(&mut self, item: &BorrowedItem<'_>) -> Result<(), ApiError> {
         let key = item.user_key().ok_or_else(|| ApiError::Internal("an item without a user".to_owned()))?;
         let partition = key.partition(self.project, self.partitions);
@@ -49,7 +49,7 @@ impl Outgoing {
             .find_map(|(round, parts)| parts.iter().position(|(p, _)| *p == partition).map(|at| (round, at)));
         if let Some((round, at)) = found {
             let part = &mut self.rounds[round][at].1;
-            // No item comes near half a message, so that most need no measuring.
+            // No item is nearly as large as half a message, so most need not be measured.
             let used = part.bytes.len();
             if used <= PART_BYTES / 2 || used + item.encoded_len() <= PART_BYTES {
                 part.push_borrowed(item);
@@ -67,19 +67,19 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Publishes and returns where the items stand. After an error some of them may have been published.
+    /// Publishes the items and returns their positions. After an error some of them may have been published.
     pub async fn publish(self, ingest: &GroupCommit, trace: Option<TraceContext>) -> Result<Vec<Position>, ApiError> {
         in_time(ingest, self.rounds, trace).await
     }
 }
 
-/// Publishes an item about a person, behind those that were published before it.
+/// Publishes an item about a user, after those published before it.
 pub async fn one(ingest: &GroupCommit, project: ProjectId, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
     let key = item.user_key().map_err(|error| ApiError::Internal(error.to_string()))?;
     put(ingest, key.partition(project, ingest.partitions()), item).await
 }
 
-/// Publishes an item that keeps its order with those of the same key, and not with those of a person.
+/// Publishes an item that is ordered with those of the same key, but not with those of a user.
 pub async fn keyed(ingest: &GroupCommit, key: Uuid, item: &IngestItem) -> Result<Vec<Position>, ApiError> {
     put(ingest, (key.as_u128() % u128::from(ingest.partitions().max(1))) as u16, item).await
 }
@@ -112,7 +112,7 @@ async fn in_time(
     })
 }
 
-/// One round after the other, so that one person's items stay in order.
+/// Commits one round after another, so that each user's items stay in order.
 async fn commit(ingest: &GroupCommit, rounds: Vec<Vec<Part>>) -> Result<Vec<Position>, PublishError> {
     let mut rounds = rounds.into_iter();
     let Some(first) = rounds.next() else { return Ok(Vec::new()) };

@@ -1,4 +1,4 @@
-//! What taking in items shares between requests.
+//! State that requests share to ingest items.
 
 use bus::group_commit::GroupCommit;
 use bus::topology::IngestStream;
@@ -8,16 +8,16 @@ use tokio_util::task::TaskTracker;
 use super::applied::Applied;
 
 pub struct Ingest {
-    /// Where items go.
+    /// The stream that items are published to.
     pub stream: IngestStream,
     /// Publishes the items of many requests together.
     pub group_commit: GroupCommit,
-    /// Positions up to which the stream has been applied, for those who wait for them.
+    /// Positions up to which the stream has been applied, for requests that wait for them.
     pub applied: Applied,
 }
 
 impl Ingest {
-    /// Begins to publish what is handed to it.
+    /// Starts the group commit.
     pub fn start(publisher: &Publisher, names: &Names, stream: IngestStream) -> Self {
         Self {
             group_commit: GroupCommit::start(publisher, names, stream.partitions, &TaskTracker::new()),

@@ -1,15 +1,15 @@
-//! When something happened: the client's time, corrected where its clock is wrong.
+//! Determines when an item happened: the client's time, corrected for a wrong clock.
 
 use jiff::Timestamp;
 
-/// A client's clock this close to ours is taken as right: the difference is the way of the request.
+/// A client's clock within this tolerance counts as right: the difference is the latency of the request.
 pub const TOLERANCE_MS: i64 = 1_000;
-/// What lies further ahead than this cannot have happened: it counts as of its receipt.
+/// An item further in the future than this gets the time of its receipt.
 pub const MAX_AHEAD_MS: i64 = 86_400_000;
 
 pub const ALLOWED: &str = "must be an RFC 3339 time with an offset, not before 1970, such as 2026-01-31T08:15:30.250Z";
 
-/// Unix milliseconds of an RFC 3339 text, from 1970 on.
+/// Parses an RFC 3339 text, from 1970 on, into Unix milliseconds.
 pub fn parse(text: &str) -> Option<i64> {
     // Other standards' forms (with a time zone's name in brackets) are not RFC 3339.
     if text.len() > 64 || text.contains('[') {
@@ -18,13 +18,13 @@ pub fn parse(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond).filter(|ms| *ms >= 0)
 }
 
-/// What to add to a client's times, from when it says that it sent the request.
+/// Returns the correction of a client's times, from the time at which it claims to have sent the request.
 pub fn skew(sent_at_ms: Option<i64>, received_ms: i64) -> i64 {
     let skew = sent_at_ms.map_or(0, |sent| received_ms - sent);
     if skew.abs() <= TOLERANCE_MS { 0 } else { skew }
 }
 
-/// When an item happened, in Unix milliseconds.
+/// Returns when an item happened, in Unix milliseconds.
 pub fn happened(timestamp_ms: Option<i64>, skew_ms: i64, received_ms: i64) -> i64 {
     let Some(timestamp) = timestamp_ms else { return received_ms };
     let corrected = timestamp.saturating_add(skew_ms).max(0);

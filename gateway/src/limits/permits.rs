@@ -1,7 +1,7 @@
-//! Permits for short costly work that a client waits for: few at a time, shared between owners.
+//! Permits for short costly work that a client waits for: a few in total, shared between owners.
 //!
-//! A permit that becomes free goes to the waiting owner that holds the fewest, and among those to the one that waited longest.
-//! So the requests of one owner wait for one another, and a single request of another owner passes them.
+//! A free permit goes to the waiting owner that holds the fewest permits, and among those to the one that has waited longest.
+//! The requests of one owner thus queue behind one another, and a single request of another owner overtakes them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,20 +28,20 @@ struct Waiter {
     granted: oneshot::Sender<Permit>,
 }
 
-/// A permit, free again when it is dropped.
+/// A permit, released when dropped.
 pub struct Permit {
     owner: OwnerId,
     pool: Arc<Pool>,
 }
 
 impl Permits {
-    /// `capacity` permits, of which one owner holds at most `per_owner`.
+    /// Creates `capacity` permits, of which one owner holds at most `per_owner`.
     pub fn new(capacity: usize, per_owner: usize) -> Self {
         let state = State { free: capacity, held: HashMap::new(), waiting: VecDeque::new() };
         Self(Arc::new(Pool { per_owner, state: Mutex::new(state) }))
     }
 
-    /// Waits for a permit; `None` where there is none within that time.
+    /// Waits for a permit. Returns `None` if none is granted within that time.
     pub async fn acquire(&self, owner: OwnerId, within: Duration) -> Option<Permit> {
         let (granted, permit) = oneshot::channel();
         self.0.locked().waiting.push_back(Waiter { owner, granted });
@@ -55,17 +55,17 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out free permits.
+    /// Grants free permits to waiters.
     fn grant(self: &Arc<Self>) {
         while let Some(Waiter { owner, granted }) = self.locked().next(self.per_owner) {
-            // Dropped where the request is gone, and so free again. Not under the lock, which dropping takes.
+            // If the request is gone, the permit is dropped here, which releases it. Dropping takes the lock, so it must not be held.
             let _ = granted.send(Permit { owner, pool: self.clone() });
         }
     }
 }
 
 impl State {
-    /// Takes a permit for the next request that waits.
+    /// Takes a permit for the next waiter.
     fn next(&mut self, per_owner: usize) -> Option<Waiter> {
         self.waiting.retain(|waiter| !waiter.granted.is_closed());
         if self.free == 0 {

@@ -1,11 +1,11 @@
-//! How many requests a project may make: a quota per second with a burst of twice that, shared by all gateways.
+//! Rate limits of projects: a quota per second with a burst of twice that, shared by all gateways.
 //!
-//! Tokens are leased from Redis in twentieths of a second's quota and spent in process, so that a request costs a few
-//! nanoseconds and all gateways together exceed the limit by a lease or two per lane each at most. Without Redis every gateway
-//! keeps its own share.
+//! A gateway leases tokens from Redis, a twentieth of a second's quota at a time, and spends them in process. A request thus
+//! costs a few nanoseconds, and each gateway exceeds the limit by at most one or two leases per lane. Without Redis each gateway
+//! enforces its own share.
 //!
-//! A public key can be read from any page that uses it, so public keys cannot take all of a project's quota: a fifth of it is
-//! kept for secret keys and sessions while those need it ([`Lane`]).
+//! Any page that uses a public key reveals it, so public keys cannot use all of a project's quota: a fifth of it is reserved for
+//! secret keys and sessions when they need it ([`Lane`]).
 
 mod allowance;
 mod by_key;
@@ -26,7 +26,7 @@ pub use allowance::{Allowance, Scope};
 pub use by_key::LimitByKey;
 use quota::Quota;
 
-/// Which tokens a request may take.
+/// The tokens that a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// Requests with public keys.
@@ -35,15 +35,15 @@ pub enum Lane {
     Priority,
 }
 
-/// How many seconds of quota may be used at once.
+/// The burst, in seconds of quota.
 const BURST: u32 = 2;
 
-/// Tokens kept for [`Lane::Priority`] beside the burst: a tenth of a second's quota, at least one.
+/// Returns the tokens reserved for [`Lane::Priority`] in addition to the burst: a tenth of a second's quota, at least one.
 fn priority_capacity(limit: u32) -> u32 {
     (limit / 10).max(1)
 }
 
-/// A public key with a limit of its own.
+/// A public key with its own limit.
 #[derive(Clone, Copy)]
 pub struct PublicKey {
     pub id: Uuid,
@@ -51,7 +51,7 @@ pub struct PublicKey {
     pub limit: u32,
 }
 
-/// Limit of one project, or of one of its public keys.
+/// Identifies the limit of a project, or of one of its public keys.
 type Key = (ProjectId, Option<Uuid>);
 
 /// The limits of all projects and keys.
@@ -61,11 +61,11 @@ pub struct RateLimits {
     quotas: Cache<Key, Arc<Quota>>,
 }
 
-/// Limits whose state is kept; one that was evicted begins with what Redis knows, or anew.
+/// Maximum limits in memory. An evicted limit restarts from its state in Redis, or full.
 const CAPACITY: usize = 100_000;
 
 impl RateLimits {
-    /// `prefix` keeps installations apart that share a Redis.
+    /// Starts the Redis client, if configured. `prefix` separates installations that share a Redis server.
     pub fn start(config: &GatewayConfig, prefix: &str, shutdown: &Shutdown) -> Self {
         let redis = match &config.redis {
             Some(server) => Some(Buckets::start(server.clone(), prefix, shutdown.clone())),
@@ -77,7 +77,7 @@ impl RateLimits {
         Self { replicas: config.replicas, redis, quotas: Cache::new(CAPACITY) }
     }
 
-    /// Whether limits are shared with the other gateways at this moment.
+    /// Returns whether limits are currently shared with the other gateways.
     pub fn are_shared(&self) -> bool {
         self.redis.as_ref().is_some_and(|r| r.is_up())
     }
@@ -87,7 +87,7 @@ impl RateLimits {
         self.quota((project, None), Scope::Project, limit).take(self.redis.as_ref(), lane).await
     }
 
-    /// Counts a request with a public key that has a limit of its own, against that limit and the project's.
+    /// Counts a request against the limit of its public key and, if that grants it, against the limit of the project.
     pub async fn take_of_key(&self, project: ProjectId, limit: u32, key: PublicKey) -> Allowance {
         let quota = self.quota((project, Some(key.id)), Scope::ApiKey, key.limit);
         let of_key = quota.take(self.redis.as_ref(), Lane::Public).await;

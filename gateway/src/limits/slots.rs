@@ -1,7 +1,7 @@
 //! Limits long-running work in one gateway and shares its slots between the owners of projects.
 //!
-//! An owner may hold as many slots as are still free, up to a limit. So each new owner leaves some for the next one, and none
-//! of them fills the gateway, whatever the number of its projects.
+//! An owner may take a slot while it holds fewer than are free, up to a limit. Each new owner thus leaves some for the next one,
+//! and no owner fills the gateway, whatever the number of its projects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,13 +22,13 @@ pub struct Slots {
     per_owner: usize,
 }
 
-/// A slot, free again when it is dropped.
+/// A slot, released when dropped.
 pub struct Slot {
     owner: OwnerId,
     held: Shared,
 }
 
-/// Why there is no slot.
+/// The reason why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// All slots are taken.
@@ -64,7 +64,7 @@ impl Slots {
         Ok(Slot { owner, held: self.held.clone() })
     }
 
-    /// The number of slots that are taken.
+    /// Returns the number of slots that are taken.
     pub fn taken(&self) -> usize {
         locked(&self.held).total
     }

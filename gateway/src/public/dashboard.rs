@@ -1,7 +1,7 @@
-//! The dashboard, as `make dashboard` has built it; without it a page stands in its place that says so.
+//! Serves the dashboard as built by `make dashboard`, or a notice if it was not built.
 //!
-//! It is one page for all its addresses, with files that never change under their names. It talks to the API as any
-//! other client does, by its user's session.
+//! All its paths serve the same page, and file names under `/assets/` are immutable. The dashboard uses the API like any other
+//! client, with its user's session.
 
 use bytes::Bytes;
 use http::header::{
@@ -14,33 +14,35 @@ use crate::http::compress;
 use crate::http::respond::Reply;
 use crate::public::links;
 
-/// A file of it.
+/// A file of the dashboard.
 struct File {
-    /// Where it is asked for.
+    /// The path that it is served under.
     path: &'static str,
     plain: &'static [u8],
-    /// The same, where it was worth it.
+    /// The compressed file, if compression made it smaller.
     gzip: Option<&'static [u8]>,
 }
 
 include!(concat!(env!("OUT_DIR"), "/dashboard_files.rs"));
 
-/// Its addresses: those of a project are below `/p/`.
+/// Paths of the page. Those of a project are below `/p/`.
 const PAGES: [&str; 5] = ["/", "/sign-in", "/accept-invite", "/new-project", "/account"];
 const PROJECT_PAGES: &str = "/p/";
 const INDEX: &str = "/index.html";
-/// What a message is shown in.
+/// The document that previews of messages are rendered in.
 const PREVIEW: &str = "/preview.html";
-/// Where the page has it filled in, and tells its own styles by it.
+/// The placeholder for the nonce. The page marks its own styles with it.
 const NONCE: &str = "{nonce}";
 
-/// A message is drawn without an origin, and loads pictures and fonts; no script runs but the frame's own.
+/// The preview has no origin of its own and runs no script but the frame's.
+///
+/// It may load images and fonts over HTTPS and from data URLs.
 const PREVIEW_POLICY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; \
      img-src https: data:; font-src https: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-/// The page loads what is its own and nothing else, and nobody may frame it.
+/// Returns the page's policy: it loads only its own resources and cannot be framed.
 fn page_policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; font-src 'self'; \
@@ -48,7 +50,7 @@ fn page_policy(nonce: &str) -> String {
     )
 }
 
-/// What is at a path, if anything of the dashboard is.
+/// Returns the dashboard's response for a path, if it has one.
 pub fn at(path: &str, asked: &HeaderMap) -> Option<Reply> {
     among(FILES, path, asked)
 }
@@ -100,7 +102,7 @@ fn answer(kind: &'static str, lasts: &'static str, body: Bytes) -> Reply {
     Reply { status: StatusCode::OK, headers, body, pieces: None }
 }
 
-/// The media type of what the dashboard is made of.
+/// Returns the media type of a file. Other types are not served.
 fn kind(path: &str) -> Option<&'static str> {
     Some(match path.rsplit_once('.')?.1 {
         "html" => "text/html; charset=utf-8",

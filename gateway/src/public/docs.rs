@@ -1,4 +1,4 @@
-//! The API's own document, and a page to read it by. Nothing of it is loaded from elsewhere.
+//! Serves the OpenAPI document and a page that renders it. Nothing is loaded from other origins.
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -13,26 +13,26 @@ const PAGE: &str = include_str!("docs/index.html");
 const SCRIPT: &str = include_str!("docs/reader.js");
 const STYLE: &str = include_str!("docs/reader.css");
 
-/// The page loads its own script and style and the document, and nothing else; nobody may frame it.
+/// The page loads only its own script, its style and the document, and cannot be framed.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
 
-/// What is served without a key.
+/// The API reference.
 pub struct Docs {
-    /// The document as JSON, with this installation's address.
+    /// The document as JSON, with this installation's URL.
     document: Bytes,
 }
 
 impl Docs {
-    /// `public_base_url` is how clients reach this installation.
+    /// `public_base_url` is the URL at which clients reach this installation.
     pub fn new(public_base_url: &str) -> anyhow::Result<Self> {
         let mut document: Value = serde_saphyr::from_str(DOCUMENT).context("openapi.yaml")?;
         document["servers"] = json!([{ "url": format!("{public_base_url}{BASE}") }]);
         Ok(Self { document: serde_json::to_vec(&document)?.into() })
     }
 
-    /// What is at a path, if anything of this is.
+    /// Returns the response for a path, if it belongs to the reference.
     pub fn at(&self, path: &str) -> Option<Reply> {
         let (kind, body) = match path.strip_suffix('/').unwrap_or(path) {
             "/api/v1/openapi.json" => ("application/json; charset=utf-8", self.document.clone()),

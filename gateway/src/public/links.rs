@@ -1,6 +1,6 @@
-//! What is behind the links in messages: for people, who have no key. What a link is about is signed.
+//! Handles the links in messages. Their visitors have no key; the token in a link is signed.
 //!
-//! `GET` changes nothing but what is known of a message, for whatever scans mails follows their links.
+//! `GET` only records opens and clicks and never changes preferences, because mail scanners follow links.
 
 mod choose;
 mod lately;
@@ -34,14 +34,14 @@ use crate::limits::permits::Permit;
 pub use page::page;
 pub use state::Links;
 
-/// How long such a read waits for its permit.
+/// How long a page's database read waits for its permit.
 const PERMIT_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long an answer waits until what was asked for has been applied.
+/// How long a response waits until the change has been applied.
 const WAIT: Duration = Duration::from_secs(3);
-/// How long it looks for the name of its person.
+/// Timeout of the lookup of the user's IDs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is behind a path, if it is one of a link.
+/// Handles the request if the path is that of a link. Returns `None` for other paths.
 pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Option<Result<Reply, ApiError>> {
     let (purpose, token) = Purpose::ALL.into_iter().find_map(|p| Some((p, path.strip_prefix(p.path())?)))?;
     let (method, headers) = (&parts.method, &parts.headers);
@@ -67,7 +67,7 @@ pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Opti
     }))
 }
 
-/// What a page's form sent. What is none, as mail programs may send it (RFC 8058), says no more than that it was sent.
+/// Reads a submitted form. Any other body, as mail programs may send (RFC 8058), counts as an empty form.
 async fn form(method: &Method, body: &Unread) -> Result<Option<Query>, ApiError> {
     if method != Method::POST {
         return Ok(None);
@@ -78,17 +78,17 @@ async fn form(method: &Method, body: &Unread) -> Result<Option<Query>, ApiError>
     Ok(Some(Query::parse(text.trim_end()).unwrap_or_default()))
 }
 
-/// Something that a link told, as the webhook of a provider would.
+/// An event that a link reports, in the form of a provider's webhook.
 struct Told {
     project: ProjectId,
     kind: &'static str,
     data: Value,
-    /// The same of all repeats that count once.
+    /// The deduplication ID, equal for repeats that count once.
     once: Uuid,
     at_ms: i64,
 }
 
-/// Which calls of a link are repeats of each other: those of the same kind, message and detail.
+/// Identifies repeats: calls with the same kind, message and detail.
 struct Repeated<'a> {
     kind: &'static str,
     message: Uuid,
@@ -96,7 +96,7 @@ struct Repeated<'a> {
 }
 
 impl Told {
-    /// Repeats within a minute count once.
+    /// Repeats within the same minute count once.
     fn new(app: &App, project: ProjectId, repeated: &Repeated<'_>, data: Value) -> Self {
         const REPEAT_MS: i64 = 60_000;
         let Repeated { kind, message, detail } = *repeated;
@@ -119,12 +119,14 @@ impl Told {
     }
 }
 
-/// Waits for a permit to read what a page shows. The database's connections are shared, and a link can be opened without end.
+/// Waits for a permit to read what a page displays.
+///
+/// The permits protect the shared database connections, because a link can be opened any number of times.
 async fn read_permit(app: &App, about: About) -> Option<Permit> {
     app.links.permits.acquire(about.project.into(), PERMIT_TIMEOUT).await
 }
 
-/// How somebody is called, where that can be found out at once.
+/// Looks up the user's IDs. Returns none if that fails or takes longer than `LOOK`.
 async fn named(app: &App, about: About) -> ShownPerson {
     let named = async {
         let _permit = read_permit(app, about).await?;
@@ -134,7 +136,7 @@ async fn named(app: &App, about: About) -> ShownPerson {
     tokio::time::timeout(LOOK, named).await.ok().flatten().unwrap_or_default()
 }
 
-/// Hands an item to the stream, into its person's own partition where they are found, and waits a while until it is applied.
+/// Publishes an item, into its user's partition if the user is found, and waits up to `WAIT` until it is applied.
 async fn hand_over(app: &App, about: About, person: ShownPerson, item: IngestItem) -> Result<(), ApiError> {
     let item = IngestItem {
         anonymous_id: person.anonymous_id.filter(|_| person.external_id.is_none()),

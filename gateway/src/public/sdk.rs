@@ -1,5 +1,5 @@
-//! The web SDK as a script, served by the program itself: a page needs no other origin. `sdk/packages/browser` builds the
-//! files. In `sdk/`, `npm run embed` copies the current build here and `npm run release` adds a version that can be pinned.
+//! Serves the web SDK from the gateway itself, so that a page needs no other origin. `sdk/packages/browser` builds the files.
+//! In `sdk/`, `npm run embed` copies the current build here and `npm run release` adds a version that can be pinned.
 
 mod releases;
 
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha384};
 use crate::http::respond::Reply;
 use releases::{RELEASES, Release};
 
-/// A file of the SDK, by its name.
+/// A file of the SDK.
 #[derive(Clone, Copy)]
 struct File {
     name: &'static str,
@@ -25,9 +25,9 @@ struct File {
 
 type Files = [File; 3];
 
-/// The major version, which is the address that pages use.
+/// The major version, which is the path that pages use.
 const MAJOR: &str = "v1";
-/// The current build, which the next release will have.
+/// The current build, which becomes the next release.
 const CURRENT: Files = [
     File { name: "web.js", text: include_str!("sdk/web.js") },
     File { name: "stub.js", text: include_str!("sdk/stub.js") },
@@ -37,9 +37,11 @@ const CURRENT: Files = [
 const FOR_AN_HOUR: &str = "public, max-age=3600";
 const FOR_GOOD: &str = "public, max-age=31536000, immutable";
 
-/// Returns the file of the SDK at a path, if there is one. `/sdk/v1` is the script itself and `/sdk/v1/<file>` the current
-/// build. `/sdk/<version>/<file>` never changes. `integrity.json` has the addresses of the latter with their hashes
-/// (Subresource Integrity): of one version, or under `/sdk/v1` of all.
+/// Returns the file of the SDK at a path, if there is one.
+///
+/// `/sdk/v1` is the script itself and `/sdk/v1/<file>` the current build. `/sdk/<version>/<file>` never changes.
+/// `integrity.json` lists the paths of the latter with their hashes (Subresource Integrity): those of one version or, under
+/// `/sdk/v1`, of all.
 pub fn at(path: &str) -> Option<Reply> {
     static INTEGRITY: LazyLock<Value> = LazyLock::new(integrity);
     let path = path.strip_prefix("/sdk/")?;
@@ -61,13 +63,13 @@ pub fn at(path: &str) -> Option<Reply> {
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
         (CACHE_CONTROL, HeaderValue::from_static(lasts)),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        // A script with an integrity hash is fetched as from another origin.
+        // Scripts with an integrity hash are fetched with CORS.
         (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
     ]);
     Some(Reply { status: StatusCode::OK, headers, body, pieces: None })
 }
 
-/// The newest version with its files, and under `versions` each one that is served.
+/// Returns the newest version with its files, and under `versions` every version that is served.
 fn integrity() -> Value {
     let versions = RELEASES.iter().map(|release| (release.version.to_owned(), listed(release)));
     let mut all = listed(&RELEASES[0]);

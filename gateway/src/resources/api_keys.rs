@@ -1,4 +1,4 @@
-//! API keys: shown once, listed by their first characters.
+//! API keys. The full key is returned once, on creation; lists show its prefix.
 
 use database::changes::Topic;
 use database::{StoreError, Transaction};
@@ -20,7 +20,7 @@ use crate::resources::{audit_log, change_hint, idempotency, time_format};
 
 const TYPES: &[(&str, KeyType)] = &[("secret", KeyType::Secret), ("public", KeyType::Public)];
 const NAME: Text = Text::line(200);
-/// Keys of a project that work at a time.
+/// Maximum number of active keys per project.
 const MOST: usize = 500;
 const ORIGINS_MAX: usize = 50;
 const ORIGIN: Text = Text::line(300);
@@ -62,7 +62,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&json!({ "keys": keys.into_iter().map(KeyView::from).collect::<Vec<_>>() }))
 }
 
-/// Reads the settings that were sent into a key's present ones.
+/// Applies the settings in the request to a key's current settings.
 fn changed_settings(
     fields: &mut Fields<'_>,
     key_type: KeyType,
@@ -99,7 +99,7 @@ fn changed_settings(
     settings
 }
 
-/// Locks the project, so that its keys change one after the other, and refuses a limit above the project's own.
+/// Locks the project, which serializes changes of its keys, and rejects a rate limit above the project's own.
 async fn check_limit(cx: &Context<'_>, tx: &Transaction<'_>, limit: Option<u32>) -> Result<(), ApiError> {
     let project = projects::get_for_update(tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     let most = cx.app.config.effective_rate_limit(project.rate_limit);
@@ -112,7 +112,7 @@ async fn check_limit(cx: &Context<'_>, tx: &Transaction<'_>, limit: Option<u32>)
     Ok(())
 }
 
-/// What the audit log records of settings: those that are set.
+/// Returns the settings to record in the audit log: those that are set.
 fn recorded(settings: &KeySettings) -> Map<String, Value> {
     let origins = &settings.allowed_origins[..];
     let fields = [
@@ -122,7 +122,7 @@ fn recorded(settings: &KeySettings) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// What an update changed, as `{ field: { from, to } }`.
+/// Returns the changes made by an update, as `{ field: { from, to } }`.
 fn differences(before: &ListedKey, after: &ListedKey) -> Map<String, Value> {
     let fields = |key: &ListedKey| {
         [
@@ -139,7 +139,8 @@ fn differences(before: &ListedKey, after: &ListedKey) -> Map<String, Value> {
 struct CreatedView {
     #[serde(flatten)]
     listed: KeyView,
-    /// The whole key, in this answer only: nothing but its hash is stored.
+    /// The full key. Only its hash is stored, so it is returned on creation only, and is `None` for a repeated
+    /// request.
     key: Option<String>,
 }
 
@@ -181,7 +182,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     created(&CreatedView { listed: listed.into(), key: Some(key) })
 }
 
-/// Reads `id`, the key that a body names.
+/// Reads `id`, the ID of the key in a request body.
 fn named_key(fields: &mut Fields<'_>) -> Uuid {
     let text = fields.required_text("id", &NAME);
     let id = Uuid::try_parse(text);
@@ -191,7 +192,7 @@ fn named_key(fields: &mut Fields<'_>) -> Uuid {
     id.unwrap_or_default()
 }
 
-/// `PUT /api-keys`: changes a key's name and settings. Every gateway applies them within a second.
+/// `PUT /api-keys`: updates a key's name and settings. Every gateway applies them within a second.
 pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let body = cx.read_json(body::MAX_BYTES).await?;
     let mut fields = Fields::of(&body);
@@ -203,7 +204,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let found = if id.is_nil() { None } else { api_keys::get_for_update(&tx, cx.project, id).await? };
-    // Its type says which settings it may have.
+    // The key's type determines which settings are allowed.
     let (key_type, current) = match &found {
         Some(key) => (key.key_type, key.settings.clone()),
         None => (KeyType::Public, KeySettings::default()),

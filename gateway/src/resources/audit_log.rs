@@ -1,4 +1,4 @@
-//! Who changed what.
+//! The audit log: who changed what.
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -14,8 +14,10 @@ use crate::http::respond::Reply;
 use crate::resources::paging::NumberedPage;
 use crate::resources::time_format;
 
-/// Notes a change in the transaction that makes it. `action` is for example `template.created`, `name` what people call
-/// the resource (empty where that is not known), and `details` never holds a secret.
+/// Records a change of a resource in the transaction that makes it.
+///
+/// `action` is for example `template.created`, and `resource` the resource's ID and display name (empty if unknown).
+/// `details` must not contain secrets.
 pub async fn note(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
@@ -28,7 +30,7 @@ pub async fn note(
     write(cx, tx, action, (id, name), details).await
 }
 
-/// As [`note`], of what concerns no one resource.
+/// Like [`note`], for a change that concerns no single resource.
 pub async fn note_of_project(
     cx: &Context<'_>,
     tx: &Transaction<'_>,

@@ -26,7 +26,7 @@ use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
 use crate::resources::{audit_log, change_hint, idempotency, path_params, time_format};
 
-/// Automations in one answer at most.
+/// Maximum number of automations per page.
 const LIST_MAX: i64 = 1_000;
 
 #[derive(Serialize)]
@@ -83,7 +83,7 @@ fn tag(of: &Automation) -> Result<EntityTag, ApiError> {
     EntityTag::of(&(name, active, version, definition.encode()))
 }
 
-/// With its tag.
+/// Returns the automation with its entity tag.
 fn shown(status: StatusCode, automation: Automation) -> Result<Reply, ApiError> {
     let tag = tag(&automation)?;
     Ok(Reply::json(status, &AutomationView::from(automation))?.tagged(&tag))
@@ -143,10 +143,10 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let was_by_segment = current.definition.trigger_type.is_of_segment();
     let automation = input::changed_automation(&body, current, cx.app.clock.now())?;
     if was_by_segment || automation.definition.trigger_type.is_of_segment() {
-        // Before any segment is locked, as whoever changes segments does.
+        // Take the segment change lock before locking any segment, in the same order as changes of segments.
         segments::begin_change(&tx).await?;
     }
-    // A template may have been deleted while the automation was off.
+    // A template may have been deleted while the automation was inactive.
     if automation.version != was_version || (automation.active && !was_active) {
         named::check(cx, &tx, &automation).await?;
     }

@@ -33,7 +33,7 @@ pub use report::report;
 pub use transition::{cancel, pause, resume, send};
 pub use trial::test;
 
-/// Campaigns in one answer at most.
+/// Maximum number of campaigns per page.
 const LIST_MAX: i64 = 1_000;
 
 #[derive(Serialize)]
@@ -83,7 +83,7 @@ impl From<Campaign> for CampaignView {
     }
 }
 
-/// How far it has come is no part of it, but the state that allows or forbids what is done to it is.
+/// Covers the settings and the status, which determines the allowed actions, but no progress counters.
 fn tag(of: &Campaign) -> Result<EntityTag, ApiError> {
     let Campaign { name, channel, segment_id, exclude_segment_ids, template_id, settings, .. } = of;
     let Campaign { subscription_group_id, scheduled_at, status, .. } = of;
@@ -92,7 +92,7 @@ fn tag(of: &Campaign) -> Result<EntityTag, ApiError> {
     EntityTag::of(&(name, channel.as_str(), audience, template_id, settings, time, status.as_str()))
 }
 
-/// With its tag.
+/// Returns the campaign with its entity tag.
 fn shown(status: StatusCode, campaign: Campaign) -> Result<Reply, ApiError> {
     let tag = tag(&campaign)?;
     Ok(Reply::json(status, &CampaignView::from(campaign))?.tagged(&tag))
@@ -146,7 +146,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let current = locked(cx, &tx, id).await?;
     precondition.check("campaign", || tag(&current))?;
     let campaign = input::changed_campaign(&body, current.clone(), cx.app.clock.now())?;
-    // What was read can be sent back: only what is different is a change.
+    // A client may send back what it read: only fields with another value are changes.
     let renamed = Campaign { name: campaign.name.clone(), updated_at: campaign.updated_at, ..current.clone() };
     if campaign != renamed {
         if !current.status.is_editable() {
@@ -188,7 +188,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     deleted()
 }
 
-/// By what the audience was shared, and its messages made, when it was taken.
+/// The settings that determined the recipients and their messages when the audience was snapshotted.
 #[derive(PartialEq)]
 struct Sharing<'a> {
     channel: Channel,
@@ -225,8 +225,8 @@ async fn note(
     audit_log::note(cx, tx, action, (campaign.id, &campaign.name), details).await
 }
 
-/// Segments, templates and the group must be of this project, the templates of the campaign's channel; none of them can be deleted
-/// before the end of the transaction.
+/// Checks that segments, templates and the subscription group belong to this project, and that the templates match the
+/// campaign's channel. None of them can be deleted until the transaction ends.
 async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Campaign) -> Result<(), ApiError> {
     let mut problems = Vec::new();
     let there = segments::existing(tx, cx.project, &campaign.segment_ids()).await?;
@@ -244,7 +244,7 @@ async fn check_references(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Cam
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }
 
-/// As [`check_references`], of the templates alone.
+/// Like [`check_references`], for templates only.
 async fn check_templates(cx: &Context<'_>, tx: &Transaction<'_>, campaign: &Campaign) -> Result<(), ApiError> {
     let problems = problems_of_templates(cx, tx, campaign).await?;
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }

@@ -1,4 +1,4 @@
-//! The configuration of the channels. Secrets come in and never go out.
+//! Channel configuration. Secrets are write-only.
 
 mod advice;
 mod input;
@@ -41,7 +41,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
             view.insert("error".to_owned(), error.into());
         }
         shown.insert(name.to_owned(), view);
-        // The same beside every channel.
+        // These settings are identical in every channel.
         for rule in ["quietHours", "frequencyCap"] {
             shown.insert(rule.to_owned(), settings.settings.get(rule).cloned().unwrap_or_default());
         }
@@ -51,15 +51,16 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(ok(&shown)?.tagged(&tag(&versions)?))
 }
 
-/// Of the versions of [`Channel::ALL`], in that order: secrets, which are not shown, move them on too.
+/// Returns the entity tag for the versions of [`Channel::ALL`], in that order. Secrets are not shown, but changing
+/// them increments the version too.
 fn tag(versions: &[i64]) -> Result<EntityTag, ApiError> {
     EntityTag::of(&versions)
 }
 
-/// Whether mail could be sent.
+/// Whether the settings suffice to send email.
 fn email_is_configured(of: &ChannelSettings) -> bool {
     let complete = match of.text("emailProvider") {
-        // A user name without its password: the password was cleared, or never set.
+        // A user name needs a password, which may have been cleared or never set.
         Some("SMTP") => {
             of.text("smtpHost").is_some() && (of.text("smtpUsername").is_none() || of.secret("smtpPassword").is_some())
         }
@@ -87,7 +88,7 @@ fn email_view(of: &ChannelSettings) -> Value {
     })
 }
 
-/// Whether there is anything that pushes could be sent by, the operator's app for all projects included.
+/// Whether the settings suffice to send push messages. Includes the operator's app that all projects share.
 pub(in crate::resources) fn push_is_configured(of: &ChannelSettings, shared_app: bool) -> bool {
     let ios = of.text("iosPushKeyId").is_some()
         && of.text("iosPushTeamId").is_some()
@@ -97,7 +98,7 @@ pub(in crate::resources) fn push_is_configured(of: &ChannelSettings, shared_app:
     ios || provider || goes_by_shared_app(of, shared_app) || of.secret("pushGatewayServerKey").is_some()
 }
 
-/// Half an app of its own is wrong, and no reason to take the shared one.
+/// Whether push uses the shared app. An incomplete app of the project's own is an error, and does not fall back to it.
 fn goes_by_shared_app(of: &ChannelSettings, shared_app: bool) -> bool {
     shared_app && of.text("pushProviderAppId").is_none() && of.secret("pushProviderRestKey").is_none()
 }
@@ -146,7 +147,7 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let tx = db.transaction().await.map_err(StoreError::from)?;
     let mut versions = channels::hold(&tx, cx.project).await?;
     precondition.check("configuration of the channels", || tag(&versions))?;
-    // A rule that all channels keep is changed in each of them, and named once.
+    // A setting shared by all channels changes in each of them, but is recorded once.
     let (mut changed_fields, mut cleared) = (BTreeSet::new(), BTreeSet::new());
     for (channel, version) in Channel::ALL.into_iter().zip(&mut versions) {
         let Some(changes) = by_channel.remove(&channel) else { continue };
@@ -174,8 +175,8 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(ok(&answer)?.tagged(&tag(&versions)?))
 }
 
-/// The server that the settings with these changes would send a password to without TLS, once it is found to be exempted.
-/// Outside of the transaction: to look a name up may take seconds.
+/// Returns the server that the changed settings would send a password to without TLS, after checking that it is
+/// exempt. Runs outside the transaction, because DNS resolution may take seconds.
 async fn vetted(cx: &Context<'_>, changes: &[input::Change]) -> Result<Option<PlainLogin>, ApiError> {
     let current = {
         let db = cx.database().await?;

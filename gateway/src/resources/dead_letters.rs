@@ -1,4 +1,4 @@
-//! Dead letters: what failed, and not by its own fault, and can be tried again.
+//! Dead letters: messages that failed for external reasons, and items that could not be recorded. Both can be retried.
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ use crate::http::respond::{Reply, ok};
 use crate::resources::paging::NumberedPage;
 use crate::resources::{audit_log, time_format};
 
-/// Of each kind, given another try by one request.
+/// Maximum number of each kind to replay per request.
 const MOST: i64 = 10_000;
-/// Named by one request.
+/// Maximum number of IDs per request.
 const IDS: usize = 1_000;
 const ID: Text = Text::line(36);
-/// The code of a reason.
+/// A reason code.
 const REASON: Text = Text::line(100);
 
 #[derive(Serialize)]
@@ -95,7 +95,7 @@ fn kinds() -> [(&'static str, Kind); 2] {
     Kind::ALL.map(|kind| (kind.as_str(), kind))
 }
 
-/// In either case, as when sending.
+/// Parses a channel name, ignoring case, as the send endpoint does.
 fn channel(text: &str) -> Result<Channel, ApiError> {
     Channel::parse(text).ok_or_else(|| ApiError::invalid("channel", channels_allowed()))
 }
@@ -109,7 +109,7 @@ struct ReplayView {
     replayed: u64,
     messages: u64,
     items: u64,
-    /// Whether there may be more of them than one request takes.
+    /// Whether more may remain than one request replays.
     more: bool,
 }
 
@@ -137,7 +137,7 @@ pub async fn replay(cx: &Context<'_>) -> Result<Reply, ApiError> {
     })
 }
 
-/// Which are to be tried again: `all` of those that satisfy every condition of the body, of which there may be none.
+/// Reads which dead letters to replay: those that satisfy every condition in the body, or `all` if there is none.
 fn wanted(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
     let mut fields = Fields::of(body);
     let conditions = ["ids", "kind", "channel", "reason"];

@@ -91,7 +91,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     })
 }
 
-/// A search is made into the names it finds, which are few, and a person into all their ids.
+/// Builds the filter. A search becomes the few event names that it matches, and a user becomes all their IDs.
 async fn filter(
     cx: &Context<'_>,
     db: &Connection,
@@ -131,7 +131,7 @@ pub async fn get(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     ok(&EventView::new(event, &people))
 }
 
-/// What people left who were erased is gone for everybody, also while its rows are still being removed.
+/// Whether the event's user has since been erased. Such events are hidden while their rows are still being deleted.
 fn is_erased(event: &Event, erased: &HashMap<Uuid, Timestamp>) -> bool {
     erased.get(&event.user_id).is_some_and(|at| event.received_at <= *at)
 }
@@ -147,7 +147,7 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     }
     let look = Look::Event(event.name.clone());
     dirty::mark(&tx, cx.project, &look, &[event.user_id], cx.app.clock.now()).await?;
-    // Without its name: clients choose it, and the log outlives the user's erasure.
+    // Omit the name: clients choose it, and the audit log outlives the user's erasure.
     audit_log::note(cx, &tx, "event.deleted", (event.id, ""), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
     deleted()

@@ -1,8 +1,8 @@
-//! Exporting lists of any length: written while they are read, a stretch at a time.
+//! Exports lists of any length as streamed responses, reading and writing one batch at a time.
 //!
-//! Nothing is held between two stretches, neither a connection nor a snapshot of the database, so a client may read as
-//! slowly as it likes; one that reads nothing for a minute is cut off by the connection's own limit. What is there from
-//! the beginning to the end is given once; what comes or goes meanwhile may be missing.
+//! No connection or database snapshot is held between batches, so a client may read as slowly as it likes; the
+//! connection's own timeout closes one that reads nothing for a minute. Rows that exist throughout the export are
+//! returned exactly once; rows added or removed meanwhile may be missing.
 
 mod encoding;
 
@@ -19,30 +19,30 @@ use crate::http::stream::{Maker, Pieces};
 use crate::limits::slots::{Full, Slot};
 use encoding::Encoding;
 
-/// Exports under way in one gateway.
+/// Maximum number of concurrent exports per gateway.
 pub const AT_ONCE: usize = 8;
-/// Exports under way of the projects of one owner.
+/// Maximum number of concurrent exports per owner, over all of the owner's projects.
 pub const AT_ONCE_PER_OWNER: usize = 2;
-/// Rows of a stretch: the first one's, and the most.
+/// Rows in the first batch, and maximum rows in any batch.
 const FIRST: i64 = 20;
 const MOST: i64 = 1_000;
-/// Bytes that a stretch is to have, by the size of those before it.
+/// Target size of a batch in bytes, from which the next row limit is estimated.
 const STRETCH: usize = 256 * 1024;
-/// For how long, and how often, a database that is away is tried again.
+/// Maximum number of retries while the database is unavailable, and the delay between them.
 const TRIES: u32 = 60;
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What a stretch came to.
+/// Result of reading a batch.
 pub struct Stretch {
     pub rows: usize,
-    /// Whether there is more.
+    /// Whether more rows follow.
     pub more: bool,
 }
 
-/// A list that is read from its beginning to its end.
+/// A list that can be read in batches from beginning to end.
 pub trait List: Send + 'static {
-    /// Reads at most so many rows behind those that were read before, and writes them as lines. After an error it is as it
-    /// was before.
+    /// Reads at most `limit` rows after those already read and appends them to `out` as lines. An error leaves the
+    /// position unchanged.
     fn read(
         &mut self,
         db: &mut Connection,
@@ -51,14 +51,14 @@ pub trait List: Send + 'static {
     ) -> impl Future<Output = Result<Stretch, StoreError>> + Send;
 }
 
-/// Appends a row's line.
+/// Appends a row as one line of JSON.
 pub fn line(row: &impl Serialize, out: &mut Vec<u8>) -> Result<(), StoreError> {
     serde_json::to_writer(&mut *out, row).map_err(|e| StoreError::Corrupt(e.to_string()))?;
     out.push(b'\n');
     Ok(())
 }
 
-/// An export under way.
+/// A running export.
 struct Export<L> {
     list: L,
     store: Store,
@@ -68,7 +68,8 @@ struct Export<L> {
     _slot: Slot,
 }
 
-/// Answers with a list as NDJSON. The first stretch is read before the answer begins, so that it can still be an error.
+/// Replies with a list as NDJSON. Reads the first batch before replying, so that a failure can still be returned as an
+/// error.
 pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Result<Reply, ApiError> {
     let slot = cx.app.exports.take(cx.owner).map_err(|full| match full {
         Full::Owner => ApiError::TooMany("this project and its creator's other projects have reached their limit of running exports; wait until one is complete"),
@@ -92,8 +93,10 @@ pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Resul
 }
 
 impl<L: List> Export<L> {
-    /// Writes from the first stretch to the last. A client that went ends it without an error; one whose key was revoked
-    /// is cut off, so that it does not take what it has for all there is.
+    /// Writes all batches.
+    ///
+    /// Returns `Ok` if the client disconnects. If the caller's key or session is revoked, closes the connection
+    /// without a proper end, so that the client does not mistake the export for complete.
     async fn write(mut self, maker: Maker, first: (Vec<u8>, bool)) -> Result<(), StoreError> {
         let (mut lines, mut more) = first;
         loop {
@@ -114,7 +117,7 @@ impl<L: List> Export<L> {
         }
     }
 
-    /// Reads on, also where the database is away for a while.
+    /// Reads the next batch, with retries while the database is unavailable.
     async fn read_again(&mut self) -> Result<(Vec<u8>, bool), StoreError> {
         let mut tries = 0;
         loop {
@@ -140,7 +143,8 @@ impl<L: List> Export<L> {
     }
 }
 
-/// How many rows the next stretch may have: as many as make up [`STRETCH`], but soon fewer and only slowly more.
+/// Returns the row limit of the next batch, aiming at [`STRETCH`] bytes. The limit may shrink at once but at most
+/// doubles.
 fn next_limit(limit: i64, rows: usize, bytes: usize) -> i64 {
     if rows == 0 {
         return limit;

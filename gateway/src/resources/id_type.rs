@@ -1,12 +1,12 @@
-//! `idType`: the kind of the ids by which a request names users.
+//! `idType`: the type of the user IDs in a request.
 
 use store_profiles::users::user_ref::IdType;
 
 use crate::http::error::ApiError;
 use crate::http::query::{Parameter, Query, one_of};
 
-/// The kind that the request names. An empty value is refused, so that a request that means internal ids never matches an
-/// external one; so is a second one.
+/// Returns the requested type, or `Either` by default. Rejects an empty value, so that a request meant for internal
+/// IDs never matches an external one, and a repeated parameter.
 pub fn of(query: &Query) -> Result<IdType, ApiError> {
     let mut given = query.named(&["idType", "id_type"]);
     let Some(Parameter { name, value }) = given.next() else { return Ok(IdType::Either) };

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that is sent again under the same key takes effect once.
+//! `Idempotency-Key`: a request repeated with the same key takes effect once.
 
 use database::Transaction;
 use kernel::ids;
@@ -11,7 +11,7 @@ use crate::http::request::Request;
 
 const KEY_MAX: usize = 200;
 
-/// The request's key.
+/// Returns the request's key, if any. Fails if it is not 1 to 200 ASCII characters.
 pub fn key<'a>(request: &Request<'a>) -> Result<Option<&'a str>, ApiError> {
     let key = request.header("idempotency-key");
     let unusable = key.is_none() && request.headers.contains_key("idempotency-key");
@@ -21,8 +21,10 @@ pub fn key<'a>(request: &Request<'a>) -> Result<Option<&'a str>, ApiError> {
     Ok(key)
 }
 
-/// The id of what this key has made before; else the key stands for `fresh` from the end of the transaction on, in which
-/// that must be made. Two requests at once take turns here. Keys of one kind of resource say nothing about another's.
+/// Returns the ID of the resource that a request with this key has already created.
+///
+/// Otherwise assigns `fresh` to the key, and the caller must create that resource in the same transaction. Concurrent
+/// requests with the same key are serialized. Keys of different kinds of resource are independent.
 pub async fn made_before(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
@@ -35,21 +37,23 @@ pub async fn made_before(
     Ok((first != fresh).then_some(first))
 }
 
-/// The id of what an account makes under a key, where no project could keep the key.
+/// Derives the ID of a resource that an account creates under a key, for resources that belong to no project yet.
 pub fn id_of(account: Uuid, resource: &str, key: &str) -> Uuid {
     Uuid::new_v5(&account, format!("{resource}:{key}").as_bytes())
 }
 
-/// How long an accepted message may be on its way to its row, in milliseconds.
+/// Maximum time between accepting a message and writing its row, in milliseconds.
 const IN_FLIGHT_MAX_MS: i64 = 24 * 3_600_000;
 
-/// Checks that a message without a row, accepted under a key that is used again, may be published again. Fails where its row
-/// must have been removed since: without the row, delivery would send it a second time.
+/// Checks that a message without a row, accepted earlier with the same key, may be published again.
+///
+/// Fails if it is too old to be in flight, since its row must then have been deleted, and delivery would send the
+/// message a second time.
 pub fn check_in_flight(request: &Request<'_>, message: Uuid) -> Result<(), ApiError> {
     if request.received_ms - ids::time_ms(message) > IN_FLIGHT_MAX_MS { Err(gone()) } else { Ok(()) }
 }
 
-/// What a key made is no longer there.
+/// The resource created with this key has since been deleted.
 pub fn gone() -> ApiError {
     ApiError::Conflict("what this Idempotency-Key made has been deleted since; use another key".to_owned())
 }

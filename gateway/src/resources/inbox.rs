@@ -1,4 +1,4 @@
-//! The inbox: in-app messages as their person's app reads them, page by page or as they arrive.
+//! The inbox: a user's in-app messages, listed by page or streamed as they arrive.
 
 mod stream;
 mod streams;
@@ -58,16 +58,18 @@ struct ListView {
     page: PageView,
 }
 
-/// Whose inbox is asked for.
+/// The user whose inbox is requested.
 struct Owner {
     user: String,
     id_type: IdType,
-    /// What proved the user, where the caller had to.
+    /// The proof of the user's identity, if the caller needs one.
     proven: Option<Proven>,
 }
 
-/// Finds out whose inbox is asked for. Anyone may read a public key out of a page, and user ids can be guessed: with one, the
-/// user must always be proven, whether or not the project requires it elsewhere.
+/// Determines whose inbox is requested.
+///
+/// A public key requires proof of the user's identity even if the project does not require it elsewhere, since the key
+/// can be read from any page and user IDs can be guessed.
 async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
     let get = |names: [&str; 2]| names.into_iter().find_map(|name| query.get(name)).map(str::to_owned);
     if get(["user_token", "userToken"]).is_some() {
@@ -90,7 +92,7 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
                 "must be `external` with a public key, which can prove only external ids",
             ));
         }
-        // The proof says nothing about a user whose internal id equals the proven external id.
+        // The proof does not cover another user whose internal ID equals the proven external ID.
         id_type = IdType::External;
         let user_hash = get(["user_hash", "userHash"]);
         let evidence = Evidence { user_hash: user_hash.as_deref(), user_token: None };
@@ -105,7 +107,8 @@ impl Owner {
     }
 }
 
-/// All internal ids of a user. The answer does not show whether the user exists.
+/// Returns all internal IDs of a user. For an unknown user, returns the IDs it would have, so the response does not
+/// reveal whether the user exists.
 async fn ids_of(
     db: &impl GenericClient,
     project: kernel::ids::ProjectId,
@@ -136,7 +139,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&ListView { items: items.into_iter().map(ItemView::from).collect(), unread, page: end.view(total) })
 }
 
-/// `POST /inbox/:id/read`: the message counts as opened.
+/// `POST /inbox/:id/read`: marks a message as read, which also counts as opened.
 pub async fn read(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let owner = owner(cx, &cx.query()?).await?;
     let id = path_params::id(segment, "message in this inbox")?;

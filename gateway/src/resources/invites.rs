@@ -1,5 +1,7 @@
-//! Invitations to a project's team. No answer of the API holds a link or token that accepts one: the mailed link proves
-//! whose mailbox it is, and an operator can print another by `rekindle invite link`.
+//! Invitations to a project's team.
+//!
+//! API responses never contain the link or token that accepts one: the mailed link proves ownership of the mailbox,
+//! and an operator can print another link with `rekindle invite link`.
 
 pub mod accept;
 
@@ -26,13 +28,13 @@ use crate::resources::sessions::{BODY, EMAIL};
 use crate::resources::team::ROLES;
 use crate::resources::{audit_log, idempotency, path_params, time_format};
 
-/// How long an invitation can be accepted.
+/// How long an invitation is valid.
 const LASTS: Duration = Duration::from_hours(7 * 24);
 const DAY: Duration = Duration::from_hours(24);
-/// Limit for a project, and for an account over all of its projects: the operator's mail server sends invitations to
+/// Limit per project, and per account over all of its projects: the operator's mail server sends invitations to
 /// addresses that a tenant chooses.
 const MAX_PER_DAY: i32 = 100;
-/// Invitations in one answer at most.
+/// Maximum number of invitations per page.
 const LIST_MAX: i64 = 1_000;
 
 #[derive(Serialize)]
@@ -42,7 +44,7 @@ struct InviteView {
     email: String,
     role: &'static str,
     status: &'static str,
-    /// What became of the mail with the link.
+    /// Status of the mail with the link.
     email_status: &'static str,
     invited_by: Uuid,
     #[serde(serialize_with = "time_format::time")]
@@ -69,7 +71,7 @@ impl InviteView {
 const UNMAILED: &str = "No mail was sent, because the installation has no mail server of its own (SYSTEM_SMTP_URL). \
                         Its operator can print the link with `rekindle invite link`.";
 
-/// The invitation as it was created, and why it is not mailed, if it is not.
+/// Returns the created invitation, with a notice if it is not mailed.
 fn answer(invite: Invite, now: Timestamp) -> Result<Reply, ApiError> {
     let notice = (invite.mail == MailStatus::None).then_some(UNMAILED);
     created(&json!({ "invite": InviteView::new(invite, now), "notice": notice }))
@@ -153,7 +155,8 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     answer(invite, now)
 }
 
-/// A member whose address is unverified can be invited again: the mailed link verifies it.
+/// Whether the invited address belongs to a verified member. An unverified member can be invited again: the mailed
+/// link verifies the address.
 async fn is_verified_member(tx: &Transaction<'_>, invite: &Invite) -> Result<bool, ApiError> {
     let Some(known) = accounts::find(tx, &invite.email).await?.filter(|known| known.account.is_verified) else {
         return Ok(false);

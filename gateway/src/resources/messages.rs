@@ -1,4 +1,4 @@
-//! Messages: sending one directly, and reading the ledger.
+//! Messages: sends direct messages, and reads the ledger.
 
 mod input;
 mod mjml;
@@ -100,7 +100,7 @@ impl MessageView {
     }
 }
 
-/// The content of a direct message in the form of those that have a title.
+/// Returns a direct message's content as `title`, `body` and `url`; `None` for email.
 fn titled(channel: Channel, content: &Value) -> Option<Value> {
     let body = content.get("body").filter(|_| channel != Channel::Email)?;
     let mut titled = json!({ "title": content.get("subject"), "body": body });
@@ -135,7 +135,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     end.reply("messages", messages.into_iter().map(|message| MessageView::new(message, &people)), total)
 }
 
-/// In either case, as when sending.
+/// Parses the channel filter, ignoring case, as the send endpoint does.
 fn channel(query: &Query) -> Result<Option<Channel>, ApiError> {
     let Some(text) = query.get("channel") else { return Ok(None) };
     match Channel::parse(text) {

@@ -1,4 +1,4 @@
-//! News, and the feed that clients read.
+//! News items, and the feed for clients.
 
 mod input;
 
@@ -20,7 +20,7 @@ use crate::http::respond::{Reply, deleted};
 use crate::resources::paging::CursorPage;
 use crate::resources::{audit_log, idempotency, path_params, time_format};
 
-/// Items in one answer at most.
+/// Maximum number of items per page.
 const LIST_MAX: i64 = 1_000;
 
 #[derive(Serialize)]
@@ -57,7 +57,7 @@ fn tag(of: &NewsItem) -> Result<EntityTag, ApiError> {
     EntityTag::of(&(title, body, published_at.map(rfc3339)))
 }
 
-/// With its tag.
+/// Returns the item with its entity tag.
 fn shown(status: StatusCode, item: NewsItem) -> Result<Reply, ApiError> {
     let tag = tag(&item)?;
     Ok(Reply::json(status, &NewsView::from(item))?.tagged(&tag))
@@ -72,7 +72,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     end.reply("items", found.into_iter().map(NewsView::from))
 }
 
-/// What clients see of an item.
+/// A news item as shown to clients.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FeedItem {

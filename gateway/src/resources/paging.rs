@@ -1,7 +1,7 @@
-//! Lists, page by page: where a page begins, the rows that it has, and the cursor to the next one.
+//! Pagination: the start of a page, its rows, and the cursor of the next page.
 //!
-//! A handler reads [`NumberedPage::of`] or [`CursorPage::of`] from the query, asks the store for `rows()` rows from there on,
-//! which is one more than the page has, cuts them with `cut`, and answers with `reply`.
+//! A handler reads [`NumberedPage::of`] or [`CursorPage::of`] from the query, reads `rows()` rows from the store (one
+//! more than the page holds), trims them with `cut`, and returns `reply`.
 
 use database::filter::{Start, Total};
 use jiff::Timestamp;
@@ -13,12 +13,12 @@ use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, ok};
 
-/// Items a page, unless the request says otherwise.
+/// Default number of items per page.
 const DEFAULT_LIMIT: i64 = 20;
-/// How deep numbered pages go; past it there are cursors.
+/// Number of rows that numbered pages can reach; clients use cursors beyond it.
 const DEEPEST: i64 = 10_000;
 
-/// What a list is ordered by: a row's own is the cursor to what comes after it.
+/// The sort key of a list. A row's key is the cursor to the rows after it.
 pub trait Cursor: Sized {
     fn parse(text: &str) -> Option<Self>;
     fn text(&self) -> String;
@@ -34,11 +34,11 @@ impl Cursor for Uuid {
     }
 }
 
-/// Of a list by time and id. The database keeps microseconds.
+/// Cursor of a list ordered by time and ID, in microseconds as stored by the database.
 impl Cursor for (Timestamp, Uuid) {
     fn parse(text: &str) -> Option<Self> {
         let (micros, id) = text.split_once('_')?;
-        // No row is older than 1970, and PostgreSQL refuses times long before that.
+        // No row is older than 1970, and PostgreSQL rejects times long before that.
         let micros = micros.parse::<i64>().ok().filter(|micros| *micros >= 0)?;
         Some((Timestamp::from_microsecond(micros).ok()?, Uuid::try_parse(id).ok()?))
     }
@@ -58,7 +58,7 @@ fn cursor<C: Cursor>(query: &Query) -> Result<Option<C>, ApiError> {
     C::parse(text).map(Some).ok_or_else(made_up)
 }
 
-/// Cuts rows, of which one more than `limit` was asked for, down to the page; returns the cursor to the next one.
+/// Trims rows to the page, if one more than `limit` was found; returns the cursor of the next page, if any.
 fn cut<T, C: Cursor>(rows: &mut Vec<T>, limit: i64, cursor: impl Fn(&T) -> C) -> Option<String> {
     let limit = usize::try_from(limit).unwrap_or(0);
     if rows.len() <= limit {
@@ -68,11 +68,11 @@ fn cut<T, C: Cursor>(rows: &mut Vec<T>, limit: i64, cursor: impl Fn(&T) -> C) ->
     rows.last().map(|row| cursor(row).text())
 }
 
-/// The page that a request asks for, of a list with a total: behind `cursor` if there is one, or else by its number.
+/// A requested page of a list with a total: after `cursor` if given, otherwise by number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NumberedPage<C> {
     pub start: Start<C>,
-    /// From 1.
+    /// Starts at 1.
     number: i64,
     limit: i64,
 }
@@ -90,7 +90,7 @@ impl<C: Cursor> NumberedPage<C> {
         Ok(Self { start, number, limit })
     }
 
-    /// How many rows to ask for.
+    /// Returns the number of rows to read.
     pub fn rows(&self) -> i64 {
         self.limit + 1
     }
@@ -100,7 +100,7 @@ impl<C: Cursor> NumberedPage<C> {
     }
 }
 
-/// The page that a request asks for, of a list without a total: the first one, or the one behind `cursor`.
+/// A requested page of a list without a total: the first page, or the one after `cursor`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CursorPage<C> {
     pub after: Option<C>,
@@ -108,7 +108,7 @@ pub struct CursorPage<C> {
 }
 
 impl<C: Cursor> CursorPage<C> {
-    /// Reads `cursor`; a page has `limit` items.
+    /// Reads `cursor`; the page size is fixed at `limit` items.
     pub fn of(query: &Query, limit: i64) -> Result<Self, ApiError> {
         Ok(Self { after: cursor(query)?, limit })
     }
@@ -118,7 +118,7 @@ impl<C: Cursor> CursorPage<C> {
         Self::of(query, limit(query)?)
     }
 
-    /// How many rows to ask for.
+    /// Returns the number of rows to read.
     pub fn rows(&self) -> i64 {
         self.limit + 1
     }
@@ -128,7 +128,7 @@ impl<C: Cursor> CursorPage<C> {
     }
 }
 
-/// Of lists that take `page` and do not count.
+/// For lists that accept `page` but have no total. Ignores the page number.
 impl<C> From<NumberedPage<C>> for CursorPage<C> {
     fn from(page: NumberedPage<C>) -> Self {
         let after = match page.start {
@@ -139,7 +139,7 @@ impl<C> From<NumberedPage<C>> for CursorPage<C> {
     }
 }
 
-/// Where a numbered page ends.
+/// The end of a numbered page.
 pub struct NumberedEnd {
     number: i64,
     pub limit: i64,
@@ -147,12 +147,12 @@ pub struct NumberedEnd {
 }
 
 impl NumberedEnd {
-    /// What the answer says beside the items.
+    /// Returns the pagination fields of the response.
     pub fn view(self, total: Total) -> PageView {
         PageView { total: total.into(), page: self.number, limit: self.limit, next_cursor: self.next_cursor }
     }
 
-    /// 200: the page's items under the field `name`.
+    /// Replies 200 with the items as the field `name`.
     pub fn reply<V: Serialize>(
         self,
         name: &'static str,
@@ -163,7 +163,7 @@ impl NumberedEnd {
     }
 }
 
-/// Where a page of a list without a total ends.
+/// The end of a page of a list without a total.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CursorEnd {
@@ -171,7 +171,7 @@ pub struct CursorEnd {
 }
 
 impl CursorEnd {
-    /// 200: the page's items under the field `name`.
+    /// Replies 200 with the items as the field `name`.
     pub fn reply<V: Serialize>(
         self,
         name: &'static str,
@@ -202,7 +202,7 @@ impl<V: Serialize> Serialize for Named<V> {
     }
 }
 
-/// `total` and, where there are more rows than were counted, `totalIsCapped`.
+/// `total`, and `totalIsCapped` if counting stopped at the limit.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TotalView {
@@ -217,7 +217,7 @@ impl From<Total> for TotalView {
     }
 }
 
-/// What every numbered list says beside its items.
+/// The pagination fields of a numbered list.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PageView {

@@ -45,7 +45,7 @@ struct ProjectView {
     created_at: Timestamp,
     #[serde(serialize_with = "time_format::time")]
     updated_at: Timestamp,
-    /// For admins.
+    /// For ADMINs only.
     #[serde(flatten)]
     secrets: Option<SecretsView>,
 }
@@ -56,7 +56,7 @@ impl ProjectView {
             id: project.id.0,
             name: project.name,
             timezone: project.timezone,
-            // What applies now: the operator may have lowered the ceiling since.
+            // The effective limit: the operator may have lowered the maximum since.
             rate_limit: app.config.effective_rate_limit(project.rate_limit),
             retention_days: project.retention_days,
             tracking: project.tracking,
@@ -69,7 +69,7 @@ impl ProjectView {
     }
 }
 
-/// Of the settings; the secrets are changed by other operations.
+/// Covers the settings but not the secrets, which other endpoints change.
 fn tag(of: &Project) -> Result<EntityTag, ApiError> {
     let Project { name, timezone, rate_limit, retention_days, tracking, identity_verification, .. } = of;
     EntityTag::of(&(name, timezone, rate_limit, retention_days, tracking, identity_verification))
@@ -82,13 +82,13 @@ pub async fn list(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     ok(&json!({ "projects": found.into_iter().map(MembershipView::from).collect::<Vec<_>>() }))
 }
 
-/// `POST /projects`: whoever makes a project is its first ADMIN.
+/// `POST /projects`: creates a project. Its creator becomes the first ADMIN.
 pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     let session = auth::logged_in(&app.auth, request).await?;
     may_create(app, &session.account)?;
     let body = request.read_json(BODY).await?;
     let now = app.clock.now();
-    // Under a key the id is made of it, so that a repeat finds what was made.
+    // With an idempotency key, derive the ID from it, so that a repeated request finds the project.
     let key = idempotency::key(request)?;
     let under_key = |key| idempotency::id_of(session.account.id, "project", key);
     let id = ProjectId(key.map_or_else(|| ids::fresh(now.as_millisecond()), under_key));
@@ -96,7 +96,7 @@ pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     let secrets = ProjectSecrets::random();
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    // One at a time, so that neither a repeat nor the limit is missed.
+    // Serialize creations per account, so that concurrent requests detect repeats and the limit.
     accounts::lock(&tx, session.account.id).await?;
     if key.is_some()
         && let Some(made) = made_before(app, &tx, session.account.id, id).await?
@@ -143,7 +143,7 @@ fn may_create(app: &App, account: &Account) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What the account has made as `id` before.
+/// Returns the project that the account has already created as `id`, if any.
 async fn made_before(app: &App, tx: &Transaction<'_>, account: Uuid, id: ProjectId) -> Result<Option<Reply>, ApiError> {
     if !project_removals::among(tx, &[id]).await?.is_empty() {
         return Err(idempotency::gone());
@@ -162,7 +162,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(ok(&view(cx.app, &db, project, role_of(cx)).await?)?.tagged(&tag))
 }
 
-/// As a member of that role sees it.
+/// Returns the project as visible to a member with this role.
 async fn view(app: &App, db: &impl GenericClient, project: Project, role: Role) -> Result<ProjectView, ApiError> {
     if role != Role::Admin {
         return Ok(ProjectView::new(app, project, role, None));
@@ -198,7 +198,8 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(ok(&shown)?.tagged(&tag))
 }
 
-/// `DELETE /projects/:id`: from now on it is nowhere to be found and its keys work no more; its data goes by and by.
+/// `DELETE /projects/:id`: deletes a project. It disappears and its keys stop working at once; its data is removed in
+/// the background.
 pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let precondition = Precondition::of(cx.headers)?;
     let body = cx.read_json(BODY).await?;
@@ -216,7 +217,7 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     deleted()
 }
 
-/// What an update changed, as `{ field: { from, to } }`.
+/// Returns the changes made by an update, as `{ field: { from, to } }`.
 fn differences(before: &Project, after: &Project) -> Map<String, Value> {
     let fields = |p: &Project| {
         [

@@ -1,5 +1,5 @@
-//! Push tokens of devices, and the key that browsers subscribe with. Writes go the way of events: what is answered with
-//! 202 is in the stream.
+//! Push tokens of devices, and the VAPID key for browser subscriptions. Writes go through the event stream: a 202
+//! response means that the stream has stored them.
 
 pub mod devices;
 mod input;
@@ -31,11 +31,11 @@ pub async fn register(cx: &Context<'_>) -> Result<Reply, ApiError> {
     proof.check(input.user_id.as_deref(), evidence)?;
     let unproven = proof.is_asked() && input.user_id.is_none();
     let body = RegisterToken { platform: input.platform.as_str().to_owned(), token: input.token };
-    // The known id wins: a token says nothing about who became whom.
+    // The user ID takes precedence: registering a token does not merge users.
     let anonymous_id = input.anonymous_id.filter(|_| input.user_id.is_none());
     let item = IngestItem { user_id: input.user_id, anonymous_id, unproven, ..item(cx, Body::RegisterToken(body))? };
     let wait = Wait::asked(cx)?;
-    // Behind what the person did before, and ahead of what they do next: its pushes find the device.
+    // Publish in order with the user's events, so that pushes triggered by later events find the device.
     let positions = publish::one(&cx.app.ingest.group_commit, cx.project, &item).await?;
     told(cx, wait, &positions).await
 }
@@ -45,7 +45,8 @@ pub async fn remove(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let token = input::removal(&cx.read_json(MAX_BYTES).await?)?;
     let item = item(cx, Body::RemoveToken(RemoveToken { token: token.clone() }))?;
     let wait = Wait::asked(cx)?;
-    // It names nobody. Which of several words on a token is the last, their times of acceptance say.
+    // The request names no user, so it is keyed by token. Acceptance times decide which of several changes to a token
+    // is the latest.
     let positions = publish::keyed(&cx.app.ingest.group_commit, push_token::id(cx.project, &token), &item).await?;
     told(cx, wait, &positions).await
 }

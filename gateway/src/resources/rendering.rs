@@ -1,5 +1,5 @@
-//! Rendering texts while a client waits. It keeps a processor busy, so few run at once, on none of the threads that answer
-//! other requests.
+//! Renders templates while a client waits. Rendering is CPU-bound, so it is limited in number and runs on blocking
+//! threads, apart from those that serve requests.
 
 use std::time::Duration;
 
@@ -9,14 +9,15 @@ use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::limits::permits::Permits;
 
-/// Renderings at once in one gateway.
+/// Maximum number of concurrent renderings per gateway.
 pub const AT_ONCE: usize = 3;
-/// Renderings at once for the projects of one owner.
+/// Maximum number of concurrent renderings per owner, over all of the owner's projects.
 pub const AT_ONCE_PER_OWNER: usize = 2;
-/// How long a request waits for its permit.
+/// How long a request waits for a permit.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Runs the work and returns its result. The permit is free again when the work is done, even if its request is gone by then.
+/// Runs `work` and returns its result. The permit is released when the work ends, even if the request has been
+/// cancelled by then.
 pub async fn rendered<T: Send + 'static>(
     cx: &Context<'_>,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Numbers of events, people and messages over the last days, from counters that are kept as things happen.
+//! Daily counts of events, users and messages, from counters that are updated as events are processed.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::http::respond::{Reply, ok};
 
-/// Days by the name of their range; today is one of them.
+/// Number of days by range name, including today.
 pub(super) const RANGES: &[(&str, i64)] = &[("7d", 7), ("30d", 30), ("90d", 90)];
-/// Names of events shown.
+/// Maximum number of event names in the report.
 const TOP: i64 = 10;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
     range: &'static str,
-    /// First and last day, both counted in.
+    /// First and last day, both inclusive.
     from: String,
     to: String,
     timezone: String,
@@ -61,7 +61,7 @@ struct TopEvent {
     count: i64,
 }
 
-/// What is to be computed.
+/// The metrics to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Metrics {
     events: bool,
@@ -70,7 +70,7 @@ struct Metrics {
 }
 
 impl Metrics {
-    /// Names with commas between; all where none is named.
+    /// Parses a comma-separated list of names. Returns all metrics if the parameter is absent.
     fn asked(query: &Query) -> Result<Self, ApiError> {
         let Some(text) = query.get("metrics") else {
             return Ok(Self { events: true, users: true, messages: true });
@@ -91,7 +91,7 @@ impl Metrics {
     }
 }
 
-/// The days of a range in a timezone.
+/// The days of a range in a time zone.
 pub(super) struct Period {
     zone: TimeZone,
     pub(super) first: Date,
@@ -150,7 +150,7 @@ pub async fn get(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&report)
 }
 
-/// Their number by day.
+/// Adds event counts to the report; returns the number of events by day.
 async fn events(
     cx: &Context<'_>,
     db: &Connection,
@@ -165,7 +165,7 @@ async fn events(
     Ok(by_day)
 }
 
-/// The number sent by day.
+/// Adds message counts to the report; returns the number of messages sent by day.
 fn messages(reached: &[Reached], period: &Period, report: &mut Report) -> BTreeMap<Date, i64> {
     let mut sent: BTreeMap<Date, i64> = BTreeMap::new();
     let mut deliveries: BTreeMap<&'static str, BTreeMap<&'static str, i64>> = BTreeMap::new();

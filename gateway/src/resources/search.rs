@@ -1,12 +1,12 @@
-//! `search`: the text that a list is searched for.
+//! `search`: the search text of a list.
 
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 
-/// Characters at most.
+/// Maximum number of characters.
 const MAX: usize = 200;
 
-/// The text in lower case; none where it is blank.
+/// Returns the text in lower case, or `None` if it is blank.
 pub fn text(query: &Query) -> Result<Option<String>, ApiError> {
     match query.get("search").map(str::trim).filter(|text| !text.is_empty()) {
         Some(text) if text.chars().count() > MAX => {

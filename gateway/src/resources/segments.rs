@@ -32,7 +32,7 @@ pub use explain::explain;
 pub use members::{change_members, estimate, list_users};
 pub use report::report;
 
-/// Segments in one answer at most: each is counted for it.
+/// Maximum number of segments per page; small, because the users of each are counted.
 const LIST_MAX: i64 = 100;
 
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ struct SegmentView {
     updated_at: Timestamp,
 }
 
-/// How the keeping of a segment's members stands, where an automation starts by it.
+/// Status of tracking a segment's members, for segments that trigger an automation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct MembershipView {
@@ -104,7 +104,7 @@ fn tag(of: &Segment) -> Result<EntityTag, ApiError> {
     EntityTag::of(&(name, description, segment_type.as_str(), rules))
 }
 
-/// Counted, and with its tag.
+/// Returns the segment with its user count and entity tag.
 async fn shown(cx: &Context<'_>, status: StatusCode, segment: Segment) -> Result<Reply, ApiError> {
     let tag = tag(&segment)?;
     Ok(Reply::json(status, &SegmentView::counted(cx, segment).await?)?.tagged(&tag))

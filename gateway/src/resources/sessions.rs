@@ -1,4 +1,4 @@
-//! Signing in and out, and an account's sessions.
+//! Login, logout, and the sessions of an account.
 
 use database::StoreError;
 use jiff::Timestamp;
@@ -19,14 +19,14 @@ use crate::http::request::Request;
 use crate::http::respond::{Reply, deleted, ok};
 use crate::resources::time_format;
 
-/// Bytes of a body about accounts.
+/// Maximum size of request bodies for accounts, in bytes.
 pub const BODY: usize = 64 * 1024;
 pub const EMAIL: Text = Text::line(320);
-/// Sessions in one answer.
+/// Maximum number of sessions in a response.
 const LIST_MAX: i64 = 1_000;
-/// A password as it is tried.
+/// A password entered to log in.
 const TRIED: Text = Text::within(1, 1_000);
-/// A password as it is chosen.
+/// A newly chosen password.
 pub const CHOSEN: Text = Text::within(*password::LENGTH.start(), *password::LENGTH.end());
 
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ struct AccountView {
 #[serde(rename_all = "camelCase")]
 struct ListedView {
     id: Uuid,
-    /// Whether it is the one that asks.
+    /// Whether this is the session of the request.
     current: bool,
     user_agent: String,
     #[serde(serialize_with = "time_format::time")]
@@ -85,7 +85,7 @@ impl From<Membership> for MembershipView {
     }
 }
 
-/// Begins a session and answers with it.
+/// Starts a session and replies with it.
 pub async fn begin(app: &App, request: &Request<'_>, credentials: Credentials) -> Result<Reply, ApiError> {
     let session = session::begin(&app.auth, request, credentials).await?;
     let cookie = session.cookie(request);
@@ -99,7 +99,7 @@ async fn shown(app: &App, session: Session) -> Result<Reply, ApiError> {
         user: session.account.into(),
         projects: memberships.into_iter().map(MembershipView::from).collect(),
     };
-    // The token is nobody else's, whatever stands between.
+    // The CSRF token must not be stored by any cache.
     Ok(ok(&view)?.with("cache-control", "no-store"))
 }
 
@@ -128,7 +128,7 @@ pub async fn get(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     shown(app, session).await
 }
 
-/// `POST /auth/password`: ends the account's other sessions.
+/// `POST /auth/password`: changes the password and ends the account's other sessions.
 pub async fn change_password(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     let session = auth::logged_in(&app.auth, request).await?;
     let body = request.read_json(BODY).await?;
@@ -154,13 +154,13 @@ pub async fn change_password(app: &App, request: &Request<'_>) -> Result<Reply, 
     ok(&json!({ "updated": true }))
 }
 
-/// Refuses a password that is easily guessed, as it is chosen for the account of an address.
+/// Rejects a password that is easy to guess, given the account's email address.
 pub fn refuse_weak(field: &str, password: &str, email: &str) -> Result<(), ApiError> {
     let weakness = password::weakness(password, email);
     weakness.map_or(Ok(()), |weakness| Err(ApiError::invalid(field, weakness.message())))
 }
 
-/// `GET /auth/sessions`: the account's own.
+/// `GET /auth/sessions`: lists the account's sessions.
 pub async fn list(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     let session = auth::logged_in(&app.auth, request).await?;
     let (account, now) = (session.account.id, app.clock.now());
@@ -182,7 +182,7 @@ pub async fn end(app: &App, request: &Request<'_>, segment: &str) -> Result<Repl
     deleted()
 }
 
-/// `DELETE /auth/sessions`: all but the one that asks.
+/// `DELETE /auth/sessions`: ends all sessions of the account except the current one.
 pub async fn end_others(app: &App, request: &Request<'_>) -> Result<Reply, ApiError> {
     let session = auth::logged_in(&app.auth, request).await?;
     let db = app.store.connection().await?;

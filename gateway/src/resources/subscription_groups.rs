@@ -1,4 +1,4 @@
-//! Subscription groups: kinds of messages that people may choose to get or not.
+//! Subscription groups: categories of messages that users can subscribe to or unsubscribe from.
 
 mod input;
 
@@ -55,7 +55,7 @@ fn tag(of: &SubscriptionGroup) -> Result<EntityTag, ApiError> {
     EntityTag::of(&(name, description, default_subscribed, public))
 }
 
-/// With its tag.
+/// Returns the group with its entity tag.
 fn shown(status: StatusCode, group: SubscriptionGroup) -> Result<Reply, ApiError> {
     let tag = tag(&group)?;
     Ok(Reply::json(status, &GroupView::from(group))?.tagged(&tag))

@@ -1,4 +1,4 @@
-//! The suppression list: addresses that nothing is sent to, and why.
+//! The suppression list: addresses and users that nothing is sent to, and why.
 
 mod input;
 
@@ -29,7 +29,7 @@ use input::Whom;
 struct SuppressionView {
     id: Uuid,
     channel: &'static str,
-    /// None where a person is meant, whatever their address is.
+    /// `None` if the entry suppresses a user, whatever their address.
     address: Option<String>,
     user_id: Option<String>,
     reason: &'static str,
@@ -39,7 +39,7 @@ struct SuppressionView {
     created_at: Timestamp,
 }
 
-/// The internal id of a place that stands for a person.
+/// Returns the internal user ID if the entry suppresses a user.
 fn person_of(address: &Address) -> Option<Uuid> {
     Uuid::try_parse(&address.text).ok()
 }
@@ -126,7 +126,7 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     deleted()
 }
 
-/// Where somebody stands on the list.
+/// Resolves the address or user that an entry suppresses.
 async fn address(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
@@ -136,7 +136,7 @@ async fn address(
     match whom {
         Whom::Address(address) => Ok(address.clone()),
         Whom::User(user) => {
-            // Once more for whoever is merged at this moment: what is on the list is taken along, not what comes after.
+            // Retry once if the user is being merged: a merge moves existing entries but not later ones.
             for _ in 0..2 {
                 let Some(id) = people::find_id(tx, cx.project, UserRef::new(user, id_type)).await? else { break };
                 if people::hold(tx, cx.project, id).await? {

@@ -1,4 +1,4 @@
-//! The people of a project.
+//! The members of a project's team.
 
 use database::StoreError;
 use deadpool_postgres::Transaction;
@@ -25,7 +25,7 @@ struct MemberView {
     email: String,
     name: String,
     role: &'static str,
-    /// Whether the address is proven to be theirs.
+    /// Whether the email address is verified.
     verified: bool,
     #[serde(serialize_with = "time_format::time")]
     joined_at: Timestamp,
@@ -64,7 +64,7 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let member = found(cx, &tx, id, role).await?;
     if member.role != role {
         members::set_role(&tx, cx.project, id, role).await?;
-        // Who was an ADMIN keeps no way of becoming one again.
+        // A former ADMIN must not regain the role through an invitation they created.
         let revoked = invites::revoke_of(&tx, cx.project, id, cx.app.clock.now()).await?;
         let roles = json!({ "from": member.role.as_str(), "to": role.as_str() });
         let details = json!({ "role": roles, "invitesRevoked": revoked });
@@ -88,7 +88,7 @@ pub async fn remove(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     deleted()
 }
 
-/// The member who is to become `role`, or nothing, unless nobody would be left to administer the project.
+/// Returns the member who is to receive `role` or be removed. Fails if the project would be left without an ADMIN.
 async fn found(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid, role: Role) -> Result<Member, ApiError> {
     let admins = members::lock_admins(tx, cx.project).await?;
     let member = members::get(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("member"))?;

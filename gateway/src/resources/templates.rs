@@ -30,7 +30,7 @@ use crate::resources::{audit_log, change_hint, idempotency, path_params, time_fo
 pub use input::CHANNELS;
 pub(in crate::resources) use input::{SUBJECT, parses, url};
 
-/// Templates in one answer at most.
+/// Maximum number of templates per page.
 const LIST_MAX: i64 = 1_000;
 
 #[derive(Serialize)]
@@ -74,7 +74,7 @@ fn tag(of: &StoredTemplate) -> Result<EntityTag, ApiError> {
     EntityTag::of(&(name, channel.as_str(), subject, body, url, tags, ai, version))
 }
 
-/// With its tag.
+/// Returns the template with its entity tag.
 fn shown(status: StatusCode, template: StoredTemplate) -> Result<Reply, ApiError> {
     let tag = tag(&template)?;
     Ok(Reply::json(status, &TemplateView::from(template))?.tagged(&tag))
@@ -171,8 +171,8 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     deleted()
 }
 
-/// What a template's next body becomes, if all that was sent with it is allowed; whether it is, is judged once more when the
-/// row is locked.
+/// Compiles a template's new body after validating the whole request. The caller validates again after locking the
+/// row.
 async fn made_of(
     cx: &Context<'_>,
     (id, precondition): (Uuid, &Precondition),

@@ -1,4 +1,4 @@
-//! People.
+//! Users.
 
 pub mod change;
 pub mod export;
@@ -26,9 +26,9 @@ use crate::resources::{id_type, path_params, search, time_format};
 pub use large_searches::LargeSearches;
 use large_searches::Search;
 
-/// Error for a malformed internal id.
+/// Error for a malformed internal ID.
 pub(in crate::resources) const NOT_INTERNAL: &str = "must be a UUID when `idType` is `internal`";
-/// Who was seen within this time is active.
+/// Users last seen within this time are active.
 const ACTIVE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 #[derive(Serialize)]
@@ -83,7 +83,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     end.reply("users", users.into_iter().map(UserView::from), total)
 }
 
-/// A person with their devices and what they get.
+/// A user with their devices and subscription preferences.
 #[derive(Serialize)]
 struct PersonView {
     #[serde(flatten)]
@@ -99,7 +99,7 @@ struct DeviceView {
     platform: &'static str,
     #[serde(serialize_with = "time_format::time")]
     created_at: Timestamp,
-    /// Last registered.
+    /// Time of the last registration.
     #[serde(serialize_with = "time_format::time")]
     updated_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! The inbound webhook: what providers and the project's own systems tell.
+//! Inbound webhooks: notifications from providers and from the project's own systems.
 
 mod input;
 pub(crate) mod signature;
@@ -29,7 +29,7 @@ pub async fn receive(app: &App, request: &Request<'_>, segment: &str) -> Result<
     let project = Uuid::try_parse(segment).map(ProjectId).map_err(|_| missing())?;
     let signature = Signature::of(request.headers, request.received_ms)?;
     let (secrets, rate_limit) = {
-        // Whoever knows no secret must not take all connections of the database.
+        // Limit the lookups: unauthenticated callers must not use up all database connections.
         let _turn = app.auth.lookups.turn().await?;
         let db = app.store.connection().await?;
         let known = projects::get(&db, project).await?.ok_or_else(missing)?;
@@ -57,12 +57,12 @@ async fn take(
     body: &[u8],
 ) -> Result<Reply, ApiError> {
     let Some(notification) = input::notification(body::json_object(body)?)? else {
-        // Refused, it would be sent again and again.
+        // An error response would make the sender retry again and again.
         metrics::counter!(Metric::WebhooksIgnored).increment(1);
         return accepted(&json!({ "received": true }));
     };
     let Notification { kind, data, message, user_id, anonymous_id } = notification;
-    // The same body with the same timestamp is the same webhook, whoever sends it again.
+    // The same body with the same timestamp is the same webhook, even if another sender repeats it.
     let digest = Sha256::new().chain_update(signature.timestamp.unwrap_or("")).chain_update(b".").chain_update(body);
     let (digest, has_timestamp) = (hex::encode(digest.finalize()), signature.timestamp.is_some());
     let ids = ids::of_webhook(project, &digest, has_timestamp, request.received_ms);

@@ -1,4 +1,4 @@
-//! Endpoints of other systems that are told of messages and automations. Their secrets are shown once.
+//! Webhook endpoints of other systems, which receive message and automation events. Secrets are returned once.
 
 pub mod deliveries;
 mod input;
@@ -19,7 +19,7 @@ use crate::http::error::ApiError;
 use crate::http::respond::{Reply, created, deleted, ok};
 use crate::resources::{audit_log, idempotency, path_params, time_format};
 
-/// Endpoints of a project.
+/// Maximum number of endpoints per project.
 const MOST: usize = 20;
 const WHAT: &str = "webhook endpoint";
 
@@ -64,7 +64,7 @@ impl From<Endpoint> for EndpointView {
 struct SecretView {
     #[serde(flatten)]
     endpoint: EndpointView,
-    /// Null in the answer to a repeat.
+    /// Null in the response to a repeated request.
     secret: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     input::vet(&endpoint.url, &cx.app.config.outbound).await?;
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    // One after the other, so that the most is the most.
+    // Serialize creations per project, so that the limit holds.
     projects::get_for_update(&tx, cx.project).await?.ok_or_else(|| ApiError::no_such("project"))?;
     if let Some(made) = idempotency::made_before(cx, &tx, "webhook_endpoint", endpoint.id).await? {
         let made = webhook_endpoints::get(&tx, cx.project, made).await?.ok_or_else(idempotency::gone)?;
@@ -99,7 +99,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     created(&SecretView { endpoint: endpoint.into(), secret: Some(secrets.current().to_owned()) })
 }
 
-/// As the audit log shows an address: what stands behind it may be a token of the receiver's.
+/// Returns a URL as recorded in the audit log: its query may contain a token of the receiver.
 fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }

@@ -1,21 +1,21 @@
-//! Who may call an address.
+//! Access levels of routes.
 
-/// Who may call it.
+/// The callers that a route admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A public or a secret key, or a member's session.
+    /// A public or secret key, or a member's session.
     Public,
-    /// A secret key, or a member's session.
+    /// A secret key or a member's session.
     Secret,
-    /// A secret key, or an admin's session.
+    /// A secret key or an admin's session.
     SecretOrAdmin,
-    /// A member's session, and no key.
+    /// A member's session; no keys.
     Member,
-    /// An admin's session, and no key.
+    /// An admin's session; no keys.
     Admin,
-    /// A session, whatever its projects.
+    /// Any session, whatever its projects.
     Session,
-    /// Anyone: the handler finds out by itself who calls.
+    /// Anyone: the handler authenticates the caller itself.
     Anyone,
 }
 
@@ -24,7 +24,7 @@ impl Access {
         matches!(self, Self::Public | Self::Secret | Self::SecretOrAdmin)
     }
 
-    /// Whether a member of the project needs to be its admin.
+    /// Returns whether a member of the project must be an admin.
     pub fn needs_admin(self) -> bool {
         matches!(self, Self::SecretOrAdmin | Self::Admin)
     }

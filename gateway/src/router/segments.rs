@@ -1,18 +1,20 @@
-//! A path in pieces.
+//! Splits a path into segments.
 
 use super::BASE;
 
-/// No address has more segments.
+/// Maximum segments of a pattern.
 pub(super) const MOST_SEGMENTS: usize = 5;
 
-/// The segments of a path behind [`BASE`], without an allocation.
+/// The segments of a path after [`BASE`], without an allocation.
 pub struct Segments<'p> {
     parts: [&'p str; MOST_SEGMENTS],
     len: usize,
 }
 
 impl<'p> Segments<'p> {
-    /// `None` where no address can be: outside the API, too long, or with an empty segment (one `/` at the end is let pass).
+    /// Returns `None` for a path that no pattern can match: outside the API, too long, or with an empty segment.
+    ///
+    /// One trailing `/` is ignored.
     pub fn of(path: &'p str) -> Option<Self> {
         let rest = path.strip_prefix(BASE)?.strip_prefix('/')?;
         let mut segments = Self { parts: [""; MOST_SEGMENTS], len: 0 };

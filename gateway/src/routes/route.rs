@@ -1,4 +1,4 @@
-//! What is known of a route.
+//! The definition of a route.
 
 use std::pin::Pin;
 
@@ -12,56 +12,56 @@ use crate::router::{Access, Params};
 /// A line of the table.
 pub struct Route {
     pub method: &'static str,
-    /// Its path behind the base, `/users/:id`: metrics and traces are named by it.
+    /// The path after the base, such as `/users/:id`. Labels metrics and traces.
     pub pattern: &'static str,
     pub access: Access,
-    /// The names of the parameters that the handler gets.
+    /// The names of the handler's parameters.
     pub params: &'static [&'static str],
     pub handler: Handler,
     pub timeout: Timeout,
     pub limit: Limit,
-    /// Whether the answer may be kept in caches.
+    /// Whether caches may store the response.
     pub is_cacheable: bool,
-    /// Whether a 404 counts as a refusal: whoever guesses gets them.
+    /// Whether a 404 counts as an authentication failure, because a caller may guess the identifier.
     pub is_guessable: bool,
-    /// Whether its first parameter is the project that is asked for.
+    /// Whether the first parameter is the ID of the request's project.
     pub names_project: bool,
 }
 
-/// One allocation a request, and no future is larger than its own handler's.
+/// Boxed: one allocation per request, and each future is only as large as its own handler's.
 pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send + 'a>>;
 
 #[derive(Clone, Copy)]
 pub enum Handler {
-    /// Of a request that was let into a project.
+    /// Handles a request that was admitted to a project.
     InProject(for<'a> fn(&'a Context<'a>, Params<'a>) -> Answering<'a>),
-    /// Of a request without a project: the handler authenticates the caller, and finds the project if there is one.
+    /// Handles a request outside of any project: the handler authenticates the caller, and finds the project if there is one.
     Outside(for<'a> fn(&'a App, &'a Request<'a>, Params<'a>) -> Answering<'a>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// That of whatever asks the database.
+    /// The default timeout, which is meant for database queries.
     Usual,
-    /// The handler keeps its own.
+    /// The handler has its own timeout.
     Own,
 }
 
-/// What a request is counted against.
+/// The limit that a request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The limits of the project and of the key.
     Project,
-    /// The limit of the account whose session it is.
+    /// The limit of the session's account.
     Account,
-    /// The requests from the client's address that were refused: not authorized.
+    /// The limit of failed authentications from the client's address.
     Refusals,
-    /// Nothing before the handler looks the session up, which counts by the address and by the account.
+    /// None in `dispatch`: the handler's session lookup applies the limits of the address and the account.
     Session,
 }
 
 impl Route {
-    /// As most of its access are.
+    /// Returns a route with the default options for its access level.
     pub const fn new(
         method: &'static str,
         pattern: &'static str,
@@ -92,12 +92,12 @@ impl Route {
         Self { timeout: Timeout::Own, ..self }
     }
 
-    /// For what a leaked key must not keep anybody from, by using up the project's limit.
+    /// For operations that must stay available when a leaked key uses up the project's limit.
     pub const fn account_limit(self) -> Self {
         Self { limit: Limit::Account, ..self }
     }
 
-    /// For answers of IDs alone, or the same for every caller of a project. Shared caches do not know the project.
+    /// For responses that contain only IDs, or are equal for all callers of a project: shared caches do not know the project.
     pub const fn cacheable(self) -> Self {
         Self { is_cacheable: true, ..self }
     }
@@ -111,7 +111,7 @@ impl Route {
     }
 }
 
-/// Makes the table of lines `METHOD "pattern" Access => handler(parameters), options;`, of which each option is a function of
+/// Builds the table from lines `METHOD "pattern" Access => handler(parameters), options;`. Each option is a function of
 /// [`Route`].
 macro_rules! routes {
     ($($method:ident $pattern:literal $access:ident => $($handler:ident)::+($($param:ident),*) $(, $option:ident)*;)*) => {
@@ -128,7 +128,7 @@ macro_rules! routes {
     };
 }
 
-/// What is outside of any project takes the request and what it is served by.
+/// Handlers outside of a project take the app and the request instead of a context.
 macro_rules! handler {
     (Anyone, $handler:expr, $($param:ident),*) => {
         Handler::Outside(|app, request, [$($param,)* ..]| Box::pin($handler(app, request, $($param),*)))

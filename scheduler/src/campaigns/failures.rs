@@ -29,8 +29,9 @@ enum Judgement {
     TooMany(String),
 }
 
-/// Pauses a campaign if too many of its messages failed; returns whether it did. Commits on its own, because workers cannot settle the
-/// campaign's messages while the row of its outcomes is locked.
+/// Pauses a campaign if too many of its messages failed. Returns whether it did.
+///
+/// Commits on its own, because workers cannot settle the campaign's messages while the row of its outcomes is locked.
 pub async fn pause(app: &App, db: &mut Connection, project: ProjectId, id: Uuid) -> Result<bool, TickError> {
     let outcomes = outcomes::get(&*db, project, id).await?;
     if judge(&outcomes, app.config.failures) == Judgement::Fine {

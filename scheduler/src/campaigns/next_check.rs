@@ -1,4 +1,4 @@
-//! When a campaign is checked next while something of it is under way. Pure.
+//! Computes the next check of a campaign with messages in flight. This module does no I/O.
 
 use jiff::{SignedDuration, Timestamp};
 

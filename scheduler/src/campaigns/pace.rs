@@ -1,4 +1,4 @@
-//! The pace at which a campaign is released. Pure.
+//! Computes the pace at which a campaign's messages are released. This module does no I/O.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,8 +11,9 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Allows up to `capacity` messages. `paced_to`: up to when the allowance is used. Unused allowance carries over for one second, or for
-    /// one message if that takes longer.
+    /// Allows up to `capacity` messages. `paced_to` is the time up to which the allowance is used.
+    ///
+    /// Unused allowance carries over for one second, or for one message if that takes longer.
     pub fn new(per_minute: Option<i64>, paced_to: Timestamp, now: Timestamp, capacity: i64) -> Self {
         let Some(per_minute) = per_minute.filter(|n| *n > 0) else {
             return Self { from: now, each_us: 0.0, allowed: capacity };

@@ -114,8 +114,9 @@ async fn next_idle_check(
     Ok(next.unwrap_or_else(|| soon(now)))
 }
 
-/// Returns the time of the next occurrence of a recurring campaign. With user time zones the next occurrence may be due before this one ends:
-/// it starts late instead of being skipped.
+/// Returns the time of the next occurrence of a recurring campaign.
+///
+/// With user time zones the next occurrence may be due before this one ends: it starts late instead of being skipped.
 fn next_occurrence(campaign: &Campaign, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
     let after = if campaign.settings.send_in_user_timezone {
         progress.meant_for.max(now.checked_sub(LATE).unwrap_or(now))

@@ -1,5 +1,4 @@
-//! Dates among people's properties that start automations: those that have come, published into the person's own
-//! partition.
+//! Publishes due dates in user properties, which start automations, into the user's own partition.
 
 pub mod plan;
 
@@ -16,13 +15,15 @@ use crate::App;
 use crate::due::items::{by_partition, messages};
 use crate::tick::{self, Found, PROJECTS, TickError};
 
-/// Dates of a project in one look.
+/// Maximum number of a project's dates in one poll.
 const DATES: usize = 2_000;
-/// After so long a date that was taken and not published is taken again.
+/// Delay after which a date that was claimed but not published is due again.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// One look at what has come. No network call is made within a transaction: dates are taken, published, and forgotten
-/// only when the broker has them. A repeat is harmless, for it bears the same id.
+/// Publishes due dates.
+///
+/// Makes no network call within a transaction: it claims dates, publishes them, and deletes each only after the broker has acknowledged
+/// it. A repeat is harmless, because it has the same ID.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
     tick::each(&app.failing_dates, projects, |project| fire(&app, project)).await
@@ -44,7 +45,7 @@ async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
     Ok(Found::of(dates.len(), DATES))
 }
 
-/// The same date of the same person has the same id, however often it is published.
+/// Builds the item of a date. The same date of the same user always has the same ID.
 fn item(project: ProjectId, date: &DateDue, now_ms: i64) -> IngestItem {
     let due_ms = date.due_at.as_millisecond();
     let id = timed_for(due_ms, &[b"date", date.automation.as_bytes(), date.user_id.as_bytes()]);

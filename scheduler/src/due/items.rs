@@ -1,4 +1,4 @@
-//! What is due, as messages of the ingest stream.
+//! Encodes due rows as messages of the ingest stream.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use bus::group_commit::MESSAGE_BYTES;
 use bytes::Bytes;
 use wire::event::{EncodedItems, IngestItem, begin_message};
 
-/// What begins a message.
+/// Maximum size of a message's header, in bytes.
 const HEAD: usize = 16;
 
-/// Each partition's, in their order.
+/// Groups rows by partition, and preserves their order.
 pub fn by_partition<T: Copy>(due: &[T], partitions: u16, of: impl Fn(&T) -> i16) -> BTreeMap<u16, Vec<T>> {
     let mut groups: BTreeMap<u16, Vec<T>> = BTreeMap::new();
     for one in due {
-        // A stream that was made anew may have fewer partitions than when the row was written.
+        // A recreated stream may have fewer partitions than when the row was written.
         let partition = of(one).unsigned_abs() % partitions.max(1);
         groups.entry(partition).or_default().push(*one);
     }
     groups
 }
 
-/// Messages below the size that the stream takes, each with those whose items are in it.
+/// Encodes rows into messages up to the maximum size. Returns each message with its rows.
 pub fn messages<T>(due: &[T], item: impl Fn(&T) -> IngestItem) -> Vec<(Bytes, &[T])> {
     let mut whole = Vec::new();
     let (mut items, mut first) = (EncodedItems::default(), 0);

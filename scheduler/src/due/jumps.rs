@@ -1,4 +1,6 @@
-//! The scheduler's time after a jump of the database's clock ([`database::jumps`]): what it fires, removes and releases ignores the jump.
+//! The scheduler's time after a jump of the database's clock ([`database::jumps`]).
+//!
+//! What the scheduler publishes, removes and releases ignores the jump.
 
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use crate::App;
 use crate::tick::{Found, TickError};
 
 impl App {
-    /// The time by which is judged what is due: the clock, without a jump ahead that no operator has accepted.
+    /// Returns the time that decides what is due: the clock, without a jump ahead that no operator has accepted.
     pub fn now(&self) -> Timestamp {
         from_ms(self.now_ms())
     }
@@ -20,7 +22,7 @@ impl App {
         self.jumps.read(&self.clock).due_ms()
     }
 
-    /// How far the clock has jumped ahead, if it has.
+    /// Returns how far the clock has jumped ahead, if it has.
     pub fn jumped(&self) -> Option<SignedDuration> {
         self.jumps.ahead(&self.clock)
     }

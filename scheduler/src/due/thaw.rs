@@ -1,4 +1,4 @@
-//! Runs that were frozen with their automation go on when it is active again; those of a deleted one end.
+//! Resumes frozen runs when their automation is active again, and ends the runs of deleted automations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::App;
 use crate::tick::{Found, TickError};
 
 const RUNS: usize = 1_000;
-/// So long after an automation was deleted, nothing that had begun before starts a run of it any more.
+/// Time after an automation's deletion from which no earlier transaction can start a run of it any more.
 const SETTLED: Duration = Duration::from_mins(1);
 
-/// One look for frozen runs of active or deleted automations.
+/// Resumes or ends some of the frozen runs of active or deleted automations.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let automations = thawing(&app.store.connection().await?).await?;
     let mut found = Found::Nothing;
@@ -25,8 +25,9 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     Ok(found)
 }
 
-/// Ends what is left of deleted automations' runs, the waiting ones too. Each is looked at until there is none, and then
-/// never again.
+/// Ends the remaining runs of deleted automations, including waiting ones.
+///
+/// Each automation is processed until it has no runs, and skipped afterwards.
 pub async fn end_deleted(app: Arc<App>) -> Result<(), TickError> {
     let now = app.now();
     let settled = now.checked_sub(SETTLED).unwrap_or(now);

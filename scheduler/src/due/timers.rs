@@ -1,4 +1,4 @@
-//! Waits that ended, published into the partition where their person's own items flow.
+//! Publishes due timers into the partitions of their runs' users.
 
 use std::sync::Arc;
 
@@ -14,13 +14,15 @@ use crate::App;
 use crate::due::items::{by_partition, messages};
 use crate::tick::{self, Found, PROJECTS, TickError};
 
-/// Timers of a project in one look.
+/// Maximum number of a project's timers in one poll.
 const TIMERS: usize = 2_000;
-/// After so long a timer that was taken and not published is taken again.
+/// Delay after which a timer that was claimed but not published is due again.
 const AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// One look at what is due. No network call is made within a transaction: timers are taken, published, and forgotten
-/// only when the broker has them. A repeat is harmless, for the run counts its waits.
+/// Publishes due timers.
+///
+/// Makes no network call within a transaction: it claims timers, publishes them, and deletes each only after the broker has acknowledged
+/// it. A repeat is harmless, because the run counts its waits.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
     tick::each(&app.failing_timers, projects, |project| fire(&app, project)).await
@@ -28,7 +30,7 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 
 async fn fire(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let now = app.now();
-    // Of no whole millisecond, as all that is set anew is: so it tells what was not.
+    // Timers are set to whole milliseconds, so the extra microsecond identifies those that were not set again since.
     let again = from_ms((now + AGAIN).as_millisecond()) + SignedDuration::from_micros(1);
     let timers = due::take(&mut app.store.connection().await?, project, now, again, TIMERS as i64).await?;
     if timers.is_empty() {

@@ -1,4 +1,4 @@
-//! Gauges of how late the system is, by the database's rows.
+//! Backlog gauges, computed from the database's rows.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub async fn measure(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Seconds since a due time; 0 for none and for one in the future.
+/// Returns the seconds since a due time; 0 if it is missing or in the future.
 fn late(oldest: Option<Timestamp>, now: Timestamp) -> f64 {
     oldest.map_or(0.0, |at| now.duration_since(at).as_secs_f64().max(0.0))
 }

@@ -1,5 +1,6 @@
-//! Moves dead letters from their stream into the database, where their project sees them and can try them again. The stream
-//! keeps no copy of them: erasing a user's data would not reach it. Letters of unknown projects stay for less than a day.
+//! Moves dead letters from their stream into the database, where project members can see and replay them.
+//!
+//! The stream keeps no copy, because erasing a user's data would not reach it. Letters of unknown projects stay for less than a day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +30,12 @@ use crate::App;
 use crate::maintenance::erasures::UNSEARCHABLE_KEPT;
 use crate::tick::TickError;
 
-/// Messages in one look.
+/// Maximum number of messages in one fetch, and of old letters deleted in one run.
 const MOST: usize = 200;
-/// Whoever took a message and says nothing for so long is gone.
+/// Time after which an unacknowledged message is redelivered.
 const ACK_WAIT: Duration = Duration::from_secs(30);
 
-/// Takes over what has come since the last look.
+/// Moves new dead letters into the database.
 pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
     let (names, jetstream) = (&app.bus.names, &app.bus.jetstream);
     let stream = jetstream.get_stream(names.dead_stream()).await.map_err(broker)?;
@@ -55,7 +56,7 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
             if let Some(seq) = take_over(&app, &message).await?
                 && let Err(error) = stream.delete_message(seq).await
             {
-                // Acknowledged all the same: delivered again, it could come back after it was tried again.
+                // Acknowledge it anyway: a redelivery could restore the letter after it was replayed.
                 tracing::warn!(seq, %error, "a dead letter cannot be deleted from its stream");
             }
             message.ack().await.map_err(broker)?;
@@ -67,8 +68,9 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
     }
 }
 
-/// Deletes letters that were taken over and are nearly a day old: those of unknown projects, and those that could not be deleted
-/// at once. Any of them may hold an erased user's data.
+/// Deletes acknowledged letters that are nearly a day old: those of unknown projects, and those whose deletion failed before.
+///
+/// Any of them may hold an erased user's data.
 async fn forget_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(), TickError> {
     let before_ms = app.now_ms() - UNSEARCHABLE_KEPT.as_millis() as i64;
     let mut state = stream.cached_info().state.clone();
@@ -83,7 +85,9 @@ async fn forget_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(),
     Ok(())
 }
 
-/// Returns the sequence number of a letter that the stream need not keep: all but those of an unknown project.
+/// Stores a letter in the database.
+///
+/// Returns its sequence number if the stream need not keep it, which is true of all letters except those of an unknown project.
 async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickError> {
     let info = message.info().map_err(broker)?;
     let dead = Dead {
@@ -99,7 +103,7 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
         dead.of_ingest(names, partitions)
     };
     let Some((mut item, users)) = found else {
-        // Without its reason, which may hold values of a user's.
+        // Omits the reason, which may contain a user's data.
         tracing::warn!(
             seq = dead.seq,
             "dead letter of an unknown project: it is deleted from its stream after 23 hours"
@@ -118,7 +122,7 @@ async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickEr
         return Ok(done);
     }
     if users.len() > 1 {
-        // Their erasure finds the letter by the id that leads to a user.
+        // An erasure finds the letter by the ID that leads to an existing user.
         let known = recipient::load(&db, item.project, &users).await?;
         item.user_id = users.iter().find_map(|user| known.get(user)).map(|user| user.id).or(item.user_id);
     }
@@ -143,12 +147,12 @@ struct Dead {
 }
 
 impl Dead {
-    /// The same place in the stream is always the same id.
+    /// Returns the letter's ID, derived from its position in the stream.
     fn id(&self) -> Uuid {
         ids::timed_for(self.at_ms, &[b"dead", &self.seq.to_be_bytes()])
     }
 
-    /// An item that could not be recorded, and the users whom it names; none where its project is unknown.
+    /// Returns an item that could not be recorded, and the users it names; `None` if its project is unknown.
     fn of_ingest(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
         let batch = EncodedBatch::decode_checked(self.payload.clone()).ok()?;
         let [encoded] = &batch.items[..] else { return None };
@@ -175,7 +179,7 @@ impl Dead {
         Some((item, user.into_iter().collect()))
     }
 
-    /// A message that delivery could not read or store, and the users whom it names; none where its project is unknown.
+    /// Returns a message that delivery could not read or store, and the users it names; `None` if its project is unknown.
     fn of_sending(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
         let chunk = SendChunk::decode_checked(self.payload.clone()).ok()?;
         let (project, message, channel, created_at) = match (&chunk.direct[..], &chunk.refs[..]) {
@@ -207,7 +211,7 @@ impl Dead {
     }
 }
 
-/// What people would call an item.
+/// Returns a human-readable name of an item.
 fn name_of(body: Option<&Body>) -> String {
     match body {
         Some(Body::Track(track)) => format!("event {}", clean(&track.name)),
@@ -225,7 +229,7 @@ fn name_of(body: Option<&Body>) -> String {
     }
 }
 
-/// A name may be the very text that the database refused.
+/// Replaces control characters and truncates: the name may be the text that the database rejected.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }

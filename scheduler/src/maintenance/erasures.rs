@@ -1,4 +1,4 @@
-//! Rows of erased users that the recording transaction left: those of older months, and more than one slice of a month.
+//! Removes rows of erased users that the recording transaction left: those of older months, and those beyond one slice of a month.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use wire::event::{Body, IngestBatch, IngestItem, uuid};
 use crate::App;
 use crate::tick::TickError;
 
-/// For how long an erasure is remembered: nothing accepted before it waits for longer, not even for a restored database.
+/// How long an erasure is stored: nothing accepted before it takes longer to be applied, not even after restoring a database.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// How long copies stay that cannot be searched for one user's data, such as entries of a stream. An erasure leaves nothing after
+/// How long copies are kept that cannot be searched for one user's data, such as stream entries. An erasure must be complete after
 /// 24 hours.
 pub const UNSEARCHABLE_KEPT: SignedDuration = SignedDuration::from_hours(23);
 
-/// How long the log keeps an erasure; shorter than `REMEMBERED`, so that every entry still has its row in the database.
+/// How long the log keeps an erasure. Shorter than [`REMEMBERED`], so that every entry still has its row in the database.
 const LOGGED: SignedDuration = SignedDuration::from_hours(29 * 24);
 
 /// Finishes erasures until none is left.
@@ -38,8 +38,9 @@ pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Finishes a batch of each project's erasures, so that a project with many of them delays no other; returns how many it
-/// finished. Skips projects whose erasures another scheduler is finishing.
+/// Finishes one batch of each project's erasures, so that a project with many of them delays no other. Returns how many it finished.
+///
+/// Skips projects whose erasures another scheduler is finishing. A project's failure does not stop the others; returns the first error.
 pub async fn finish_batches(app: &App) -> Result<u64, TickError> {
     let mut db = app.store.connection().await?;
     let (mut finished, mut failed) = (0, None);
@@ -51,7 +52,7 @@ pub async fn finish_batches(app: &App) -> Result<u64, TickError> {
         erasures::end(&db, project).await?;
         match batch {
             Ok(batch) => finished += batch,
-            // One project's failure delays no other; the first is returned.
+            // A project's failure does not stop the others.
             Err(error) => {
                 tracing::warn!(%project, %error, "data of erased users could not be removed; trying again later");
                 failed = failed.or(Some(error));
@@ -61,8 +62,9 @@ pub async fn finish_batches(app: &App) -> Result<u64, TickError> {
     failed.map_or(Ok(finished), Err)
 }
 
-/// Removes what the oldest incomplete erasures of a project left, month by month: a transaction locks the partitions of one
-/// month, and there is none for an id without rows in it.
+/// Removes the rows that a project's oldest incomplete erasures left, month by month.
+///
+/// Each transaction locks the partitions of only one month, and months without rows of an ID are skipped.
 async fn finish_batch(db: &mut Connection, project: ProjectId) -> Result<u64, TickError> {
     let incomplete = erasures::incomplete(&*db, project).await?;
     let ids: Vec<Uuid> = incomplete.iter().map(|(id, _)| *id).collect();
@@ -75,7 +77,7 @@ async fn finish_batch(db: &mut Connection, project: ProjectId) -> Result<u64, Ti
     Ok(erasures::mark_complete(&*db, project, &incomplete).await?)
 }
 
-/// Removes an id's rows in a month, slice by slice.
+/// Removes an ID's rows in a month, slice by slice.
 async fn remove(db: &mut Connection, (project, id): PersonKey, erased: Erased, month: Month) -> Result<(), TickError> {
     let times = (erased.accepted, Some(erased.applied));
     loop {
@@ -90,7 +92,7 @@ async fn remove(db: &mut Connection, (project, id): PersonKey, erased: Erased, m
     }
 }
 
-/// Forgets erasures of long ago, and the tokens that were taken away by then.
+/// Deletes the records of old erasures and of push tokens removed by then.
 pub async fn forget(app: Arc<App>) -> Result<(), TickError> {
     let (db, before) = (app.store.connection().await?, app.now() - REMEMBERED);
     erasures::forget(&db, before).await?;
@@ -109,7 +111,7 @@ pub async fn forget_unnamed(app: Arc<App>) -> Result<(), TickError> {
 pub async fn repeat_unknown(app: Arc<App>) -> Result<(), TickError> {
     let (names, since) = (&app.bus.names, app.now() - LOGGED);
     let stream = app.bus.jetstream.get_stream(names.ingest_stream()).await.map_err(broker)?;
-    // The end of the entries that are too old, as far as no younger one comes before them.
+    // Sequence up to which to purge: all entries before the first recent one are too old.
     let (log, mut next, mut past, mut has_recent) = (names.ingest_erasures(), 1, None, false);
     loop {
         let entry = match stream.get_first_raw_message_by_subject(&log, next).await {
@@ -135,7 +137,7 @@ pub async fn repeat_unknown(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// The ids that an entry of the log erases, and when that was accepted.
+/// Returns the IDs that a log entry erases, and when the erasure was accepted.
 fn erased_by(payload: &Bytes) -> (Vec<PersonKey>, Timestamp) {
     let items = IngestBatch::decode_checked(payload.clone()).map(|batch| batch.items).unwrap_or_default();
     let key = |item: &IngestItem| match &item.body {
@@ -146,7 +148,7 @@ fn erased_by(payload: &Bytes) -> (Vec<PersonKey>, Timestamp) {
     (items.iter().filter_map(key).collect(), from_ms(accepted_ms))
 }
 
-/// Whether these erasures were carried out, or concern no project.
+/// Returns whether these erasures were applied, or concern projects that no longer exist.
 async fn is_known(app: &App, erased: &[PersonKey], accepted: Timestamp) -> Result<bool, TickError> {
     let db = app.store.connection().await?;
     let found = erasures::of(&db, erased).await?;

@@ -1,4 +1,4 @@
-//! Making room in the streams: only what has been applied, or acknowledged, goes.
+//! Removes applied and acknowledged messages from the streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,11 @@ use crate::tick::TickError;
 /// Entries accepted before an erasure may be published this much later: an import counts as accepted when its request began.
 const MAX_PUBLISH_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
-/// Removes from the ingest stream what has been applied: what is older than is kept for a restored database, what may hold data of
-/// users who were erased nearly a day ago, and when the stream is well filled, all of it. And always the readiness probes, which nobody reads. Before that it makes the streams
-/// anew that a broker has lost, so that those who publish and read go on by themselves.
+/// Removes applied messages from the ingest stream: those older than the configured retention, and those that may hold data of users
+/// erased nearly a day ago. If the stream is filled above its threshold, removes all applied messages.
+///
+/// Always removes all readiness probes but the last; they are never read. First recreates streams that the broker has lost, so that
+/// publishers and readers continue on their own.
 pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     let names = &app.bus.names;
     topology::ensure(&app.bus).await.map_err(broker)?;
@@ -34,14 +36,14 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     let created_ms = topology::created_ms(&info);
     let positions = ingest_partitions::positions(&app.store.connection().await?, created_ms).await?;
     let mut removed = 0;
-    // Each partition on its own: one that is idle would hold all the others back.
+    // Purges each partition separately: otherwise an idle one would block all others.
     for (partition, position) in positions {
         let Ok(partition) = u16::try_from(partition) else { continue };
         let applied = position.seq;
         if !is_there(&stream, position).await? {
             continue;
         }
-        // Up to the sequence, and without it.
+        // The end of the purge is exclusive.
         let purge = stream.purge().sequence(applied.min(last).saturating_add(1)).filter(names.ingest(partition));
         removed += purge.await.map_err(broker)?.purged;
     }
@@ -51,14 +53,16 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Whether the stream holds what was applied last. Where it does not, it was removed with all before it, or the stream lost its end:
-/// what it holds up to there by now may be what nobody has applied.
+/// Returns whether the stream still holds the last applied message.
+///
+/// If not, the message was removed with all before it, or the stream lost its last messages and may have reused their sequence numbers
+/// for messages that have not been applied.
 async fn is_there(stream: &Stream, position: Position) -> Result<bool, TickError> {
-    // Of a position that was set back the time is not known; it was set to what the stream holds.
+    // The time of a rewound position is unknown; it was set to a message that the stream holds.
     Ok(position.stored_ns == 0 || find(stream, position).await.map_err(broker)? == Found::Same)
 }
 
-/// The last sequence that may go if it was applied; `None` when there is no need.
+/// Returns the last sequence that may be removed if applied; `None` if nothing needs to be removed.
 async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u64>, TickError> {
     let most = u64::try_from(info.config.max_bytes).unwrap_or(0);
     if info.state.messages == 0 {
@@ -79,8 +83,10 @@ async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u6
     Ok(Some(last_before(stream, DeliverPolicy::ByStartTime { start_time }).await.map_err(broker)?))
 }
 
-/// Removes from the send stream what its readers have acknowledged. The server does that by itself with each acknowledgement; but a
-/// single one forgets what it could not write, as on a full disk, and would keep those messages for ever, with nobody to read them.
+/// Removes acknowledged messages from the send stream.
+///
+/// The server does that on each acknowledgement. But a single server forgets removals that it could not write, for example on a full
+/// disk, and would keep those messages forever.
 pub async fn purge_acknowledged(app: Arc<App>) -> Result<(), TickError> {
     let names = &app.bus.names;
     let stream = app.bus.jetstream.get_stream(names.send_stream()).await.map_err(broker)?;
@@ -102,11 +108,11 @@ pub async fn purge_acknowledged(app: Arc<App>) -> Result<(), TickError> {
             Err(error) => return Err(broker(error)),
         };
         let acknowledged = reader.ack_floor.stream_sequence;
-        // One that is ahead is of a stream that lost its end: what comes next is new.
+        // A floor ahead of the stream means that the stream lost its last messages; the next ones are new.
         if !(state.first_sequence..=state.last_sequence).contains(&acknowledged) {
             continue;
         }
-        // Up to the sequence, and without it.
+        // The end of the purge is exclusive.
         let purge = stream.purge().sequence(acknowledged + 1).filter(reader.config.filter_subject);
         removed += purge.await.map_err(broker)?.purged;
     }
@@ -120,7 +126,7 @@ fn broker(error: impl std::fmt::Display) -> TickError {
     TickError::Broker(error.to_string())
 }
 
-/// Whether so many percent of a stream's bytes are taken; one without a bound is never full.
+/// Returns whether at least `percent` of a stream's maximum bytes are used. A stream without a maximum is never full.
 fn is_full(bytes: u64, most: u64, percent: u64) -> bool {
     most > 0 && u128::from(bytes) * 100 >= u128::from(most) * u128::from(percent)
 }

@@ -1,4 +1,4 @@
-//! The rows of projects that were deleted.
+//! Removes the rows of deleted projects.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use store_projects::project_removals::{self as removals, Removal};
 use crate::App;
 use crate::tick::TickError;
 
-/// For how long a deleted project is remembered: as an erased person, nothing of theirs waits for longer.
+/// How long a deleted project's removal is stored: nothing accepted for it takes longer to be applied.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// When somebody looks once more whether something has come: a transaction may have been under way as the project went.
+/// Interval between further checks for new rows: transactions may have been in flight when the project was deleted.
 const AGAIN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Removes the rows of deleted projects until no removal is due.
@@ -27,8 +27,9 @@ pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
     }
 }
 
-/// Removes a project's rows part by part, each slice in a transaction of its own. False where another scheduler is removing
-/// them.
+/// Removes a project's rows part by part, each slice in its own transaction.
+///
+/// Returns `false` if another scheduler is removing them.
 async fn clear_project(app: &App, db: &mut Connection, removal: Removal) -> Result<bool, TickError> {
     let project = removal.project;
     for part in removals::parts(&*db).await? {

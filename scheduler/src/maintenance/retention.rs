@@ -1,5 +1,4 @@
-//! Events that are older than their projects keep them, the clicks of that age, the ids that clients chose, and old in-app
-//! messages. Messages and runs: see [`ledger`].
+//! Removes expired events, clicks, client IDs, in-app messages and capped sends. Messages and runs: see [`ledger`].
 
 pub mod ledger;
 mod partitioned;
@@ -26,7 +25,7 @@ pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
     partitioned::clear(&app, Table::Events).await
 }
 
-/// Forgets the ids that clients chose when no project keeps events of their age any more.
+/// Deletes client-chosen IDs older than every project's event retention.
 pub async fn forget_client_ids(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
     let kept = projects::retentions(&db).await?;
@@ -40,7 +39,7 @@ pub async fn forget_client_ids(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Removes in-app messages that arrived long ago, slice by slice, whether they were read or not.
+/// Removes in-app messages past their retention, read or not, slice by slice.
 pub async fn clear_inboxes(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
     let before = app.now() - app.config.keep_inbox;
@@ -56,7 +55,7 @@ pub async fn clear_inboxes(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Removes the clicks on links of campaigns' messages that are as old as the events that a project keeps no longer, slice by slice.
+/// Removes clicks on campaign links that are past their project's event retention, slice by slice.
 pub async fn clear_clicks(app: Arc<App>) -> Result<(), TickError> {
     let (mut db, now_ms) = (app.store.connection().await?, app.now_ms());
     for (project, days) in projects::retentions(&db).await? {
@@ -75,7 +74,7 @@ pub async fn clear_clicks(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Removes sends that no frequency cap counts any more, slice by slice. A project that has removed its cap keeps none.
+/// Removes sends that no frequency cap counts any more, slice by slice. A project without a cap keeps none.
 pub async fn clear_capped_sends(app: Arc<App>) -> Result<(), TickError> {
     let (db, now) = (app.store.connection().await?, app.now());
     for (project, _) in projects::retentions(&db).await? {
@@ -91,7 +90,7 @@ pub async fn clear_capped_sends(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Leaves the database to others for as long as it was busy with this.
+/// Pauses for as long as the last slice took, at most 5 seconds, to leave the database to other work.
 async fn breathe(since: Instant) {
     tokio::time::sleep(since.elapsed().min(Duration::from_secs(5))).await;
 }

@@ -1,4 +1,4 @@
-//! The end of deleted subscription groups: what people chose of them goes first.
+//! Removes deleted subscription groups, after users' preferences for them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use store_profiles::{subscription_groups, subscriptions};
 use crate::App;
 use crate::tick::TickError;
 
-/// Removes slice after slice, each in a transaction of its own.
+/// Removes them slice by slice, each in its own transaction.
 pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
     while let Some((project, group)) = subscription_groups::deleted(&db).await? {

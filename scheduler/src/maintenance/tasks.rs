@@ -127,11 +127,11 @@ pub const TASKS: [Task; 30] = [
     Task { what: "days of people long past", every: Duration::from_hours(6), work: |app| Box::pin(forget_days(app)) },
 ];
 
-/// For how long an import is shown, and can be gone on with.
+/// How long an import is shown and can be resumed.
 const IMPORTS_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// People are counted by the day of their last visit for so many days, more than any report looks back.
+/// Days for which users are counted by the day they were last seen: more than any report covers.
 const DAYS_KEPT: i64 = 100;
-/// How long after a failure a task is tried again.
+/// Delay before a failed task is retried, unless its period is shorter.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Runs every task once, as at the start; for tests.
@@ -142,7 +142,7 @@ pub async fn run_once(app: &Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Repeats a task until the shutdown.
+/// Repeats a task until shutdown.
 pub async fn repeat(task: Task, app: Arc<App>, shutdown: Shutdown) {
     loop {
         let pause = match (task.work)(app.clone()).await {
@@ -192,7 +192,7 @@ async fn forget_imports(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Runs listen for their goals no longer than those count, with a day's grace for what is still to be applied.
+/// Removes expired goal listeners, with a day's grace for items that are still to be applied.
 async fn forget_goals(app: Arc<App>) -> Result<(), TickError> {
     let before = app.now() - SignedDuration::from_hours(24);
     listeners::forget(&app.store.connection().await?, before).await?;

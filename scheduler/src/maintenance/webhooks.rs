@@ -1,4 +1,4 @@
-//! The end of webhooks' deliveries: those of deleted endpoints, and all after their time.
+//! Removes webhook deliveries of deleted endpoints, and those past their retention.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use store_sending::webhook_deliveries;
 use crate::App;
 use crate::tick::TickError;
 
-/// For how long a delivery is shown, and can be sent again.
+/// How long a delivery is shown and can be sent again.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// Removes slice after slice, each in a transaction of its own.
+/// Removes them slice by slice, each in its own transaction.
 pub async fn clear(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
     while let Some((project, endpoint)) = webhook_endpoints::deleted(&db).await? {

@@ -1,4 +1,4 @@
-//! Evaluating the people of a project who were marked, and those whose verdict is due.
+//! Evaluates a project's marked users, and those whose membership is due for evaluation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,12 +18,12 @@ use super::{LIMITS, STATEMENT, TOO_SLOW};
 use crate::App;
 use crate::tick::{Found, TickError};
 
-/// People in one transaction, of those marked and of those due.
+/// Maximum number of marked users, and of due memberships, in one transaction.
 const PEOPLE: usize = 2_000;
-/// When a segment that was too slow is tried again.
+/// Delay before a segment that was too slow is retried.
 const AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
-/// Evaluates some of a project's people.
+/// Evaluates some of a project's users.
 pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let mut connection = app.store.connection().await?;
     let mut tx = connection.transaction().await.map_err(StoreError::from)?;
@@ -52,10 +52,10 @@ pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> 
     let asked = last_ids(&tx, project, suspects).await?;
     let asked = known_before(&tx, project, asked, &follows).await?;
     let verdicts = crowd::evaluate(&mut tx, project, &asked, &definitions, (now, LIMITS)).await?;
-    // Locked only now, for whoever changes rules waits for it, and others wait for them.
+    // Locked only now, because changes of rules wait for this lock, and other transactions wait for those.
     let still = follow::wanted_for_share(&tx, project).await?;
     if asked.keys().any(|segment| still.get(segment) != follows.get(segment)) {
-        // Rules were changed meanwhile: these verdicts are of the old ones.
+        // The rules have changed in the meantime: these results are outdated.
         tx.rollback().await.map_err(StoreError::from)?;
         return Ok(Found::Some);
     }
@@ -63,7 +63,7 @@ pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> 
     for slow in slow {
         give_up(&tx, project, slow, now).await?;
     }
-    // What is due and was not evaluated is of a segment that is looked at as a whole, or on its way out.
+    // The remaining due pairs belong to segments that are being filled or removed.
     let left: Vec<Pair> = due.into_iter().filter(|pair| !verdicts.by_pair.contains_key(pair)).collect();
     membership::forget_due(&tx, project, &left).await?;
     let settling = Settling { now, partitions: app.ingest_stream.partitions, starts: Some(starts) };
@@ -72,13 +72,13 @@ pub async fn portion(app: &App, project: ProjectId) -> Result<Found, TickError> 
     Ok(found)
 }
 
-/// Fits a transaction to evaluating.
+/// Configures a transaction for evaluation.
 pub(super) async fn begin(tx: &Transaction<'_>) -> Result<(), StoreError> {
     rules::limit(tx, STATEMENT).await?;
     crowd::for_lookups(tx).await
 }
 
-/// Sets aside a segment that was too slow; false where it was changed meanwhile.
+/// Suspends a segment that was too slow. Returns `false` if it was changed in the meantime.
 pub(super) async fn give_up(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -89,7 +89,7 @@ pub(super) async fn give_up(
     follow::failed(tx, project, of, TOO_SLOW, (now, now + AGAIN)).await
 }
 
-/// By segment, the people whose verdict may have changed.
+/// Users whose membership may have changed, by segment.
 type Asked = BTreeMap<Uuid, BTreeSet<Uuid>>;
 
 fn concerned(
@@ -117,7 +117,7 @@ fn concerned(
     asked
 }
 
-/// In place of those who were merged, whom they became; what was known of them goes with them. Who is gone is forgotten.
+/// Replaces merged users with the users they became, and moves their memberships. Deletes the memberships of users who no longer exist.
 async fn last_ids(tx: &Transaction<'_>, project: ProjectId, asked: Asked) -> Result<Asked, StoreError> {
     let all: BTreeSet<Uuid> = asked.values().flatten().copied().collect();
     let all: Vec<Uuid> = all.into_iter().collect();
@@ -130,8 +130,9 @@ async fn last_ids(tx: &Transaction<'_>, project: ProjectId, asked: Asked) -> Res
     Ok(asked.into_iter().map(|(segment, people)| (segment, followed(people))).collect())
 }
 
-/// Leaves out of whom it is not known whether they were in a segment before: filling comes to them. Whoever is newer than
-/// the following of it was not.
+/// Drops users whose previous membership is unknown; filling evaluates them later.
+///
+/// Users created since following began were not members before, so they are kept. All users of a segment with an error are dropped.
 async fn known_before(
     tx: &Transaction<'_>,
     project: ProjectId,

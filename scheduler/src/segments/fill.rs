@@ -1,5 +1,7 @@
-//! Looking at followed segments as a whole: filling those that are new or were changed, slice by slice and unheard (but
-//! for who is newer than that); finding what changes without being marked; and clearing away what is followed no more.
+//! Processes followed segments as a whole.
+//!
+//! Fills new and changed segments slice by slice; only users created since then count as having entered. Finds membership changes that
+//! are not marked. Removes the rows of segments that are no longer followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,17 +26,17 @@ use super::settle::{Settling, settle};
 use crate::App;
 use crate::tick::{Found, TickError};
 
-/// People filled in one transaction, and rows cleared away.
+/// Maximum number of users filled, and of rows removed, in one transaction.
 const SLICE: usize = 2_000;
-/// How long finding out who differs may take,
+/// Time limit for finding users whose stored membership is wrong.
 const SWEEP: Duration = Duration::from_secs(10);
-/// how long it rests at least, and how many times as long as it took,
+/// Minimum pause between sweeps. [`RESTS`] is the minimum pause as a multiple of the sweep's duration.
 const REST: SignedDuration = SignedDuration::from_secs(20);
 const RESTS: i32 = 20;
-/// and how many people it finds at once.
+/// Maximum number of users found in one sweep.
 const DIFFERING: i64 = 20_000;
 
-/// Looks at one that is due.
+/// Processes a segment that is due.
 pub async fn look(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, TickError> {
     let Some(found) = follow::get(&app.store.connection().await?, project, segment).await? else {
         return Ok(Found::Nothing);
@@ -44,7 +46,7 @@ pub async fn look(app: &App, project: ProjectId, segment: Uuid) -> Result<Found,
         Follow { filled: true, .. } => sweep(app, project, &found).await,
         Follow { filled_to, since, .. } => {
             if filled_to.is_none() {
-                // One that began before the segment came to be followed marks nobody for it.
+                // Recording transactions that began before the segment was followed mark no users for it.
                 outlast(&app.store.connection().await?).await?;
             }
             slice(app, project, (segment, since)).await
@@ -52,19 +54,20 @@ pub async fn look(app: &App, project: ProjectId, segment: Uuid) -> Result<Found,
     }
 }
 
-/// Fills the next slice of a segment, if it is still followed since then: otherwise the recording that marks nobody for
-/// it was not outlasted.
+/// Fills the next slice of a segment.
+///
+/// Does nothing if it was changed after `since`: recording transactions that mark no users for it may then still be in flight.
 async fn slice(app: &App, project: ProjectId, (segment, since): Since) -> Result<Found, TickError> {
     let mut connection = app.store.connection().await?;
     let mut tx = connection.transaction().await.map_err(StoreError::from)?;
     begin(&tx).await?;
     let Turn::Ours(starts) = follow::take_turn(&tx, project).await? else { return Ok(Found::Some) };
     let now = app.now();
-    // As it stands now that it is our turn.
+    // Read again under the lock.
     let current = follow::get(&tx, project, segment).await?;
     let current = current.filter(|follow| follow.wanted && !follow.filled && follow.since == since);
     let Some(Follow { filled_to: after, .. }) = current else { return Ok(Found::Some) };
-    // Read behind that: if the rules were changed since, what comes of them is not written.
+    // Read after the segment: if the rules have changed since then, `since` no longer matches and the transaction is rolled back.
     let definitions = rules::definitions(&tx, project, &BTreeSet::from([segment])).await?;
     let people = read::ids_after(&tx, project, after, SLICE as i64).await?;
     let to = (people.len() == SLICE).then(|| people.last().copied()).flatten();
@@ -95,7 +98,7 @@ async fn slice(app: &App, project: ProjectId, (segment, since): Since) -> Result
     Ok(Found::More)
 }
 
-/// Notes who is in it, unheard; but whoever is newer than the following of it was not in it before, and comes in.
+/// Stores the initial members without emitting events. Users created since following began count as having entered.
 async fn settle_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -116,12 +119,12 @@ async fn settle_slice(
     settle(tx, project, &new, settling).await
 }
 
-/// Whether some of what these rules ask is marked by nobody.
+/// Returns whether the rules depend on changes that are not marked.
 fn sweeps(definitions: &Definitions) -> bool {
     definitions.values().any(|of| matches!(of, Membership::Rules(rules) if needs_sweeps(rules)))
 }
 
-/// Marks those who are in a segment and not noted so, or the other way round, to be evaluated like any other.
+/// Marks users whose stored membership differs from the rules, so that they are evaluated.
 async fn sweep(app: &App, project: ProjectId, follow: &Follow) -> Result<Found, TickError> {
     let (now, began, segment) = (app.now(), Instant::now(), follow.segment);
     let mut connection = app.store.connection().await?;
@@ -134,7 +137,7 @@ async fn sweep(app: &App, project: ProjectId, follow: &Follow) -> Result<Found, 
     };
     let tx = connection.transaction().await.map_err(StoreError::from)?;
     if follow::get_for_update(&tx, project, segment).await?.as_ref() != Some(follow) {
-        // It was changed meanwhile: whoever differs now is no news, and is filled in unheard.
+        // The segment was changed in the meantime and will be filled again, which emits no events for existing users.
         return Ok(Found::Some);
     }
     match found {
@@ -163,7 +166,7 @@ async fn clear(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, Ti
     if still && membership::clear(&tx, project, segment, SLICE as i64).await? == 0 {
         follow::forget(&tx, project, segment).await?;
     } else if still {
-        // Behind the others that wait.
+        // Moves it to the end of the queue.
         let now = app.now();
         follow::put_off(&tx, project, segment, (now, now)).await?;
     }

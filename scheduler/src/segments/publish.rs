@@ -1,7 +1,7 @@
-//! Starts on their way to the people's own partitions, where they take their turns among what the people do.
+//! Publishes starts to their users' own partitions, in order with the users' other items.
 //!
-//! Whoever publishes begins with the first that is left and waits for each message to be acknowledged before the next. So
-//! the order stays right when several publish the same, and the ids say what is a repeat.
+//! A scheduler begins with the first pending start, and waits for each message's acknowledgement before it publishes the next. The order is
+//! therefore preserved even if several schedulers publish the same starts, and the IDs identify duplicates.
 
 use kernel::clock::rfc3339;
 use kernel::failpoint;
@@ -15,10 +15,10 @@ use crate::App;
 use crate::due::items::{by_partition, messages};
 use crate::tick::{Found, TickError};
 
-/// Published in one look.
+/// Maximum number of starts in one poll.
 const STARTS: usize = 2_000;
 
-/// Publishes what is left of a project's starts, from the first on.
+/// Publishes a project's pending starts, in order.
 pub async fn publish(app: &App, project: ProjectId) -> Result<Found, TickError> {
     let pending = starts::pending(&app.store.connection().await?, project, STARTS as i64).await?;
     for (partition, starts) in by_partition(&pending, app.ingest_stream.partitions, |start| start.new.partition) {
@@ -32,8 +32,9 @@ pub async fn publish(app: &App, project: ProjectId) -> Result<Found, TickError> 
     Ok(Found::of(pending.len(), STARTS))
 }
 
-/// The same start is always the same item. It counts as caused by an automation, so that two that send people in and out
-/// of a segment end like any other loop.
+/// Builds the item of a start, which is always the same for the same start.
+///
+/// It counts as caused by an automation, so that loops of automations that move users in and out of a segment are detected.
 fn item(project: ProjectId, start: &Start) -> IngestItem {
     let Start { seq, new } = start;
     let at_ms = new.at.as_millisecond();

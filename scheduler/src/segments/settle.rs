@@ -1,4 +1,4 @@
-//! What verdicts lead to: rows, starts and counts.
+//! Applies the results of evaluation: memberships, starts and counts.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,10 @@ use store_projects::projects;
 use store_sending::automations;
 use uuid::Uuid;
 
-/// What stands in a row after a verdict; both none where there is no row.
+/// Returns the membership after a verdict; the default value means no row.
 fn settled(before: State, verdict: Verdict, now: Timestamp) -> State {
     let since = verdict.is_member.then(|| before.since.unwrap_or(now));
-    // A time that is still to come is kept though it is no longer the right one: it is looked at then, and costs no write
-    // for each deed that moves it on.
+    // Keeps an earlier due time although it is outdated: an evaluation at that time costs less than a write for each event that moves it.
     let due_at = match before.due_at.filter(|due| *due > now) {
         Some(due) => Some(verdict.due_at.map_or(due, |next| next.min(due))),
         None => verdict.due_at,
@@ -24,17 +23,17 @@ fn settled(before: State, verdict: Verdict, now: Timestamp) -> State {
     State { since, due_at }
 }
 
-/// How verdicts are settled.
+/// How verdicts are applied.
 #[derive(Clone, Copy)]
 pub struct Settling {
     pub now: Timestamp,
-    /// Of the ingest stream.
+    /// Number of partitions of the ingest stream.
     pub partitions: u16,
-    /// The number of starts so far. If there is none, nobody who enters or leaves is counted or starts anything.
+    /// The number of starts so far. If `None`, users who enter or leave are not counted and start nothing.
     pub starts: Option<i64>,
 }
 
-/// Writes what has changed.
+/// Writes changed memberships, and the starts and counts that follow.
 pub async fn settle(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -64,7 +63,7 @@ pub async fn settle(
     }
 }
 
-/// Counts those who entered or left, and starts the automations that wait for it.
+/// Counts users who entered or left, and starts the automations that wait for it.
 async fn announce(
     tx: &Transaction<'_>,
     project: ProjectId,

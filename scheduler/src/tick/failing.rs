@@ -1,4 +1,4 @@
-//! Projects of which a piece of work failed rest before it is tried again, longer each time.
+//! Backs off projects whose work failed, for longer after each consecutive failure.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use kernel::ids::ProjectId;
 
 const REST: Backoff = Backoff { first: Duration::from_secs(1), factor: 2, most: Duration::from_mins(1) };
 
-/// By project, how often in a row it failed and until when it rests. Each kind of work has its own.
+/// Consecutive failures and the end of the backoff, by project. Each kind of work has its own instance.
 #[derive(Debug, Default)]
 pub struct Failing(Mutex<HashMap<ProjectId, (u32, Instant)>>);
 
@@ -22,7 +22,7 @@ impl Failing {
         self.lock().get(&project).is_some_and(|(_, until)| now < *until)
     }
 
-    /// Returns how long it rests; `random` is from 0 to 1.
+    /// Records a failure and returns the backoff. `random` is from 0 to 1.
     pub fn failed(&self, project: ProjectId, random: f64) -> Duration {
         self.failed_at(project, random, Instant::now())
     }
@@ -40,7 +40,7 @@ impl Failing {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ProjectId, (u32, Instant)>> {
-        // Nothing that holds it can leave it half done.
+        // No holder of the lock can leave the map inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

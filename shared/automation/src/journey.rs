@@ -1,9 +1,9 @@
-//! A run's way through an automation. Pure: what happens to a run follows from its state, the input and what is known at
-//! that moment alone, so that any order of restarts and repeats gives the same effects.
+//! Execution of a run. Pure: the result depends only on the state, the input and the situation, so that restarts and
+//! retries in any order have the same effects.
 //!
-//! A version of an automation is compiled once ([`Program`]): its nested steps, flattened, each with the one that follows.
-//! Where a run stands is kept as the step's place in the version's definition (`steps[2].then[0]`), which never changes,
-//! and not as a number of the compiled form: that may be another in the next release.
+//! [`Program`] is a compiled version of an automation: its nested steps, flattened, each with its successor. A run stores
+//! its position as the path of a step in the definition (`steps[2].then[0]`), which never changes, and not as an index
+//! into the compiled steps, which the next release may change.
 
 mod advance;
 mod decisive;
@@ -35,21 +35,21 @@ pub use values::Values;
 use domain::message::Channel;
 use kernel::clock::rfc3339;
 
-/// A send that comes so long after the end of the wait before it is left out: its run stood still meanwhile.
+/// Sends are skipped when the preceding wait ended more than this long ago, because the run was paused meanwhile.
 pub const LATE: SignedDuration = SignedDuration::from_hours(24);
-/// Automations that may start each other, one because of the other, within [`QUICK`] each.
+/// Longest chain of automations that start each other, each within [`QUICK`].
 pub const MOST_DEEP: i16 = 10;
-/// A run that has lasted so long begins anew to count whom it starts.
+/// After this time since its start, a run counts the depth of the automations that it starts from 0 again.
 pub const QUICK: SignedDuration = SignedDuration::from_hours(1);
-/// When an answer is no longer waited for: long after the last try of the call.
+/// Time to wait for the answer to a call, longer than all retries of the call take.
 pub const ANSWER_WITHIN: SignedDuration = SignedDuration::from_hours(2);
 
-/// How a run is.
+/// Status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStatus {
-    /// Until its timer, or what else it waits for.
+    /// Waits for its timer, an event or an answer.
     Waiting,
-    /// Its wait ended while the automation was inactive.
+    /// Paused: its wait ended while the automation was inactive.
     Frozen,
     Completed,
     Exited,
@@ -78,29 +78,29 @@ impl RunStatus {
     }
 }
 
-/// What never changes about a run.
+/// The immutable facts of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     pub id: Uuid,
     pub started_at: Timestamp,
-    /// How many automations stand behind it, each having started the next.
+    /// Length of the chain of automations that led to this run, each started by the one before.
     pub depth: i16,
     /// The trigger: `{id, name, properties, timestamp}`.
     pub trigger: &'a Value,
 }
 
-/// Where a run stands.
+/// The mutable state of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     pub status: RunStatus,
-    /// The place of the step that it stands at; empty before the first and after the last.
+    /// Path of the current step; empty before the first step and after the last.
     pub position: String,
-    /// Waits begun so far.
+    /// Number of waits begun so far.
     pub wait_seq: i32,
     pub due_at: Option<Timestamp>,
     pub reason: Option<String>,
     pub memory: Memory,
-    /// When the goal was reached.
+    /// When the run reached its goal.
     pub converted_at: Option<Timestamp>,
 }
 
@@ -117,57 +117,57 @@ impl State {
         }
     }
 
-    /// When its timer is due.
+    /// Returns when the timer is due: the next check of the exit rules, or the end of the wait.
     pub fn timer_at(&self) -> Option<Timestamp> {
         self.memory.looks_at.or(self.due_at)
     }
 }
 
-/// What a run keeps from its steps for later ones. Stored as JSON; only ever added to.
+/// Results of steps that later steps use. Stored as JSON; fields may be added, never removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// By the steps' names: `{response, status}` of a webhook, `{event}` of a wait for one.
+    /// By step name: `{response, status}` of a webhook, `{event}` of a wait for an event.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub steps: Map<String, Value>,
-    /// How the wait ended that ended while the automation was inactive; none: by its time.
+    /// What ended the wait while the automation was inactive; `None` if it timed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<EndedBy>,
-    /// When the exit rules are looked at next because time has passed, before the wait ends; none: when it ends.
+    /// When the exit rules are next checked before the wait ends; `None` if only at its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looks_at: Option<Timestamp>,
 }
 
-/// What ended a wait before its time.
+/// What ended a wait before its timeout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndedBy {
-    /// The event, as later steps see it.
+    /// The event, in the form that later steps see.
     Event(Value),
     Answer(Answer),
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Of HTTP; none where no answer came.
+    /// HTTP status; `None` if there was no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The JSON that was answered.
+    /// The JSON response.
     #[serde(default)]
     pub response: Value,
-    /// Why it counts as failed.
+    /// Why the call counts as failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Answer {
-    /// No answer, and why.
+    /// Creates the outcome of a call without a response.
     pub fn failed(why: impl Into<String>) -> Self {
         Self { status: None, response: Value::Null, error: Some(why.into()) }
     }
 }
 
-/// An event of the run's person.
+/// An event of the run's user.
 #[derive(Clone, Copy, Debug)]
 pub struct Occurrence<'a> {
     pub id: Uuid,
@@ -177,44 +177,44 @@ pub struct Occurrence<'a> {
 }
 
 impl Occurrence<'_> {
-    /// As rules and later steps see it.
+    /// Returns the event in the form that rules and later steps see.
     pub fn shown(&self) -> Value {
         json!({ "id": self.id, "name": self.name, "properties": self.properties, "timestamp": rfc3339(self.at) })
     }
 }
 
-/// What a run meets.
+/// An input of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// The trigger.
     Start,
-    /// The end of the wait of that number or, before that, another look at the exit rules.
+    /// The end of the wait with this number or, before that, the next check of the exit rules.
     Timer { wait_seq: i32 },
-    /// The end of the call that the wait of that number waits for.
+    /// The outcome of the call that the wait with this number waits for.
     Answer { wait_seq: i32, answer: &'a Answer },
-    /// The person did something.
+    /// An event of the user was recorded.
     Event(Occurrence<'a>),
-    /// The person's profile is another.
+    /// The user's profile changed.
     Changed,
 }
 
-/// What is known at the moment of a step. A step that changes the person changes it here, for those that follow.
+/// The circumstances of an input. A step that changes the user updates them here for the steps that follow.
 #[derive(Clone, Debug)]
 pub struct Situation {
     pub now: Timestamp,
-    /// Whether the automation is active: if not, its runs stand still.
+    /// Whether the automation is active. Runs of an inactive automation are paused.
     pub active: bool,
-    /// The project's, for people without their own.
+    /// The project's timezone, for users without their own.
     pub timezone: TimeZone,
-    /// Loaded only where a step asks.
+    /// The user, loaded only if a step needs them.
     pub person: Option<Person>,
 }
 
-/// The step cannot be decided without the person: load them and ask again.
+/// The input cannot be processed without the user: load them and call again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeedsPerson;
 
-/// What is to be done.
+/// A side effect that the caller must carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     Send { channel: Channel, template_id: Uuid, subscription_group_id: Option<Uuid>, position: String },
@@ -225,7 +225,7 @@ pub enum Effect {
     StartAutomation { position: String, depth: i16, automation_id: Uuid },
 }
 
-/// What came of an input.
+/// The result of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moved {
     pub state: State,

@@ -1,7 +1,7 @@
-//! What an automation does: its trigger, its rules and its steps, as a version of it keeps them.
+//! Definitions of automations: the trigger, rules and steps of one version.
 //!
-//! A definition is stored as the API shows it, so that what a run follows reads like what was sent. It was checked
-//! when it was saved; here it is only decoded. What runs is made of it by [`crate::journey::Program`].
+//! A definition is stored in the form of the API. It is validated when it is saved; this crate only decodes it.
+//! [`crate::journey::Program`] compiles it for execution.
 //!
 //! ```json
 //! { "triggerType": "EVENT", "triggerEvent": "signed_up", "reentry": "after_exit",
@@ -20,9 +20,9 @@ pub use step::{Action, Arm, Share, Step, WebhookRequest};
 
 use domain::message::Channel;
 
-/// The longest wait, in seconds: 365 days.
+/// Longest wait, in seconds: 365 days.
 pub const MAX_DELAY_SECS: f64 = 31_536_000.0;
-/// How long after a run began its goal counts, where nothing was said: 30 days.
+/// Default time after the start of a run within which its goal counts, in seconds: 30 days.
 pub const GOAL_WITHIN_SECS: f64 = 2_592_000.0;
 
 /// One version of an automation.
@@ -30,22 +30,22 @@ pub const GOAL_WITHIN_SECS: f64 = 2_592_000.0;
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
     pub trigger_type: TriggerType,
-    /// The name of the event that starts a run, or the kind of the webhook.
+    /// Name of the event, or kind of the webhook, that starts a run.
     #[serde(default)]
     pub trigger_event: Option<String>,
-    /// The segment by which people come in when they enter it, or leave it.
+    /// The segment whose users start a run when they enter it, or leave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_segment_id: Option<Uuid>,
-    /// Rules on the properties of what triggers.
+    /// Rules on the properties of the triggering event or webhook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_filter: Option<Value>,
-    /// The date whose coming starts a run.
+    /// The date property that starts a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_date: Option<DateTrigger>,
-    /// Rules on the person, for coming in.
+    /// Entry conditions: rules on the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry_rules: Option<Value>,
-    /// Rules on the person; whoever satisfies them leaves.
+    /// Exit conditions: rules on the user. A user who satisfies them exits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_rules: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,19 +55,19 @@ pub struct Definition {
     pub steps: Vec<Step>,
 }
 
-/// What starts a run.
+/// The trigger of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TriggerType {
     /// An event named in `triggerEvent` is recorded.
     Event,
-    /// A webhook of the kind named in `triggerEvent` arrives that names a user.
+    /// A webhook arrives that is of the kind named in `triggerEvent` and names a user.
     Webhook,
-    /// A date among the person's properties comes.
+    /// A date in the user's properties is reached.
     DateProperty,
-    /// The person enters the segment named in `triggerSegmentId`.
+    /// The user enters the segment named in `triggerSegmentId`.
     SegmentEnter,
-    /// The person leaves it.
+    /// The user leaves the segment named in `triggerSegmentId`.
     SegmentExit,
 }
 
@@ -84,22 +84,22 @@ impl TriggerType {
         }
     }
 
-    /// Whether it is a segment by which people come in.
+    /// Returns whether entering or leaving a segment starts runs.
     pub fn is_of_segment(self) -> bool {
         matches!(self, Self::SegmentEnter | Self::SegmentExit)
     }
 }
 
-/// A date among the person's properties, and when around it a run starts.
+/// A date property of the user, and when a run starts relative to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DateTrigger {
-    /// The property, `birthday` or `address.since`.
+    /// The property, for example `birthday` or `address.since`.
     pub property: String,
-    /// Seconds after the date; before it where negative. Whole days are days of the calendar.
+    /// Seconds after the date, or before it if negative. Whole days are calendar days.
     #[serde(default, serialize_with = "step::number")]
     pub offset: f64,
-    /// Of the day, in the person's timezone, for example `09:00`. Without it, the property's own time, or midnight.
+    /// Time of day in the user's timezone, for example `09:00`. Default: the property's own time, or midnight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     #[serde(default)]
@@ -107,14 +107,14 @@ pub struct DateTrigger {
 }
 
 impl DateTrigger {
-    /// The name of the property, or of the one that it lies in.
+    /// Returns the top-level property, without the path within it.
     pub fn key(&self) -> &str {
         let path = self.property.strip_prefix("properties.").unwrap_or(&self.property);
         path.split('.').next().unwrap_or(path)
     }
 }
 
-/// How often a date comes.
+/// How often a date recurs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repeat {
@@ -123,7 +123,7 @@ pub enum Repeat {
     Yearly,
 }
 
-/// What a run is to lead to.
+/// The conversion goal of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Goal {
@@ -131,7 +131,7 @@ pub struct Goal {
     /// Rules on the event's properties.
     #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Value>,
-    /// Seconds after the run's beginning.
+    /// Seconds after the start of the run.
     #[serde(default = "goal_within", serialize_with = "step::number")]
     pub within: f64,
 }
@@ -140,16 +140,16 @@ fn goal_within() -> f64 {
     GOAL_WITHIN_SECS
 }
 
-/// Whether a person may come in again.
+/// Whether a user may enter again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reentry {
     /// Never.
     Once,
-    /// When no run of theirs is under way.
+    /// If the user has no unfinished run.
     #[default]
     AfterExit,
-    /// At every trigger, also beside a run under way.
+    /// At every trigger, even while another run of the user is unfinished.
     Always,
 }
 
@@ -170,7 +170,7 @@ impl Reentry {
 }
 
 impl Definition {
-    /// One without rules, goal, date or segment.
+    /// Creates a definition without rules, goal, date or segment.
     pub fn new(trigger_type: TriggerType, trigger_event: Option<String>, reentry: Reentry, steps: Vec<Step>) -> Self {
         Self {
             trigger_type,
@@ -186,46 +186,46 @@ impl Definition {
         }
     }
 
-    /// The date that starts it, where one does.
+    /// Returns the date that starts runs, if the trigger is a date property.
     pub fn date(&self) -> Option<&DateTrigger> {
         self.trigger_date.as_ref().filter(|_| self.trigger_type == TriggerType::DateProperty)
     }
 
-    /// Reads a stored definition; the error says what this program does not know.
+    /// Decodes a stored definition. The error names the part that this version does not support.
     pub fn decode(stored: Value) -> Result<Self, String> {
         serde_json::from_value(stored).map_err(|e| e.to_string())
     }
 
-    /// As it is stored.
+    /// Encodes the definition for storage.
     pub fn encode(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Every step with its place, such as `steps[2].then[0]`, those within arms included.
+    /// Returns every step with its path, such as `steps[2].then[0]`, including the steps of arms.
     pub fn all_steps(&self) -> Vec<(String, &Step)> {
         let mut found = Vec::new();
         step::collect(&self.steps, "steps", &mut found);
         found
     }
 
-    /// The segment that its runs start by, where one does.
+    /// Returns the segment that triggers runs, if the trigger is a segment.
     pub fn followed_segment(&self) -> Option<Uuid> {
         self.trigger_segment_id.filter(|_| self.trigger_type.is_of_segment())
     }
 
-    /// The templates that it sends, each with its step's place and channel.
+    /// Returns the templates that it sends, each with the path and channel of its step.
     pub fn templates(&self) -> Vec<(String, Channel, Uuid)> {
         let sends = |(path, step): (String, &Step)| step.action.sends().map(|(channel, id)| (path, channel, id));
         self.all_steps().into_iter().filter_map(sends).collect()
     }
 
-    /// The groups whose subscribers it sends to, each with its step's place.
+    /// Returns the subscription groups that it sends to, each with the path of its step.
     pub fn subscription_groups(&self) -> Vec<(String, Uuid)> {
         let groups = |(path, step): (String, &Step)| Some((path, step.action.subscription_group()?));
         self.all_steps().into_iter().filter_map(groups).collect()
     }
 
-    /// The automations that it starts, each with its step's place.
+    /// Returns the automations that it starts, each with the path of its step.
     pub fn started(&self) -> Vec<(String, Uuid)> {
         let starts = |(path, step): (String, &Step)| match step.action {
             Action::StartAutomation { automation_id } => Some((path, automation_id)),

@@ -1,4 +1,4 @@
-//! The steps of an automation, as the API shows them.
+//! The steps of an automation, in the form of the API.
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use domain::message::Channel;
 
-/// One step. Its name is for people, and for what later steps call its outcome by (`steps.<name>`).
+/// One step. Its name is shown to operators, and later steps refer to its result by it (`steps.<name>`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     #[serde(flatten)]
@@ -15,7 +15,7 @@ pub struct Step {
     pub name: Option<String>,
 }
 
-/// What a step does. Times are in seconds, fractions count; rules are as in segments.
+/// The action of a step. Durations are in seconds and may have fractions; rules have the form of segment rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub enum Action {
@@ -44,14 +44,14 @@ pub enum Action {
         #[serde(serialize_with = "number")]
         delay: f64,
     },
-    /// Until a time of day, a date among the person's properties, or that date's time of day.
+    /// Waits until a time of day, a date property of the user, or a time of day on that date.
     WaitUntil {
-        /// `09:00`, in the person's timezone.
+        /// Time of day in the user's timezone, for example `09:00`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         property: Option<String>,
-        /// After the property's date; before it where negative.
+        /// Seconds after the property's date, or before it if negative.
         #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "maybe_number")]
         offset: Option<f64>,
     },
@@ -67,17 +67,17 @@ pub enum Action {
         #[serde(rename = "else", default)]
         otherwise: Vec<Step>,
     },
-    /// The first arm whose rules hold of the person.
+    /// Takes the first arm whose rules hold for the user.
     Branch {
         branches: Vec<Arm>,
         #[serde(rename = "else", default)]
         otherwise: Vec<Step>,
     },
-    /// One arm by chance.
+    /// Takes one arm, chosen by weight and by a hash of the run's ID.
     Split {
         branches: Vec<Share>,
     },
-    /// Texts within may hold templates.
+    /// Strings within `properties` may contain templates.
     UpdateUser {
         properties: Map<String, Value>,
     },
@@ -106,17 +106,18 @@ pub struct Share {
     pub steps: Vec<Step>,
 }
 
-/// A call of somebody's service, whose JSON answer later steps see.
+/// An HTTP call to an external service. Later steps can read its JSON response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WebhookRequest {
     pub url: String,
-    /// JSON whose texts may hold templates. Without it: the person, the trigger and the automation.
+    /// JSON whose strings may contain templates. Default: the step's name, the run's ID, the user, the trigger and the
+    /// results of earlier steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
 }
 
 impl Action {
-    /// As the API writes the type.
+    /// Returns the API name of the type.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::SendEmail { .. } => "SEND_EMAIL",
@@ -136,7 +137,7 @@ impl Action {
         }
     }
 
-    /// The template that it sends, and by what.
+    /// Returns the channel and the template of a send step.
     pub fn sends(&self) -> Option<(Channel, Uuid)> {
         match self {
             Self::SendEmail { template_id, .. } => Some((Channel::Email, *template_id)),
@@ -147,7 +148,7 @@ impl Action {
         }
     }
 
-    /// The group whose subscribers alone it sends to.
+    /// Returns the subscription group to which a send step is restricted.
     pub fn subscription_group(&self) -> Option<Uuid> {
         match self {
             Self::SendEmail { subscription_group_id, .. }
@@ -158,7 +159,7 @@ impl Action {
         }
     }
 
-    /// Its arms: what stands between the step's place and a step's number (`.then`, `.branches[1].steps`), and their steps.
+    /// Returns the arms, each with its path relative to the step (`.then`, `.branches[1].steps`).
     pub fn arms(&self) -> Vec<(String, &[Step])> {
         let branch = |i: usize| format!(".branches[{i}].steps");
         match self {
@@ -177,7 +178,7 @@ impl Action {
     }
 }
 
-/// Steps with their places, each before those of its arms.
+/// Appends steps and their paths to `found`, each step before those of its arms.
 pub(super) fn collect<'a>(steps: &'a [Step], path: &str, found: &mut Vec<(String, &'a Step)>) {
     for (i, step) in steps.iter().enumerate() {
         let path = format!("{path}[{i}]");
@@ -189,7 +190,7 @@ pub(super) fn collect<'a>(steps: &'a [Step], path: &str, found: &mut Vec<(String
     }
 }
 
-/// A whole number leaves without a fraction, as it came.
+/// Serializes a whole number without a fraction, as the client sent it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 pub(super) fn number<S: Serializer>(value: &f64, out: S) -> Result<S::Ok, S::Error> {
     if value.fract() == 0.0 && value.abs() < 1e15 {

@@ -1,7 +1,6 @@
-//! What a campaign does: to whom, with what, when.
+//! Campaigns: their status and settings.
 //!
-//! Everything but its head is stored as the API shows it (`settings`); it was checked when it was saved, and is only
-//! decoded here.
+//! The settings are stored in the form of the API. They are validated when a campaign is saved; this module only decodes them.
 
 mod local_time;
 mod recurrence;
@@ -16,15 +15,15 @@ pub use local_time::LocalTimes;
 pub use recurrence::Recurrence;
 pub use winner::{DecidedBy, Score, Verdict};
 
-/// How late a campaign may begin.
+/// Longest delay with which a campaign may start, and longest interruption after which it continues by itself.
 pub const LATE: SignedDuration = SignedDuration::from_hours(6);
 
-/// How far a campaign has come.
+/// The status of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CampaignStatus {
-    /// Nobody has said when.
+    /// Not scheduled.
     Draft,
-    /// Waits for its time.
+    /// Waits for its scheduled time.
     Scheduled,
     Sending,
     Paused,
@@ -53,29 +52,29 @@ impl CampaignStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Whether more than the name may be changed.
+    /// Returns whether more than the name may be changed.
     pub fn is_editable(self) -> bool {
         matches!(self, Self::Draft | Self::Scheduled | Self::Paused)
     }
 
-    /// Whether its released messages are sent. A completed campaign can have failed messages that are tried again by hand.
+    /// Returns whether its enqueued messages are sent. A completed campaign may have failed messages that are retried manually.
     pub fn delivers(self) -> bool {
         matches!(self, Self::Scheduled | Self::Sending | Self::Completed)
     }
 
-    /// Whether it may still send, so that what it goes by has to stay.
+    /// Returns whether it may still send, so that what it depends on must not be deleted.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Draft | Self::Scheduled | Self::Sending | Self::Paused)
     }
 }
 
-/// How a campaign sends.
+/// The settings of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// Messages a minute at most.
+    /// Maximum number of messages per minute.
     pub throttle_per_minute: Option<i64>,
-    /// Whether everybody is sent to when their own clock shows what the project's shows at the campaign's time.
+    /// Whether each user receives the message at the campaign's local time in their own timezone.
     pub send_in_user_timezone: bool,
     pub variants: Vec<Variant>,
     pub winner: Option<Winner>,
@@ -83,22 +82,22 @@ pub struct Settings {
     pub recurrence: Option<Recurrence>,
 }
 
-/// One of several templates that are tried on parts of the audience.
+/// One of several templates that are tested on parts of the audience.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Variant {
     pub name: String,
     pub template_id: Uuid,
-    /// Percent; those of all variants add up to 100.
+    /// Percent; the weights of all variants add up to 100.
     pub weight: f64,
 }
 
-/// How the best variant is found: on a part of the audience, of which the rest then gets it.
+/// How the best variant is determined: by a test on a part of the audience. The rest then receives the winner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Winner {
     pub metric: Metric,
-    /// Percent of the audience.
+    /// Percent of the audience that takes part in the test.
     pub test_share: f64,
     pub after_minutes: i64,
 }
@@ -111,27 +110,28 @@ pub enum Metric {
     Converted,
 }
 
-/// What counts as a conversion: an event within so long after the message.
+/// The conversion goal: an event within a time span after the message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Goal {
     pub event: String,
-    /// As in rules, for example `7d`.
+    /// A time span as in rules, for example `7d`.
     pub within: String,
 }
 
 impl Settings {
-    /// Reads stored settings; the error says what this program does not know.
+    /// Decodes stored settings. The error names the part that this version does not support.
     pub fn decode(stored: Value) -> Result<Self, String> {
         serde_json::from_value(stored).map_err(|e| e.to_string())
     }
 
-    /// Returns when the scheduler first checks a campaign that is due at this time: before it is due in the earliest timezone.
+    /// Returns when the scheduler first checks a campaign that is due at this time: for local times, before it is due in the
+    /// earliest timezone.
     pub fn first_check_at(&self, at: Timestamp) -> Timestamp {
         if self.send_in_user_timezone { at.checked_sub(local_time::SPREAD).unwrap_or(at) } else { at }
     }
 
-    /// As they are stored.
+    /// Encodes the settings for storage.
     pub fn encode(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }

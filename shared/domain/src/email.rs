@@ -2,23 +2,23 @@
 
 use email_address::{EmailAddress, Options};
 
-/// Whether mail can be sent there: an addr-spec (RFC 5322) without display name, internationalised ones included.
+/// Returns whether a text is an address: an addr-spec (RFC 5322) without display name, possibly internationalized.
 pub fn is_address(text: &str) -> bool {
     let options = Options::default().without_display_text().without_domain_literal();
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     EmailAddress::parse_with_options(text, options).is_ok()
-        // Quoted local parts are allowed by the standard, and taken by hardly any mail server.
+        // The standard allows quoted local parts, but hardly any mail server accepts them.
         && local.chars().all(|c| c.is_alphanumeric() || (c.is_ascii_graphic() && c != '"'))
-        // The standard's own domains may hold any punctuation; those of the name system hold none but this.
+        // The standard allows any punctuation in domains; DNS names contain only these.
         && domain.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
-/// Returns an address in the form in which addresses are compared: the local part with its ASCII letters in lower case, and the
-/// domain in the Unicode form of UTS 46, so that Punycode and full-width letters make no difference. A domain that UTS 46
-/// refuses is treated like a local part.
+/// Returns an address in the form used for comparison: the local part with ASCII letters in lower case, and the domain in the
+/// Unicode form of UTS 46, so that Punycode and full-width letters make no difference. A domain that UTS 46 rejects is
+/// treated like a local part.
 ///
-/// No other letters of a local part are folded: the Kelvin sign would become a `k`, and what happens to mail to its mailbox would
-/// count for another's.
+/// Other letters of the local part are not folded: the Kelvin sign would become a `k`, and a bounce or complaint from one
+/// mailbox would count for another.
 pub fn normalized(text: &str) -> String {
     let Some((local, domain)) = text.trim().rsplit_once('@') else { return text.trim().to_ascii_lowercase() };
     let domain = match idna::domain_to_unicode(domain) {

@@ -1,4 +1,4 @@
-//! The terms of the field: channels and states of a message, addresses, push tokens, subscriptions, campaigns. Pure.
+//! Domain types: channels and states of messages, addresses, push tokens, subscriptions, campaigns. Pure.
 
 pub mod campaign;
 pub mod email;

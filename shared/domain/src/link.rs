@@ -1,5 +1,5 @@
-//! Links in messages that only this installation can make, and whose holder needs no key: what they are about stands in
-//! them, signed. Pure.
+//! Signed links in messages. Only this installation can create them, they contain the IDs that they refer to, and they need no
+//! API key. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,15 +9,15 @@ use crate::message::Channel;
 use kernel::ids::ProjectId;
 use secrets::{MasterKeys, TAG};
 
-/// What a link is for; one for one thing is none for another.
+/// The purpose of a link. A link for one purpose is invalid for any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Unsubscribe,
-    /// The page where people choose what they get.
+    /// The page with the user's subscription preferences.
     Preferences,
-    /// The picture that tells that a mail was opened.
+    /// The pixel that reports that a mail was opened.
     Open,
-    /// On to a page elsewhere.
+    /// A redirect to another page.
     Click,
 }
 
@@ -33,7 +33,7 @@ impl Purpose {
         }
     }
 
-    /// Where its links lead, below the installation's address.
+    /// Returns the path of its links, relative to the installation's base URL.
     pub fn path(self) -> &'static str {
         match self {
             Self::Unsubscribe => "/unsubscribe/",
@@ -44,15 +44,15 @@ impl Purpose {
     }
 }
 
-/// A message and whom it was for.
+/// A message and its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     pub project: ProjectId,
     pub message: Uuid,
     pub user: Uuid,
-    /// Which its link unsubscribes from; none where it unsubscribes from everything.
+    /// The group that the link unsubscribes from; `None` for all messages.
     pub group: Option<Uuid>,
-    /// The message's channel, which the link must know when the message's row is gone. None in links made by earlier versions.
+    /// The message's channel, so that the link works after the message's row is deleted. `None` in links of earlier versions.
     pub channel: Option<Channel>,
 }
 
@@ -67,41 +67,43 @@ impl About {
     }
 }
 
-/// A message, in links that are handed on with it: they say nothing of whom it was for.
+/// A message, for tracking links. They may be forwarded with the message, so they do not identify the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub project: ProjectId,
     pub message: Uuid,
 }
 
-/// Bytes of an id.
+/// Length of an ID in bytes.
 const ID: usize = 16;
 
-/// The link, the same for the same message. `base` is the installation's address without a slash at its end.
+/// Returns the unsubscribe link, always the same for the same message. `base` is the installation's URL without a trailing
+/// slash.
 pub fn unsubscribe(keys: &MasterKeys, base: &str, about: About) -> String {
     let ids = [about.project.0, about.message, about.user];
     let ids: Vec<Uuid> = ids.into_iter().chain(about.group).collect();
     made(keys, base, Purpose::Unsubscribe, about.project, &ids, about.text())
 }
 
-/// The link to the page where the person chooses what they get; whichever group the message is of.
+/// Returns the link to the user's subscription preferences, independent of the message's group.
 pub fn preferences(keys: &MasterKeys, base: &str, about: About) -> String {
     let ids = [about.project.0, about.message, about.user];
     made(keys, base, Purpose::Preferences, about.project, &ids, about.text())
 }
 
-/// The address of the picture in a mail.
+/// Returns the URL of the open-tracking pixel in a mail.
 pub fn open(keys: &MasterKeys, base: &str, sent: Sent) -> String {
     made(keys, base, Purpose::Open, sent.project, &[sent.project.0, sent.message], "")
 }
 
-/// A link on to a page elsewhere. Its address is signed with the rest, so that nobody can make one that leads to where
-/// they like.
+/// Returns a link that redirects to a page. The signature includes the page's URL, so that the link cannot be forged to
+/// redirect elsewhere.
 pub fn click(keys: &MasterKeys, base: &str, sent: Sent, page: &str) -> String {
     made(keys, base, Purpose::Click, sent.project, &[sent.project.0, sent.message], page)
 }
 
-/// What the last part of a link is about; `None` of one that was not made here for this.
+/// Reads the token of an unsubscribe link, its last path segment. Returns `None` unless this installation signed it for this
+/// purpose.
 pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
     if let Some(([project, message, user, group], text)) = read(keys, Purpose::Unsubscribe, token) {
         return About::of([project, message, user], Some(group), &text);
@@ -110,25 +112,25 @@ pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
     About::of(ids, None, &text)
 }
 
-/// As [`read_unsubscribe`]; without a group.
+/// Reads the token of a preferences link, like [`read_unsubscribe`]; it has no group.
 pub fn read_preferences(keys: &MasterKeys, token: &str) -> Option<About> {
     let (ids, text) = read(keys, Purpose::Preferences, token)?;
     About::of(ids, None, &text)
 }
 
-/// As [`read_unsubscribe`].
+/// Reads the token of an open-tracking link, like [`read_unsubscribe`].
 pub fn read_open(keys: &MasterKeys, token: &str) -> Option<Sent> {
     let ([project, message], text) = read(keys, Purpose::Open, token)?;
     text.is_empty().then_some(Sent { project: ProjectId(project), message })
 }
 
-/// As [`read_unsubscribe`]; with the page's address.
+/// Reads the token of a click-tracking link, like [`read_unsubscribe`]; also returns the URL of the page.
 pub fn read_click(keys: &MasterKeys, token: &str) -> Option<(Sent, String)> {
     let ([project, message], page) = read(keys, Purpose::Click, token)?;
     (!page.is_empty()).then_some((Sent { project: ProjectId(project), message }, page))
 }
 
-/// A token is the base64 of ids, signature and text; ids and text are what is signed.
+/// Creates a link. Its token is the base64url of IDs, signature and text; the signature covers IDs and text.
 fn made(keys: &MasterKeys, base: &str, purpose: Purpose, project: ProjectId, ids: &[Uuid], text: &str) -> String {
     let ids: Vec<u8> = ids.iter().flat_map(Uuid::as_bytes).copied().collect();
     let tag = keys.sign(project, purpose.place(), &[&ids, text.as_bytes()].concat());
@@ -136,7 +138,7 @@ fn made(keys: &MasterKeys, base: &str, purpose: Purpose, project: ProjectId, ids
     format!("{base}{}{token}", purpose.path())
 }
 
-/// The ids, of which the first is the project's, and the text.
+/// Verifies a token and returns its IDs, the first of which is the project's, and its text.
 fn read<const N: usize>(keys: &MasterKeys, purpose: Purpose, token: &str) -> Option<([Uuid; N], String)> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
     let (about, rest) = bytes.split_at_checked(N * ID)?;

@@ -1,8 +1,8 @@
-//! A message: its channel, its lane, and the states it goes through.
+//! Messages: channels, lanes and delivery states.
 
 use kernel::ids::ProjectId;
 
-/// The messages of one project, channel and lane that are to be sent.
+/// Identifies a delivery queue: the queued messages of one project, channel and lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Queue {
     pub project: ProjectId,
@@ -34,7 +34,7 @@ impl Lane {
     }
 }
 
-/// By what a message reaches a person.
+/// The channel by which a message reaches a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Channel {
     Email,
@@ -46,7 +46,7 @@ pub enum Channel {
 impl Channel {
     pub const ALL: [Self; 4] = [Self::Email, Self::Push, Self::InApp, Self::Sms];
 
-    /// As the API writes it.
+    /// Returns the API name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Email => "EMAIL",
@@ -56,7 +56,7 @@ impl Channel {
         }
     }
 
-    /// As subjects and the channel table write it.
+    /// Returns the name used in broker subjects and in the channel table.
     pub fn slug(self) -> &'static str {
         match self {
             Self::Email => "email",
@@ -66,13 +66,13 @@ impl Channel {
         }
     }
 
-    /// In either case, as both forms of the request are accepted.
+    /// Parses the API name, in upper or lower case: requests may use both.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.as_str().eq_ignore_ascii_case(text))
     }
 }
 
-/// How far a message has come. A status never goes backwards.
+/// The delivery state of a message. It never goes backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
     Queued,
@@ -120,14 +120,14 @@ impl DeliveryState {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
 
-    /// The state that a webhook of this kind tells of, for example `message.delivered`; `None` for other kinds.
+    /// Returns the state that a webhook of this kind reports, for example `message.delivered`; `None` for other kinds.
     pub fn told_by(kind: &str) -> Option<Self> {
         let state = Self::parse(kind.strip_prefix("message.")?)?;
         let told = [Self::Delivered, Self::Opened, Self::Clicked, Self::Bounced, Self::Complained, Self::Failed];
         told.contains(&state).then_some(state)
     }
 
-    /// How far on the way from the queue to a click.
+    /// Returns the position between the queue and a click; `None` for states outside that sequence.
     fn progress(self) -> Option<u8> {
         match self {
             Self::Queued => Some(0),
@@ -139,8 +139,10 @@ impl DeliveryState {
         }
     }
 
-    /// The state after word has come of `next`. It only ever moves forward: what has arrived has not failed, what was
-    /// read has not bounced, and after such an end nothing follows. A complaint may follow anything that arrived.
+    /// Returns the state after `next` is reported. States only move forward.
+    ///
+    /// A delivered message cannot fail, an opened one cannot bounce, and only a queued one can be suppressed or cancelled.
+    /// Nothing follows a failure, bounce, complaint, suppression or cancellation. A complaint may follow every other state.
     #[must_use]
     pub fn after(self, next: Self) -> Self {
         let Some(now) = self.progress() else { return self };
@@ -149,20 +151,20 @@ impl DeliveryState {
             (Self::Failed, _) => now < 2,
             (Self::Bounced, _) => now < 3,
             (Self::Complained, _) => true,
-            // Ours to decide, before anything is sent.
+            // Suppressed or cancelled: decided here before anything is sent.
             _ => now == 0,
         };
         if moves { next } else { self }
     }
 
-    /// Whether no send can follow any more.
+    /// Returns whether the message can no longer be sent.
     pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Queued)
     }
 }
 
-/// Codes of failures that lie with the system, the project's settings or its provider, and not with the message or its
-/// recipient: once that is mended, the message can be sent again.
+/// Codes of failures caused by the system, the project's settings or its provider rather than by the message or its
+/// recipient. Once the cause is fixed, the message can be sent again.
 const MENDABLE: [&str; 7] = [
     "gave_up",
     "outcome_unknown",
@@ -173,12 +175,13 @@ const MENDABLE: [&str; 7] = [
     "render_failed",
 ];
 
-/// The code of a message's reason, without the details after the colon.
+/// Returns the code of a failure reason, without the details after the colon.
 pub fn reason_code(reason: &str) -> &str {
     reason.split_once(':').map_or(reason, |(code, _)| code)
 }
 
-/// Whether a message that failed for this reason is kept as a dead letter. A reason is a code, and after a colon the details.
+/// Returns whether a message that failed for this reason is kept as a dead letter. A reason is a code, optionally followed by
+/// a colon and details.
 pub fn is_dead_letter(reason: &str) -> bool {
     let code = reason_code(reason);
     MENDABLE.contains(&code)

@@ -1,4 +1,4 @@
-//! What a person's properties say about them, and how they change. Pure.
+//! The properties of a user: contact data, and updates. Pure.
 
 use serde_json::{Map, Value};
 
@@ -15,14 +15,14 @@ pub fn merge(properties: &mut Map<String, Value>, patch: &Map<String, Value>) {
     }
 }
 
-/// How a user is addressed, by their properties.
+/// The contact data of a user, from their properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contact {
     pub email: Option<String>,
     pub name: Option<String>,
 }
 
-/// The properties `email`, where it is an address, and `name`.
+/// Returns the properties `name` and `email`, the latter only if it is a valid address.
 pub fn contact(properties: &Map<String, Value>) -> Contact {
     let text = |key: &str| properties.get(key).and_then(Value::as_str).map(str::trim).filter(|v| !v.is_empty());
     Contact { email: text("email").filter(|e| is_address(e)).map(str::to_owned), name: text("name").map(str::to_owned) }

@@ -1,4 +1,4 @@
-//! Push tokens: what identifies one, and what a browser's subscription must hold (Push API, RFC 8030, RFC 8291).
+//! Push tokens: their identity, and the contents of a browser's subscription (Push API, RFC 8030, RFC 8291).
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use kernel::ids::ProjectId;
 
-/// Where a device gets its pushes from.
+/// The platform of a push token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Platform {
     Ios,
@@ -36,8 +36,9 @@ impl Platform {
     }
 }
 
-/// The id under which a project keeps a token, so that one device has one row. A web subscription is known by its
-/// endpoint, however its JSON is written, or by the endpoint alone.
+/// Returns the ID of a token in a project, so that a device has one row.
+///
+/// The endpoint identifies a web subscription, given alone or in JSON of any form.
 pub fn id(project: ProjectId, token: &str) -> Uuid {
     let mut hash = Sha256::new();
     hash.update(project.0.as_bytes());
@@ -57,10 +58,10 @@ fn identity(token: &str) -> Cow<'_, str> {
     subscription.flatten().map_or(Cow::Borrowed(token), |s| Cow::Owned(s.endpoint))
 }
 
-/// Where and how a browser takes its pushes.
+/// The push subscription of a browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// An https address of the push service.
+    /// The HTTPS URL of the push service.
     pub endpoint: String,
     /// The browser's public key, an uncompressed point of P-256.
     pub p256dh: [u8; 65],
@@ -80,7 +81,7 @@ struct Keys {
     auth: String,
 }
 
-/// Base64url, with or without padding, as browsers write it.
+/// Base64url with or without padding: browsers use both.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_encode_padding(false).with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -89,7 +90,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
 const ENDPOINT_MAX: usize = 2_048;
 
 impl Subscription {
-    /// Reads the JSON of a subscription; the error says what is wrong with it.
+    /// Parses the JSON of a subscription. The error describes what is wrong with it.
     pub fn parse(token: &str) -> Result<Self, &'static str> {
         let json: Json = serde_json::from_str(token).map_err(
             |_| "must be the JSON of a subscription: {\"endpoint\": …, \"keys\": {\"p256dh\": …, \"auth\": …}}",
@@ -104,7 +105,7 @@ impl Subscription {
         Ok(Self { endpoint: json.endpoint, p256dh, auth })
     }
 
-    /// As it is kept: one form for all in which browsers write it.
+    /// Returns the stored form, the same for all forms that browsers send.
     pub fn to_json(&self) -> String {
         let keys = json!({ "p256dh": BASE64URL.encode(self.p256dh), "auth": BASE64URL.encode(self.auth) });
         json!({ "endpoint": self.endpoint, "keys": keys }).to_string()

@@ -1,15 +1,15 @@
-//! The URL that a push opens when it is tapped: an absolute one, or a path on the site's own origin. Pure.
+//! The URL that a push notification opens: an absolute URL, or a path on the site's own origin. Pure.
 //!
-//! What a URL is made of may come from anybody, as an event's properties do. So it is judged as rendered, and refused on
-//! saving only where no rendering could be right.
+//! Parts of a URL may come from untrusted sources, such as properties of an event. So the URL is checked after rendering, and
+//! rejected on saving only if no rendering of it can be valid.
 
-/// Characters at most, as written and as rendered.
+/// Maximum number of characters, before and after rendering.
 pub const LENGTH_MAX: usize = 2_000;
 
-/// Schemes by which a page's code would run, or files of the device would be read.
+/// Schemes that would run code or read files of the device.
 const REFUSED: [&str; 5] = ["javascript", "data", "vbscript", "file", "blob"];
 
-/// A text that no push opens.
+/// A URL that a push may not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be an absolute URL, of another scheme than javascript, data, vbscript, file and blob, or a path that begins \
@@ -17,7 +17,7 @@ const REFUSED: [&str; 5] = ["javascript", "data", "vbscript", "file", "blob"];
 )]
 pub struct NotOpened;
 
-/// Judges a URL as rendered, on one line. Of an empty one there is none; spaces are encoded as browsers do it.
+/// Checks a rendered URL; returns `None` if it is empty. Spaces are encoded, as browsers do.
 pub fn rendered(text: &str) -> Result<Option<String>, NotOpened> {
     let url = text.trim().replace(' ', "%20");
     if url.is_empty() {
@@ -27,7 +27,7 @@ pub fn rendered(text: &str) -> Result<Option<String>, NotOpened> {
     Ok(Some(url))
 }
 
-/// Judges the source of one by what stands before its first placeholder; all of it, where there is none.
+/// Checks the source of a URL by the text before its first placeholder, or as a whole if it has none.
 pub fn check_source(source: &str) -> Result<(), NotOpened> {
     let placeholder = source.find("{{").into_iter().chain(source.find("{%")).min();
     let Some(at) = placeholder else { return rendered(source)?.map(|_| ()).ok_or(NotOpened) };
@@ -41,7 +41,7 @@ pub fn check_source(source: &str) -> Result<(), NotOpened> {
 }
 
 fn judge(url: &str) -> Result<(), NotOpened> {
-    // Browsers read a backslash as a slash, and drop line breaks and tabs.
+    // Browsers treat a backslash as a slash, and drop line breaks and tabs.
     if url.chars().count() > LENGTH_MAX || url.contains(|c: char| c == '\\' || c.is_control()) {
         return Err(NotOpened);
     }
@@ -57,13 +57,13 @@ fn is_opened(scheme: &str) -> bool {
     is_scheme(scheme) && !REFUSED.iter().any(|refused| scheme.eq_ignore_ascii_case(refused))
 }
 
-/// As RFC 3986 has it.
+/// Returns whether a text is a scheme as defined by RFC 3986.
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
-/// A web address names its host; what an app's own scheme is followed by is the app's to say.
+/// Returns whether a URL has a target: a web URL needs a host, and any text may follow an app's own scheme.
 fn leads_somewhere(scheme: &str, rest: &str) -> bool {
     if ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web)) {
         let host = rest.strip_prefix("//");

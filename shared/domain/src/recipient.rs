@@ -20,7 +20,7 @@ pub struct Recipient {
 }
 
 impl Recipient {
-    /// Somebody of whom nothing is known.
+    /// Creates a recipient without contact data or properties.
     pub fn nobody(id: Uuid, created_at: Timestamp) -> Self {
         let properties = Value::Object(serde_json::Map::new());
         Self { id, external_id: None, anonymous_id: None, email: None, name: None, properties, created_at }

@@ -1,19 +1,19 @@
-//! Where somebody's choice of a subscription group comes from. Pure.
+//! Subscription groups: limits, status reasons, and the source of a user's choice. Pure.
 
-/// Groups of a project at most: a page shows all of them.
+/// Maximum number of groups per project: one page shows all of them.
 pub const GROUPS_MAX: usize = 50;
-/// As the ledger says why a message was not sent: its person is not subscribed to its group.
+/// Status reason of a message that was not sent: the user is not subscribed to its group.
 pub const UNSUBSCRIBED_FROM_GROUP: &str = "unsubscribed_from_group";
-/// The group was deleted meanwhile, and with it what its people chose.
+/// Status reason of a message that was not sent: its group was deleted, and with it the users' choices.
 pub const GROUP_DELETED: &str = "subscription_group_deleted";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// The person, on the preference page.
+    /// The user, on the preference page.
     Page,
-    /// The person, by a message's unsubscribe link or one click in a mail program.
+    /// The user, by a message's unsubscribe link or the one-click unsubscribe of a mail client.
     Link,
-    /// The project.
+    /// The project, through the API.
     Api,
 }
 

@@ -1,4 +1,4 @@
-//! Addresses that nothing is sent to: why, and what each reason keeps out. Pure.
+//! Suppressed addresses: the reasons, and which messages each reason blocks. Pure.
 
 use uuid::Uuid;
 
@@ -6,22 +6,22 @@ use crate::email;
 use crate::message::{Channel, Lane};
 use kernel::ids::ProjectId;
 
-/// Soft bounces in a row that count like a hard one.
+/// Number of consecutive soft bounces that count as a hard bounce.
 pub const SOFT_BOUNCES: i32 = 5;
 
-/// The channels whose messages go to an address of the user.
+/// The channels that send to an address of the user.
 pub const WITH_ADDRESSES: [Channel; 2] = [Channel::Email, Channel::Sms];
 
-/// Why an address gets nothing.
+/// Why an address is suppressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// Nothing arrives there.
+    /// Messages to it bounced.
     Bounced,
-    /// The project put it on the list.
+    /// The project added it to the list.
     Manual,
-    /// Its owner called a message spam.
+    /// Its owner reported a message as spam.
     Complained,
-    /// Its owner wants no more.
+    /// Its owner unsubscribed.
     Unsubscribed,
 }
 
@@ -41,8 +41,10 @@ impl Reason {
         Self::ALL.into_iter().find(|r| r.as_str() == text)
     }
 
-    /// Whether it keeps a lane's messages out. Who wants no more news still needs the mail that resets a password; where
-    /// nothing arrives, or the project said so, nothing is sent at all.
+    /// Returns whether it blocks the messages of a lane.
+    ///
+    /// A user who unsubscribed or complained still needs direct messages such as password resets. Bounced addresses, and those
+    /// that the project added, receive nothing.
     pub fn keeps_out(self, lane: Lane) -> bool {
         match self {
             Self::Bounced | Self::Manual => true,
@@ -50,7 +52,7 @@ impl Reason {
         }
     }
 
-    /// As the ledger says it.
+    /// Returns the status reason of a suppressed message.
     pub fn status_reason(self) -> &'static str {
         match self {
             Self::Bounced => "bounced_before",
@@ -61,7 +63,7 @@ impl Reason {
     }
 }
 
-/// An address of a channel, normalised, so that it is found however it is written.
+/// A normalized address of a channel, so that every spelling of it matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     pub channel: Channel,
@@ -73,8 +75,8 @@ impl Address {
         Self { channel: Channel::Email, text: email::normalized(text) }
     }
 
-    /// Returns the texts under which the list may hold this address: as it is, normalised, and with the domain in
-    /// Punycode. Earlier versions stored domains as they were spelled, in lower case.
+    /// Returns the spellings under which the list may contain this address: unchanged, normalized, and with the domain in
+    /// Punycode. Earlier versions stored domains as given, in lower case.
     pub fn spellings(&self) -> Vec<String> {
         let mut spellings = vec![self.text.clone()];
         if self.channel == Channel::Email {
@@ -87,32 +89,34 @@ impl Address {
         spellings
     }
 
-    /// Of a number in international form.
+    /// Creates an address from a phone number in international form.
     pub fn number(text: &str) -> Self {
         Self { channel: Channel::Sms, text: text.to_owned() }
     }
 
-    /// A person, whatever their address is.
+    /// Creates an address that represents a user, whatever their actual address is.
     pub fn person(channel: Channel, user: Uuid) -> Self {
         Self { channel, text: user.to_string() }
     }
 
-    /// The id under which sends to it are counted.
+    /// Returns the ID under which sends to the address are counted.
     pub fn key(&self, project: ProjectId) -> Uuid {
         Uuid::new_v5(&project.0, format!("address:{}:{}", self.channel.as_str(), self.text).as_bytes())
     }
 
-    /// The id of its place on the list.
+    /// Returns the ID of its entry on the suppression list.
     pub fn id(&self, project: ProjectId, reason: Reason) -> Uuid {
         let name = format!("suppression:{}:{}:{}", self.channel.as_str(), reason.as_str(), self.text);
         Uuid::new_v5(&project.0, name.as_bytes())
     }
 }
 
-/// The number in international form: `+`, the country code and the rest. What people put between digits is left out; a
-/// number without a country code is none, for nobody knows in which country it was meant.
+/// Returns a phone number in international form: `+`, the country code and the rest.
+///
+/// Separators between digits are removed. Returns `None` for a number without a country code, because its country is unknown,
+/// and for anything that is not a phone number.
 pub fn international(text: &str) -> Option<String> {
-    /// Digits, country code included (E.164).
+    /// Number of digits, including the country code (E.164).
     const DIGITS: std::ops::RangeInclusive<usize> = 8..=15;
     let text = text.trim();
     let rest = text.strip_prefix('+').or_else(|| text.strip_prefix("00"))?;

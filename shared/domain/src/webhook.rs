@@ -1,4 +1,4 @@
-//! Webhooks to other systems, by the Standard Webhooks scheme: what may be told, and by which secrets it is signed.
+//! Outgoing webhooks by the Standard Webhooks scheme: event types and signatures.
 
 mod secret;
 
@@ -11,16 +11,16 @@ pub use secret::{ALIVE, EndpointSecrets};
 
 use crate::message::DeliveryState;
 
-/// In the place of a list of types: all of them, also those that come to be later.
+/// Used instead of a list of types: all types, including future ones.
 pub const ALL_TYPES: &str = "*";
-/// What a test sends, whatever an endpoint asks for.
+/// The type of a test call, which is sent whatever types an endpoint subscribes to.
 pub const TEST: &str = "webhook.test";
 pub const ENTERED: &str = "automation.entered";
 pub const COMPLETED: &str = "automation.completed";
 pub const EXITED: &str = "automation.exited";
 pub const CONVERTED: &str = "automation.converted";
 
-/// What endpoints may ask for.
+/// The types that endpoints may subscribe to.
 pub const TYPES: [&str; 12] = [
     "message.sent",
     "message.delivered",
@@ -36,13 +36,13 @@ pub const TYPES: [&str; 12] = [
     CONVERTED,
 ];
 
-/// The type that tells of a message's state; none where nobody is told.
+/// Returns the type that reports a message's state; `None` if the state is not reported.
 pub fn type_of(state: DeliveryState) -> Option<&'static str> {
     let state = state.as_str();
     TYPES.into_iter().find(|name| name.strip_prefix("message.") == Some(state))
 }
 
-/// A signature of `<id>.<seconds>.<body>`, as it stands in the header `webhook-signature`.
+/// Signs `<id>.<seconds>.<body>`; returns one signature in the form of the header `webhook-signature`.
 pub fn signature(key: &[u8], id: &str, seconds: i64, body: &str) -> String {
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
     mac.update(format!("{id}.{seconds}.{body}").as_bytes());

@@ -1,8 +1,8 @@
-//! Exponential backoff with jitter. Pure: the caller brings the randomness.
+//! Exponential backoff with jitter. Pure: the caller provides the randomness.
 
 use std::time::Duration;
 
-/// How long to wait before trying again, by number of failures so far.
+/// The delay before a retry, by the number of failures so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     pub first: Duration,
@@ -14,7 +14,8 @@ impl Backoff {
     /// For connections to our own servers.
     pub const CONNECT: Self = Self { first: Duration::from_millis(50), factor: 2, most: Duration::from_secs(2) };
 
-    /// The delay after `failures` (1 for the first), between half of it and the whole, as `random` (0 to 1) says.
+    /// Returns the delay after `failures` failures (1 for the first): half of the backoff plus `random` (0 to 1) times the other
+    /// half.
     pub fn delay(&self, failures: u32, random: f64) -> Duration {
         let whole = self
             .factor

@@ -1,10 +1,13 @@
-//! What lies behind an error.
+//! Causes of errors.
 
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-/// An error and its causes; an I/O error hides the one inside it from `source`, and an `Arc` shows itself in the place of its own.
+/// Iterates over an error and its causes.
+///
+/// `io::Error::source` skips the error that it wraps, and an `Arc` hides the type of the error inside it, so both are
+/// unwrapped here.
 pub fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let error: &'a (dyn Error + 'static) = *error;
@@ -14,12 +17,12 @@ pub fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (
     })
 }
 
-/// The first of this type.
+/// Returns the first error of type `T` in the chain.
 pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     chain(error).find_map(<dyn Error>::downcast_ref::<T>)
 }
 
-/// The innermost cause says most.
+/// Returns the message of the innermost cause, which is the most specific.
 pub fn words(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,4 +1,4 @@
-//! The only place that reads the time of day. Everything else is handed a [`Clock`].
+//! The only module that reads the system time. All other code uses a [`Clock`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,20 +6,20 @@ use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Product time. In production it follows the database, so that all processes agree; in tests it is set by hand.
+/// Product time. In production it follows the database's clock, so that all processes agree; tests set it manually.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// The time that has passed plus the offset to the database's clock, in milliseconds. Setting the machine's own clock changes nothing.
+    /// The elapsed time plus the offset to the database's clock, in milliseconds. Setting the machine's own clock has no effect.
     System {
         offset_ms: AtomicI64,
     },
     Manual(Mutex<Reading>),
 }
 
-/// What a clock shows at one moment.
+/// The reading of a clock at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// See [`Clock::now_ms`].
@@ -37,18 +37,18 @@ impl Clock {
         Self(Arc::new(Source::Manual(Mutex::new(Reading { now_ms: start.as_millisecond(), passed_ms: 0 }))))
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns milliseconds since the Unix epoch.
     pub fn now_ms(&self) -> i64 {
         self.reading().now_ms
     }
 
-    /// Milliseconds that have passed since a moment that stays the same for as long as the process runs: no correction of a
-    /// clock changes them, and they go on while the machine sleeps.
+    /// Returns milliseconds since a fixed moment: a monotonic time that clock corrections do not affect, and that advances while
+    /// the machine sleeps (on Linux).
     pub fn passed_ms(&self) -> i64 {
         self.reading().passed_ms
     }
 
-    /// Reads [`Self::now_ms`] and [`Self::passed_ms`] at the same moment: unless the clock is set, their difference stays the same.
+    /// Reads [`Self::now_ms`] and [`Self::passed_ms`] at the same moment. Their difference changes only when the clock is set.
     pub fn reading(&self) -> Reading {
         match &*self.0 {
             Source::System { offset_ms } => {
@@ -59,25 +59,28 @@ impl Clock {
         }
     }
 
-    /// The present, to the millisecond.
+    /// Returns the current time, in whole milliseconds.
     pub fn now(&self) -> Timestamp {
         from_ms(self.now_ms())
     }
 
-    /// Follows the database's clock: `offset_ms` is what it showed minus [`Self::passed_ms`] at the same moment, right to `within_ms`
-    /// milliseconds. Changes nothing if this clock is as close: a reading that was slow says nothing about it. Ignored by a manual clock.
+    /// Follows the database's clock. `offset_ms` is its time minus [`Self::passed_ms`] at the same moment, accurate to `within_ms`
+    /// milliseconds.
+    ///
+    /// Changes nothing if this clock differs by at most `within_ms`, so that a slow reading does not degrade it. A manual clock
+    /// ignores the call.
     pub fn follow(&self, offset_ms: i64, within_ms: i64) {
         if let Source::System { offset_ms: own } = &*self.0 {
             if (offset_ms - own.load(Ordering::Relaxed)).abs() <= within_ms {
                 return;
             }
             let machines = machine_offset_ms();
-            // Below a few milliseconds the difference from the machine's clock is the round trip, not the clocks.
+            // A difference of less than 20 ms from the machine's clock comes from the round trip, not from the clocks.
             own.store(if (offset_ms - machines).abs() < 20 { machines } else { offset_ms }, Ordering::Relaxed);
         }
     }
 
-    /// Lets time pass by a manual clock; a system clock cannot be moved.
+    /// Advances a manual clock. Has no effect on a system clock.
     pub fn advance(&self, by: std::time::Duration) {
         if let Source::Manual(manual) = &*self.0 {
             let (mut manual, by_ms) = (locked(manual), by.as_millis() as i64);
@@ -86,7 +89,7 @@ impl Clock {
         }
     }
 
-    /// Sets a manual clock ahead, or back, without any time passing.
+    /// Sets a manual clock forward or back without elapsed time. Has no effect on a system clock.
     pub fn jump(&self, by: SignedDuration) {
         if let Source::Manual(manual) = &*self.0 {
             locked(manual).now_ms += by.as_millis() as i64;
@@ -98,7 +101,8 @@ fn locked(manual: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
     manual.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The machine's own time, finer than product time and followed by nothing: only for what is told of the work, as traces are.
+/// Returns the machine's own time, which is more precise than product time and independent of it. Use it only for telemetry
+/// such as traces.
 #[expect(clippy::disallowed_methods, reason = "the one place")]
 pub fn machine_now() -> SystemTime {
     SystemTime::now()
@@ -119,20 +123,20 @@ fn machine_passed_ms() -> i64 {
     since_boot.tv_sec * 1_000 + since_boot.tv_nsec / 1_000_000
 }
 
-/// Elsewhere it may stand still while the machine sleeps.
+/// On other systems the time may not advance while the machine sleeps.
 #[cfg(not(target_os = "linux"))]
 fn machine_passed_ms() -> i64 {
     static FIRST: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
     FIRST.elapsed().as_millis() as i64
 }
 
-/// A timestamp from milliseconds since the Unix epoch, held within what a timestamp can be.
+/// Converts milliseconds since the Unix epoch to a timestamp, clamped to the range of `Timestamp`.
 pub fn from_ms(ms: i64) -> Timestamp {
     let (min, max) = (Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
     Timestamp::from_millisecond(ms.clamp(min, max)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// RFC 3339 in UTC with milliseconds and `Z`: how every timestamp leaves the API.
+/// Formats a timestamp as RFC 3339 in UTC with milliseconds and `Z`, the format of all timestamps in the API.
 pub fn rfc3339(at: Timestamp) -> String {
     format!("{at:.3}")
 }

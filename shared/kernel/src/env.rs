@@ -1,16 +1,16 @@
-//! Reading configuration from environment variables: once, with the variable's name and what is allowed in every error.
+//! Reads configuration from environment variables. Every error names the variable and the allowed values.
 
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The exit status for a wrong configuration (`EX_USAGE` of sysexits.h).
+/// Exit status for an invalid configuration (`EX_USAGE` of sysexits.h).
 pub const EXIT_CONFIG: i32 = 64;
 
-/// Characters of a wrong number that an error shows.
+/// Maximum length of an invalid number in an error message, in characters.
 const SHOWN_CHARS: usize = 40;
 
-/// A set of variables; the process's own in production, made up in tests.
+/// A set of variables: those of the process in production, fixed ones in tests.
 #[derive(Clone, Debug, Default)]
 pub struct Env(HashMap<String, String>);
 
@@ -31,12 +31,12 @@ impl Env {
         Self(pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
     }
 
-    /// Every variable's name.
+    /// Returns the names of all variables.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The value, unless the variable is absent or blank.
+    /// Returns the trimmed value; `None` if the variable is absent or blank.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|v| v.trim()).filter(|v| !v.is_empty())
     }
@@ -45,7 +45,7 @@ impl Env {
         self.get(name).unwrap_or(default).to_owned()
     }
 
-    /// The value parsed, or the default where the variable is absent.
+    /// Parses the value; returns the default if the variable is absent or blank.
     pub fn parse<T: FromStr>(&self, name: &str, default: T, allowed: &'static str) -> Result<T, EnvError>
     where
         T::Err: Display,
@@ -56,7 +56,7 @@ impl Env {
         }
     }
 
-    /// The number, or the default where the variable is absent; an error unless it is within bounds.
+    /// Parses a number; returns the default if the variable is absent or blank, and an error if the number is out of bounds.
     pub fn bounded<T: FromStr + PartialOrd + Copy>(
         &self,
         name: &str,
@@ -72,7 +72,7 @@ impl Env {
         })
     }
 
-    /// A comma-separated list; empty where the variable is absent.
+    /// Parses a comma-separated list; returns an empty one if the variable is absent or blank.
     pub fn list<T: FromStr>(&self, name: &str, allowed: &'static str) -> Result<Vec<T>, EnvError>
     where
         T::Err: Display,

@@ -1,7 +1,7 @@
-//! Places between the steps of a hop where a test can have the process killed.
+//! Failpoints: points in the code at which a test can kill the process.
 //!
-//! `FAILPOINTS=name=n,other=m` kills the process with SIGKILL at the n-th hit of `name`, after the hit was appended to
-//! the file `FAILPOINT_LOG` and synced. Without the variable a hit costs one atomic load.
+//! `FAILPOINTS=name=n,other=m` kills the process with SIGKILL at the n-th hit of `name`, after the hit has been appended
+//! to the file `FAILPOINT_LOG` and synced. Without the variable a hit costs one atomic load.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ fn parse(text: &str) -> Vec<Armed> {
         .collect()
 }
 
-/// Marks a place. Dies here when a test asked for it.
+/// Marks a failpoint. Kills the process if a test requested it.
 pub fn hit(name: &'static str) {
     for point in armed().iter().filter(|p| p.name == name) {
         if point.left.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -43,7 +43,7 @@ fn die(name: &str) -> ! {
         let _ = writeln!(log, "{name} {}", std::process::id());
         let _ = log.sync_all();
     }
-    // SIGKILL, so that nothing of the process gets to clean up, as in a power cut.
+    // SIGKILL prevents any cleanup, as in a power failure.
     let _ = std::process::Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
     std::process::abort();
 }

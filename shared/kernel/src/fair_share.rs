@@ -1,14 +1,15 @@
-//! Shares slots for calls to other systems between the owners of projects. Pure.
+//! Shares slots for calls to other systems fairly between the owners of projects. Pure.
 //!
-//! An owner may hold eight times as many slots as are free, up to a limit of its own, and there are an eighth more slots than
-//! that limit. So an owner alone gets its limit, and an owner without a slot finds one, however long the calls of another take.
+//! An owner may hold at most eight times as many slots as are free, and at most its own limit. The total number of slots
+//! exceeds that limit by an eighth. So a single owner gets its full limit, and an owner without slots always finds one,
+//! however long the calls of others take.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ids::OwnerId;
 
-/// Slots that an owner may hold for each one that is free.
+/// Slots that an owner may hold for each free one.
 const PER_FREE: usize = 8;
 
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl FairShare {
     /// Returns how many slots an owner can take now.
     pub fn available(&self, owner: OwnerId) -> usize {
         let held = self.held(owner);
-        // Each slot taken leaves one less free: held + n < PER_FREE * (free - n).
+        // Each slot taken leaves one fewer free: held + n < PER_FREE * (free - n).
         let share = (PER_FREE * self.free).saturating_sub(held).div_ceil(PER_FREE + 1);
         share.min(self.per_owner.saturating_sub(held))
     }

@@ -1,4 +1,4 @@
-//! Ids: which are derived from what, and which carry time.
+//! IDs: which are derived, and which contain a time.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 use uuid::{Uuid, Version};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128};
 
-/// A project: the tenant, the first thing in every key.
+/// The ID of a project, the tenant. It is the first part of every key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProjectId(pub Uuid);
 
-/// Owns one or more projects: the account that created them, or the project itself where the operator created it. Limits on
-/// shared resources are counted by owner, so that many projects of one account get one share.
+/// The owner of one or more projects: the account that created them, or the project itself if the operator created it.
+/// Limits on shared resources apply per owner, so that all projects of an account share one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(pub Uuid);
 
@@ -51,7 +51,7 @@ impl<'a> FromSql<'a> for ProjectId {
     }
 }
 
-/// Who an item is about, as its sender names them. At least one of the two is there.
+/// The user of an item, as the sender identifies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UserKey<'a> {
     External(&'a str),
@@ -59,7 +59,7 @@ pub enum UserKey<'a> {
 }
 
 impl<'a> UserKey<'a> {
-    /// The known id wins over the anonymous one; `None` when neither is there.
+    /// Returns the key of a user. The user ID takes precedence over the anonymous ID; `None` if both are missing.
     pub fn of(user_id: Option<&'a str>, anonymous_id: Option<&'a str>) -> Option<Self> {
         user_id.map(Self::External).or(anonymous_id.map(Self::Anonymous))
     }
@@ -71,12 +71,13 @@ impl<'a> UserKey<'a> {
         }
     }
 
-    /// The internal id, so that it can be answered before the row exists (a UUIDv5 in the project's namespace, RFC 9562).
+    /// Returns the internal ID: a UUIDv5 in the project's namespace (RFC 9562), so that the API can return it before the row
+    /// exists.
     pub fn internal_id(self, project: ProjectId) -> Uuid {
         Uuid::new_v5(&project.0, self.name().as_bytes())
     }
 
-    /// The partition of the ingest stream that this person's items take, of `partitions`.
+    /// Returns the partition of the ingest stream for this user's items, less than `partitions`.
     pub fn partition(self, project: ProjectId, partitions: u16) -> u16 {
         let (seed, id) = match self {
             Self::External(id) => (1, id),
@@ -87,18 +88,19 @@ impl<'a> UserKey<'a> {
     }
 }
 
-/// In place of a user's id in events that came under a merged anonymous user's id without proof: they count for no user, and
-/// an erasure of that user's ids finds them.
+/// Returns the user ID for events sent under a merged anonymous ID without proof of identity.
+///
+/// These events count for no user, and an erasure that includes the anonymous user finds them.
 pub fn unproven(anonymous: Uuid) -> Uuid {
     Uuid::new_v5(&anonymous, b"unproven")
 }
 
-/// How long before its receipt a client's UUIDv7 may have been made to serve as the event's own id.
+/// Maximum age of a client's UUIDv7 at receipt for use as the event's own ID.
 pub const CLIENT_ID_PAST_MS: i64 = 30 * 86_400_000;
-/// How far ahead of its receipt it may lie.
+/// Maximum time by which a client's UUIDv7 may be ahead of its receipt for use as the event's own ID.
 pub const CLIENT_ID_FUTURE_MS: i64 = 86_400_000;
 
-/// An event's row id and, where the client's id could not serve as one, the id derived from it.
+/// The row ID of an event, and the public ID if it differs: the client's UUIDv7, or an ID derived from the client's ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventId {
     pub row: Uuid,
@@ -106,12 +108,12 @@ pub struct EventId {
 }
 
 impl EventId {
-    /// The id that the API shows.
+    /// Returns the ID shown by the API.
     pub fn public(self) -> Uuid {
         self.derived.unwrap_or(self.row)
     }
 
-    /// From the client's id, if it sent one, at the time of receipt.
+    /// Creates the ID of an event from the client's ID, if it sent one, and the time of receipt.
     pub fn new(project: ProjectId, space: IdSpace, client_id: Option<&str>, received_ms: i64) -> Self {
         let fresh = || fresh(received_ms);
         let Some(client_id) = client_id else { return Self { row: fresh(), derived: None } };
@@ -123,8 +125,8 @@ impl EventId {
     }
 }
 
-/// Who chose an id. Ids of different spaces never meet, so that a public key, which anyone may read, cannot use up the ids of a
-/// backend's events or of a provider's notifications.
+/// The origin of an ID. IDs of different spaces never collide, so that a public key, which anyone may read, cannot use up the
+/// IDs of a backend's events or of a provider's notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdSpace {
     PublicKey,
@@ -136,7 +138,7 @@ pub enum IdSpace {
 }
 
 impl IdSpace {
-    /// What the name of an id begins with. None begins with another's, for all names continue with `event:` or `update:`.
+    /// Returns the prefix of an ID's name. The prefixes are unambiguous, because all names continue with `event:` or `update:`.
     fn prefix(self) -> &'static str {
         match self {
             Self::PublicKey => "",
@@ -147,13 +149,14 @@ impl IdSpace {
     }
 }
 
-/// The byte of the 80 bits of [`timed`] that marks a derived row id. It is random in all other UUIDv7s.
+/// The index, within the 80 bits of [`timed`], of the byte that marks a derived row ID. In other UUIDv7s it is random.
 const MARKED_BYTE: usize = 3;
 const MARK: u8 = 0xff;
 
-/// Derives the row id of an event whose sender chose a UUIDv7: the same time, the mark, and a hash of sender and id. Anyone who
-/// knows the sender's id can compute it. But a marked id never becomes a row id as it is, so only a collision of the hash
-/// (66 bits of SHA-256) makes the row ids of two spaces equal.
+/// Derives the row ID of an event whose sender chose a UUIDv7: the same time, the mark, and a hash of project, space and ID.
+///
+/// Anyone who knows the sender's ID can compute it. But a marked ID from a client is never used as a row ID itself, so only
+/// a hash collision (66 bits of SHA-256) can make row IDs of two spaces equal.
 pub fn own_row_id(project: ProjectId, space: IdSpace, own: Uuid) -> Uuid {
     let hash = Sha256::new().chain_update(space.prefix()).chain_update(project.0).chain_update(own).finalize();
     let mut random = [0; 10];
@@ -162,13 +165,13 @@ pub fn own_row_id(project: ProjectId, space: IdSpace, own: Uuid) -> Uuid {
     timed(time_ms(own), random)
 }
 
-/// The row id of a backend's event with a UUIDv7 that was recorded before derived row ids were marked.
+/// Returns the row ID of a backend's event with a UUIDv7 that was recorded before derived row IDs were marked.
 pub fn unmarked_row_id(project: ProjectId, own: Uuid) -> Uuid {
     let prefix = IdSpace::SecretKey.prefix().as_bytes();
     timed_for(time_ms(own), &[prefix, project.0.as_bytes(), own.as_bytes()])
 }
 
-/// Whether a UUIDv7 bears the mark of [`own_row_id`]. One in 256 of those that clients choose does.
+/// Returns whether a UUIDv7 has the mark of [`own_row_id`]. So does one in 256 of those that clients choose.
 pub fn is_marked(id: Uuid) -> bool {
     id.as_bytes()[6 + MARKED_BYTE] == MARK
 }
@@ -179,34 +182,35 @@ fn usable_as_own(id: Uuid, received_ms: i64) -> bool {
         && (received_ms - CLIENT_ID_PAST_MS..=received_ms + CLIENT_ID_FUTURE_MS).contains(&time_ms(id))
 }
 
-/// The id of an event whose client sent an id of its own form.
+/// Returns the public ID of an event whose client sent an ID that cannot serve as a row ID.
 pub fn derived_event_id(project: ProjectId, space: IdSpace, client_id: &str) -> Uuid {
     Uuid::new_v5(&project.0, format!("{}event:{client_id}", space.prefix()).as_bytes())
 }
 
-/// By which the repeats of a profile update are found: apart from events, so that one client id may serve both.
+/// Returns the ID by which duplicates of a profile update are detected. It differs from event IDs, so that one client ID may
+/// serve both.
 pub fn derived_update_id(project: ProjectId, space: IdSpace, client_id: &str) -> Uuid {
     Uuid::new_v5(&project.0, format!("{}update:{client_id}", space.prefix()).as_bytes())
 }
 
-/// As [`derived_update_id`], for an id that must be recognised for as long as its project exists: a UUIDv8, by which it is told
-/// from those that go with the project's events.
+/// Like [`derived_update_id`], for an ID that must be recognized as long as its project exists. Its version, UUIDv8,
+/// distinguishes it from IDs that are deleted with the project's events.
 pub fn lasting_update_id(project: ProjectId, space: IdSpace, client_id: &str) -> Uuid {
     let derived = derived_update_id(project, space, client_id);
     uuid::Builder::from_bytes(derived.into_bytes()).with_version(Version::Custom).into_uuid()
 }
 
-/// Whether an id is one of [`lasting_update_id`].
+/// Returns whether an ID was made by [`lasting_update_id`].
 pub fn is_lasting(id: Uuid) -> bool {
     id.get_version() == Some(Version::Custom)
 }
 
-/// A UUIDv7 of a time (Unix milliseconds) and 80 bits, of which 74 are used (RFC 9562, 5.7).
+/// Creates a UUIDv7 from a time (Unix milliseconds) and 80 bits, of which 74 are used (RFC 9562, 5.7).
 pub fn timed(ms: i64, random: [u8; 10]) -> Uuid {
     uuid::Builder::from_unix_timestamp_millis(ms.max(0) as u64, &random).into_uuid()
 }
 
-/// A UUIDv7 of a time and a hash of what it stands for: the same thing at the same time always gets the same id.
+/// Creates a UUIDv7 from a time and a hash of `what` it identifies. The same input always gives the same ID.
 pub fn timed_for(ms: i64, what: &[&[u8]]) -> Uuid {
     let mut whole = Vec::with_capacity(64);
     for part in what {
@@ -219,12 +223,14 @@ pub fn timed_for(ms: i64, what: &[&[u8]]) -> Uuid {
     timed(ms, random)
 }
 
-/// Returns a new UUIDv7, never marked. Ids of one process are strictly increasing, also within a millisecond, unless its clock is
-/// set back (RFC 9562, 6.2: a counter replaces the time's fraction and carries into the next millisecond when it overflows).
+/// Returns a new UUIDv7, never marked.
+///
+/// IDs of one process strictly increase, even within a millisecond, unless its clock is set back (RFC 9562, 6.2: a counter
+/// replaces the fraction of the time and carries into the next millisecond when it overflows).
 pub fn fresh(now_ms: i64) -> Uuid {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = (now_ms.max(0) as u64) << 12;
-    // A clock that was set back starts over, rather than freeze the time of all ids.
+    // If the clock was set back, start over instead of freezing the time of all new IDs.
     let next = |last: u64| if now + (1 << 16) < last { now } else { now.max(last + 1) };
     let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last))).unwrap_or_default();
     let ticket = next(last);
@@ -234,12 +240,12 @@ pub fn fresh(now_ms: i64) -> Uuid {
     timed((ticket >> 12) as i64, random)
 }
 
-/// The time within a UUIDv7, in Unix milliseconds.
+/// Returns the time of a UUIDv7, in Unix milliseconds.
 pub fn time_ms(id: Uuid) -> i64 {
     (id.as_u128() >> 80) as i64
 }
 
-/// The smallest id of a time: the bound of a partition.
+/// Returns the smallest ID with this time, as the bound of a partition.
 pub fn lower_bound(ms: i64) -> Uuid {
     Uuid::from_u128((ms.max(0) as u128) << 80)
 }

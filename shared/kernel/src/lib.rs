@@ -1,4 +1,4 @@
-//! What every other crate may stand on: ids, time, the environment, retries, the end of a process.
+//! Basics for all other crates: IDs, clocks, configuration, retries and shutdown.
 
 pub mod backoff;
 pub mod cause;

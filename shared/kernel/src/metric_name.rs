@@ -1,17 +1,17 @@
-//! Every metric, in one place: its name, what it is, and what it says.
+//! All metrics: names, kinds and help texts.
 //!
-//! What is looked up by the dashboard and the alerts in `deploy/` is one of these, and each is told of in docs/telemetry.md;
-//! tests hold them together.
+//! Tests check that the dashboard and the alerts in `deploy/` use only these metrics, and that docs/telemetry.md documents
+//! each of them.
 
 use metrics::KeyName;
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only ever grows; its name ends with `_total`.
+    /// Never decreases; its name ends with `_total`.
     Counter,
     Gauge,
-    /// Times in seconds, counted in buckets.
+    /// Durations in seconds, counted in buckets.
     Histogram,
 }
 
@@ -34,7 +34,7 @@ macro_rules! metrics_are {
                 match self { $(Self::$variant => Kind::$kind,)+ }
             }
 
-            /// One sentence, as `/metrics` shows it.
+            /// Returns the help text for `/metrics`, one sentence.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help,)+ }
             }

@@ -1,6 +1,6 @@
-//! Percent-encoding, as addresses and lists of settings have it.
+//! Percent-encoding, as in URLs and lists of settings.
 
-/// What an encoded text says; none where it is malformed, or no UTF-8.
+/// Decodes a text; returns `None` if it is malformed or not UTF-8.
 pub fn decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();

@@ -1,19 +1,19 @@
-//! Stopping: one token that everything watches, set by SIGTERM or SIGINT, and a drain with a deadline.
+//! Graceful shutdown: a token that SIGTERM or SIGINT cancels, and a drain with a deadline.
 
 use std::time::Duration;
 
 pub use tokio_util::sync::CancellationToken as Shutdown;
 use tokio_util::task::TaskTracker;
 
-/// How long one call to a provider may take. It ends within the drain, with time left to write its outcome down: a
-/// call that is cut off is one whose outcome nobody learns.
+/// Timeout of a call to a provider. It is shorter than the drain, so that the outcome can still be recorded: the outcome of
+/// a call that is cut off remains unknown.
 pub const CALL: Duration = Duration::from_secs(20);
-/// How long a process may take from the signal to its end.
+/// Longest time from the signal to the end of the process.
 pub const DRAIN: Duration = Duration::from_secs(25);
-/// How long whoever stops a process waits before killing it.
+/// Time that the process manager must wait before it kills the process.
 pub const GRACE: Duration = Duration::from_secs(28);
 
-/// A token that is cancelled by the first SIGTERM or SIGINT.
+/// Returns a token that the first SIGTERM or SIGINT cancels.
 pub fn on_signal() -> std::io::Result<Shutdown> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -27,7 +27,7 @@ pub fn on_signal() -> std::io::Result<Shutdown> {
     Ok(token)
 }
 
-/// Waits for all tracked tasks; false when the deadline came first.
+/// Waits for all tracked tasks. Returns false if the deadline passed first.
 pub async fn drained(tasks: &TaskTracker, deadline: Duration) -> bool {
     tasks.close();
     tokio::time::timeout(deadline, tasks.wait()).await.is_ok()

@@ -1,11 +1,11 @@
-//! Time zones by name, as people, projects and campaigns have them.
+//! Time zones of users, projects and campaigns, by name.
 
 use jiff::tz::TimeZone;
 
-/// Longer than any that there is: what is longer is not even looked up.
+/// Maximum length of a name, longer than any that exists. Longer texts are rejected without a lookup.
 const NAME_MAX: usize = 64;
 
-/// The time zone of an IANA name, in whatever case; none where there is no such one.
+/// Returns the time zone with an IANA name, ignoring case; `None` if there is none.
 pub fn named(name: &str) -> Option<TimeZone> {
     if name.is_empty() || name.len() > NAME_MAX { None } else { TimeZone::get(name).ok() }
 }

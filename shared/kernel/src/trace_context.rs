@@ -1,9 +1,9 @@
-//! Where in which trace something stands, as it is passed on (W3C Trace Context).
+//! Propagation of trace contexts (W3C Trace Context).
 
-/// Bytes of a context on the wire and in the database: the trace's id and the parent span's.
+/// Length of a context on the wire and in the database, in bytes: the trace ID and the ID of the parent span.
 const LEN: usize = 24;
 
-/// The trace and the span that what follows belongs to. Only what is sampled has one.
+/// The trace and the parent span of subsequent work. Only sampled traces have a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     pub trace_id: [u8; 16],
@@ -11,24 +11,24 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// `None` where the bytes are no context: a trace that is broken is not followed, and costs nothing else.
+    /// Reads a context. Returns `None` for invalid bytes: a broken trace is not continued and has no other effect.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (trace, span) = bytes.split_first_chunk::<16>()?;
         let context = Self { trace_id: *trace, span_id: span.try_into().ok()? };
         (context.trace_id != [0; 16] && context.span_id != [0; 8]).then_some(context)
     }
 
-    /// As a column holds it.
+    /// Converts a context to the value of a database column.
     pub fn to_column(context: Option<Self>) -> Option<Vec<u8>> {
         context.map(|context| context.to_bytes().to_vec())
     }
 
-    /// From a column.
+    /// Reads a context from a database column.
     pub fn from_column(bytes: Option<&[u8]>) -> Option<Self> {
         Self::from_bytes(bytes?)
     }
 
-    /// 16 bytes of the trace's id, 8 of the span's.
+    /// Returns 16 bytes of the trace ID and 8 of the span ID.
     pub fn to_bytes(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..16].copy_from_slice(&self.trace_id);
@@ -37,17 +37,18 @@ impl TraceContext {
     }
 }
 
-/// What a `traceparent` header says.
+/// The content of a `traceparent` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     pub context: TraceContext,
-    /// The caller records its own part.
+    /// Whether the caller records its part of the trace.
     pub sampled: bool,
 }
 
 impl TraceParent {
-    /// Of `00-<32 hexadecimal digits>-<16>-<2>`, small letters. A later version may say more behind that; anything else is
-    /// none, as the standard has it.
+    /// Parses `00-<32 hexadecimal digits>-<16>-<2>`, in lower case.
+    ///
+    /// As the standard requires, later versions may append fields, and anything else yields `None`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().splitn(5, '-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

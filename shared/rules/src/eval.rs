@@ -1,4 +1,4 @@
-//! Evaluating rules in memory, for one person or one event.
+//! Evaluates rules in memory, for one user or one event.
 
 use std::collections::BTreeSet;
 
@@ -10,41 +10,41 @@ use super::{Behaviour, Bound, Condition, Leaf, Rule, Source, Test, number, time}
 use domain::push_token::Platform;
 use kernel::clock::rfc3339;
 
-/// A value as it was found.
+/// The value that a rule tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Actual<'a> {
     Missing,
     Json(&'a Value),
     Text(&'a str),
-    /// One of our own, which is never ahead of now.
+    /// A system timestamp, never in the future.
     Time(Timestamp),
 }
 
-/// How often a person did something.
+/// How often a user did something.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     pub count: i64,
-    /// One for each of the behaviour's totals; none where no event has the number.
+    /// One for each of the behaviour's totals; `None` if no event has the number.
     pub totals: Vec<Option<f64>>,
 }
 
-/// A behaviour of somebody, counted.
+/// The statistics of one behaviour of a user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     pub behaviour: Behaviour,
     pub stats: Stats,
-    /// When the deed at the behaviour's [`super::slide::Edge`] happened; none where there is none.
+    /// When the deed at the behaviour's [`super::slide::Edge`] happened; `None` if there is no such deed.
     pub edge: Option<Timestamp>,
 }
 
 impl Counted {
-    /// The one of a behaviour.
+    /// Returns the statistics of a behaviour.
     pub fn of<'a>(all: &'a [Self], behaviour: &Behaviour) -> Option<&'a Self> {
         all.iter().find(|counted| counted.behaviour == *behaviour)
     }
 }
 
-/// What is known of whom the rules are about.
+/// The facts that rules are evaluated against.
 pub trait Facts {
     fn value(&self, source: &Source) -> Actual<'_>;
     fn is_member(&self, segment: Uuid) -> bool;
@@ -52,12 +52,12 @@ pub trait Facts {
     fn stats(&self, behaviour: &Behaviour) -> Stats;
 }
 
-/// Whether all of these rules hold.
+/// Returns whether all of these rules hold.
 pub fn holds(rules: &[Rule], facts: &impl Facts, now: Timestamp) -> bool {
     rules.iter().all(|rule| rule_holds(rule, facts, now))
 }
 
-/// Whether all of these rules, read by [`super::parse_for_event`], hold for an event's properties.
+/// Returns whether all of these rules, read by [`super::parse_for_event`], hold for an event's properties.
 pub fn holds_for_event(rules: &[Rule], properties: &Map<String, Value>, now: Timestamp) -> bool {
     holds(rules, &EventFacts { properties, none: BTreeSet::new() }, now)
 }
@@ -134,7 +134,7 @@ fn time_lies(bounds: &[(super::Order, Bound)], at: Timestamp) -> bool {
     })
 }
 
-/// Whether two scalars are of one type and equal.
+/// Returns whether two scalars have the same type and are equal.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => number::compare(a, b).is_eq(),
@@ -179,15 +179,16 @@ impl Facts for EventFacts<'_> {
     }
 }
 
-/// The value that keys lead to. Only objects are entered.
+/// Returns the value at a path. Paths lead through objects only.
 pub fn property<'a>(properties: &'a Map<String, Value>, keys: &[String]) -> Actual<'a> {
     let Some((first, rest)) = keys.split_first() else { return Actual::Missing };
     let found = rest.iter().try_fold(properties.get(first), |value, key| Some(value?.as_object()?.get(key)));
     found.flatten().map_or(Actual::Missing, Actual::Json)
 }
 
-/// Each rule as it was written (`shown`, which `rules` were read from) with `actual`, the value that was found, and
-/// `matches`, its verdict.
+/// Returns each rule as written, with the tested value as `actual` and the result as `matches`.
+///
+/// `shown` is the JSON from which `rules` were parsed.
 pub fn explain(rules: &[Rule], shown: &Value, facts: &impl Facts, now: Timestamp) -> Vec<Value> {
     let shown = shown.as_array().map_or(&[][..], Vec::as_slice);
     rules.iter().zip(shown).map(|(rule, shown)| explained(rule, shown, facts, now)).collect()

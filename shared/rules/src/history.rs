@@ -1,4 +1,4 @@
-//! What somebody did, deed by deed, so that it can be counted as of a later time and with deeds that are only thought.
+//! The individual deeds of a user, so that they can be counted as of a later time and with hypothetical events.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -11,17 +11,17 @@ use super::{Aggregate, Behaviour, Deed};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
     pub at: Timestamp,
-    /// One for each of the behaviour's totals; none where the deed has no such number.
+    /// One for each of the behaviour's totals; `None` if the deed has no such number.
     pub numbers: Vec<Option<f64>>,
 }
 
-/// A behaviour's deeds.
+/// The deeds of one behaviour.
 #[derive(Clone, Debug)]
 pub struct History {
     behaviour: Behaviour,
-    /// In the order of their times.
+    /// In chronological order.
     done: Vec<Done>,
-    /// How many more there are, older than all of those: counted, and not part of the totals.
+    /// The number of further deeds, older than all in `done`: counted, but not part of the totals.
     older: i64,
 }
 
@@ -35,7 +35,7 @@ impl History {
         &self.behaviour
     }
 
-    /// Takes an event, where the behaviour is about such ones.
+    /// Adds an event if the behaviour counts it.
     pub fn take(&mut self, event: &str, properties: &Map<String, Value>, at: Timestamp) {
         let Deed::Event { name, filter } = &self.behaviour.deed else { return };
         if name != event || !eval::holds_for_event(filter, properties, at) {
@@ -50,7 +50,7 @@ impl History {
         self.done.insert(place, Done { at, numbers });
     }
 
-    /// As of a time that none of the deeds lies behind.
+    /// Computes the statistics as of `now`, which must not be before any of the deeds.
     pub fn counted(&self, now: Timestamp) -> Counted {
         let since = self.behaviour.within.map(|within| within.before(now));
         let gone = since.map_or(0, |since| self.done.partition_point(|done| done.at < since));

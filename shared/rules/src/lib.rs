@@ -1,4 +1,4 @@
-//! Rules about people and events: segments, and what else decides by them.
+//! Rules on users and events, as in segments and other conditions.
 //!
 //! ```json
 //! [ { "field": "properties.plan", "operator": "eq", "value": "pro" },
@@ -7,12 +7,12 @@
 //!              { "not": { "field": "segment", "operator": "in", "value": ["…"] } } ] } ]
 //! ```
 //!
-//! A list of rules holds where all of them hold. One parser reads them ([`parse`]); what it made is compiled to SQL for
-//! many people ([`sql`]) and evaluated in memory for one ([`eval`]). A property test holds both against each other.
+//! A list of rules holds if all its rules hold. [`parse`] reads rules; [`sql`] compiles them to SQL for many users, and
+//! [`eval`] evaluates them in memory for one. A property test checks that both agree.
 //!
-//! **Meaning.** Values compare by their JSON type: a number never equals its string. What is missing, or null, satisfies
-//! only the negative operators, each of which is exactly the opposite of its positive one. Texts compare by code points,
-//! case-sensitively. Times are read from texts as [`time::parse`] does.
+//! **Semantics.** Values compare by their JSON type: a number never equals its string. A missing or null value satisfies
+//! only negative operators, each of which is the exact opposite of its positive one. Strings compare by code points,
+//! case-sensitively. Times are read from strings by [`time::parse`].
 
 pub mod eval;
 pub mod history;
@@ -47,7 +47,7 @@ pub enum Rule {
     Leaf(Leaf),
 }
 
-/// A rule without rules of its own kind within. `negated` turns it into its opposite.
+/// A rule that contains no groups. `negated` turns it into its opposite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
     pub negated: bool,
@@ -56,17 +56,17 @@ pub struct Leaf {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// A value of the profile or, in a filter, of an event.
+    /// A test of a value of the profile or, in an event filter, of the event.
     Value { source: Source, test: Test },
-    /// A member of at least one of these segments.
+    /// The user is a member of at least one of these segments.
     Segment(BTreeSet<Uuid>),
-    /// Has a push token of one of these platforms; of any where there is none.
+    /// The user has a push token of one of these platforms, or of any platform if the set is empty.
     Platform(BTreeSet<Platform>),
-    /// Did something often enough.
+    /// The user did something often enough.
     Behaviour(Behaviour),
 }
 
-/// Where a value is found.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Email,
@@ -74,29 +74,29 @@ pub enum Source {
     ExternalId,
     CreatedAt,
     LastSeenAt,
-    /// The keys that lead to it, at least one. Only objects are entered.
+    /// The path of a property: at least one key. Paths lead through objects only.
     Property(Vec<String>),
 }
 
-/// What a value is asked; never true of one that is missing.
+/// A test of a value; never true of a missing one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     Exists,
-    /// Equals one of these scalars: strings, numbers or booleans, at least one.
+    /// The value equals one of these scalars: strings, numbers or booleans, at least one.
     Equals(Vec<Value>),
-    /// All of these.
+    /// All of these comparisons hold.
     Ordered(Vec<(Order, Bound)>),
-    /// Texts only, as the next two.
+    /// Applies to strings only, like the next two.
     Contains(String),
     StartsWith(String),
     EndsWith(String),
-    /// An array that holds at least one of these scalars.
+    /// The value is an array with at least one of these scalars.
     ArrayContains(Vec<Value>),
-    /// A time that lies at most so far back. A property's must not lie ahead either.
+    /// The value is a time no longer ago than this span. A property's time must not be in the future either.
     Within(Span),
 }
 
-/// How a value must lie to a bound.
+/// How a value must compare to a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Less,
@@ -134,7 +134,7 @@ pub enum Bound {
     Time(Timestamp),
 }
 
-/// Thresholds on the numbers that a property of events holds.
+/// Thresholds on an aggregate of the numbers in a property of events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Total {
     pub aggregate: Aggregate,
@@ -143,23 +143,23 @@ pub struct Total {
     pub thresholds: Vec<Threshold>,
 }
 
-/// What a person did, and how often: all thresholds hold.
+/// What a user did, and how often. All thresholds must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Behaviour {
     pub deed: Deed,
-    /// Counted is only what happened at most so long ago.
+    /// Counts only what happened within this span before now.
     pub within: Option<Span>,
-    /// On the number of times; `at least once` where nothing was said.
+    /// Thresholds on the count. The parser defaults to at least once.
     pub count: Vec<Threshold>,
-    /// On the numbers that a property of the events holds. Without any such number none of them holds.
+    /// Thresholds on aggregates. Without any number in the property none of them holds.
     pub totals: Vec<Total>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deed {
-    /// An event of this name, on whose properties the rules hold.
+    /// An event of this name whose properties satisfy the rules.
     Event { name: String, filter: Vec<Rule> },
-    /// A message by this channel that has come at least so far.
+    /// A message of this channel that reached at least this state.
     Message { channel: Channel, reached: DeliveryState },
 }
 
@@ -174,7 +174,7 @@ pub enum Aggregate {
 impl Aggregate {
     pub const ALL: [Self; 4] = [Self::Sum, Self::Average, Self::Least, Self::Greatest];
 
-    /// The name that a rule uses.
+    /// Returns the name used in rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -193,20 +193,20 @@ pub struct Threshold {
 }
 
 impl Behaviour {
-    /// Whether somebody who never did it satisfies it: "at most twice" is true of them.
+    /// Returns whether a user who never did it satisfies the behaviour, for example "at most twice".
     fn holds_for_none(&self) -> bool {
         self.totals.is_empty() && self.count.iter().all(|t| t.holds(&Number::from(0)))
     }
 }
 
 impl Threshold {
-    /// Whether a number satisfies it.
+    /// Returns whether a number satisfies the threshold.
     pub fn holds(&self, number: &Number) -> bool {
         self.order.holds(number::compare(number, &self.than))
     }
 }
 
-/// Every leaf of these rules, those of event filters not included.
+/// Returns every leaf of these rules, without those of event filters.
 pub fn leaves(rules: &[Rule]) -> Vec<&Leaf> {
     let mut found = Vec::new();
     collect(rules, &mut found);
@@ -223,7 +223,7 @@ fn collect<'a>(rules: &'a [Rule], found: &mut Vec<&'a Leaf>) {
     }
 }
 
-/// The segments that these rules ask about.
+/// Returns the segments that these rules name.
 pub fn segments(rules: &[Rule]) -> BTreeSet<Uuid> {
     let ids = |leaf: &Leaf| match &leaf.condition {
         Condition::Segment(ids) => ids.clone(),
@@ -232,7 +232,7 @@ pub fn segments(rules: &[Rule]) -> BTreeSet<Uuid> {
     leaves(rules).into_iter().flat_map(ids).collect()
 }
 
-/// The behaviours that these rules ask about.
+/// Returns the behaviours that these rules name.
 pub fn behaviours<'a>(rules: &'a [Rule]) -> Vec<&'a Behaviour> {
     let behaviour = |leaf: &'a Leaf| match &leaf.condition {
         Condition::Behaviour(behaviour) => Some(behaviour),

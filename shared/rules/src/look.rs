@@ -1,4 +1,4 @@
-//! What rules look at: by which changes of a person their verdict may change.
+//! The kinds of changes to a user on which the result of rules depends.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ pub enum Look {
     Event(String),
     /// Email, name or properties were changed.
     Profile,
-    /// The person was seen.
+    /// The user was seen.
     Seen,
-    /// A push token came or went.
+    /// A push token was added or removed.
     Devices,
-    /// A message came further.
+    /// The state of a message advanced.
     Messages,
-    /// Somebody was put on a list, or taken off it; or a segment's people are to be looked at again.
+    /// A user was added to a list or removed from it, or the members of a segment must be checked again.
     Segment(Uuid),
-    /// The person is new, or was merged: everything about them may have changed.
+    /// The user is new or was merged: everything about them may have changed.
     Person,
 }
 
 impl Look {
-    /// As it is stored.
+    /// Returns the stored form.
     pub fn text(&self) -> String {
         match self {
             Self::Event(name) => format!("event:{name}"),
@@ -39,7 +39,7 @@ impl Look {
         }
     }
 
-    /// None for what this program does not know.
+    /// Parses the stored form; returns `None` for kinds that this version does not know.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(name) = text.strip_prefix("event:") {
             return Some(Self::Event(name.to_owned()));
@@ -53,8 +53,9 @@ impl Look {
     }
 }
 
-/// What these rules look at, apart from the person's coming into being, which all do. What the segments look at that they
-/// name is not in it, but for their lists.
+/// Returns the kinds of changes on which these rules depend, except [`Look::Person`], on which all rules depend.
+///
+/// Of the segments that the rules name, only their own changes are included, not what their rules depend on.
 pub fn looks(rules: &[Rule]) -> BTreeSet<Look> {
     let mut found = BTreeSet::new();
     for leaf in leaves(rules) {
@@ -75,9 +76,11 @@ pub fn looks(rules: &[Rule]) -> BTreeSet<Look> {
     found
 }
 
-/// Whether something that these rules look at is marked by nobody when it changes, so that all people have to be looked at
-/// now and again: what becomes of messages is marked where it is settled or told, but not where messages are made or
-/// cancelled; devices go in many places, and a window within a behaviour's `where` slides for each event by itself.
+/// Returns whether some changes on which these rules depend are not marked, so that all users must be checked
+/// periodically.
+///
+/// Message outcomes are marked where they are recorded or reported, but not where messages are created or cancelled. Push
+/// tokens are removed in many places. A window within a behaviour's `where` slides separately for each event.
 pub fn needs_sweeps(rules: &[Rule]) -> bool {
     leaves(rules).into_iter().any(|leaf| match &leaf.condition {
         Condition::Platform(_) => true,

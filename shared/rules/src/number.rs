@@ -1,4 +1,4 @@
-//! Comparing JSON numbers: whole ones exactly, others as doubles.
+//! Compares JSON numbers: whole numbers exactly, others as doubles.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ fn whole(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Zero has one sign.
+/// Converts to a double and normalizes negative zero.
 fn double(number: &Number) -> f64 {
     number.as_f64().unwrap_or(f64::NAN) + 0.0
 }

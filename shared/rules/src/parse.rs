@@ -1,4 +1,4 @@
-//! Reading rules from JSON. Every problem is told with its exact place, such as `rules[1].any[0].value`.
+//! Parses rules from JSON. Every problem has an exact path, such as `rules[1].any[0].value`.
 
 mod behaviour;
 mod operator;
@@ -10,34 +10,34 @@ use uuid::Uuid;
 use super::{Condition, Leaf, Rule, Source};
 use operator::Operator;
 
-/// Groups within each other at most.
+/// Maximum nesting depth of groups.
 pub const MAX_DEPTH: usize = 5;
-/// Leaves of one list of rules at most, those of event filters included.
+/// Maximum number of leaves in one list of rules, including those of event filters.
 pub const MAX_LEAVES: usize = 50;
 
 const FIELD_CHARACTERS: usize = 300;
 const PATH_KEYS: usize = 10;
 
-/// One thing that is wrong with rules.
+/// A problem with rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleProblem {
-    /// Where, for example `rules[1].any[0].value`.
+    /// The path of the value, for example `rules[1].any[0].value`.
     pub path: String,
-    /// What is allowed there.
+    /// What is allowed at this path.
     pub message: String,
 }
 
-/// Reads rules about people; `path` is where they stand.
+/// Parses rules on users. `path` is the path of the rules, for problems.
 pub fn parse(rules: &Value, path: &str) -> Result<Vec<Rule>, Vec<RuleProblem>> {
     Parser::new(Scope::Person).whole(rules, path)
 }
 
-/// Reads rules about the properties of one event.
+/// Parses rules on the properties of one event.
 pub fn parse_for_event(rules: &Value, path: &str) -> Result<Vec<Rule>, Vec<RuleProblem>> {
     Parser::new(Scope::Event).whole(rules, path)
 }
 
-/// Where rules that were read by [`parse`] name segments, and which.
+/// Returns the segments named in rules that [`parse`] accepts, each with the path of its ID.
 pub fn named_segments(rules: &Value, path: &str) -> Vec<(String, Uuid)> {
     let mut named = Vec::new();
     for (i, rule) in rules.as_array().into_iter().flatten().enumerate() {
@@ -64,7 +64,7 @@ fn collect_segments(rule: &Value, path: &str, named: &mut Vec<(String, Uuid)>) {
     }
 }
 
-/// What the rules are about.
+/// The subject of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Person,
@@ -97,11 +97,11 @@ impl Parser {
         self.problems.push(RuleProblem { path: path.to_owned(), message: message.into() });
     }
 
-    /// Rules within `depth` groups.
+    /// Parses rules nested in `depth` groups.
     fn list(&mut self, items: &[Value], path: &str, depth: usize) -> Vec<Rule> {
         let mut rules = Vec::new();
         for (i, item) in items.iter().enumerate() {
-            // One more is enough to tell; a hostile list is not read to its end.
+            // One leaf too many is enough for the error; a hostile list is not read to its end.
             if self.leaves > MAX_LEAVES {
                 break;
             }
@@ -229,7 +229,7 @@ impl Parser {
     }
 }
 
-/// What a field names.
+/// The subject that a field names.
 enum Subject<'v> {
     Value(Source),
     Segment,
@@ -251,7 +251,7 @@ impl Subject<'_> {
     }
 }
 
-/// The keys of `properties.address.city`, or of `address.city`.
+/// Returns the keys of `properties.address.city` or `address.city`.
 fn keys(field: &str) -> Result<Vec<String>, String> {
     let path = field.strip_prefix("properties.").unwrap_or(field);
     let keys: Vec<String> = path.split('.').map(str::to_owned).collect();

@@ -1,5 +1,4 @@
-//! When nothing is sent that nobody asked for, and how much at most: quiet hours and the frequency cap, as `PUT /channels`
-//! takes them. Pure.
+//! Quiet hours and the frequency cap for messages that the user did not request, in the form of `PUT /channels`. Pure.
 
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
@@ -9,17 +8,17 @@ use serde_json::Value;
 use crate::time::{Span, time_of_day};
 use kernel::timezone;
 
-/// Whose clock counts.
+/// The timezone of quiet hours.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Zone {
-    /// The person's own, by their property `timezone`, or else the project's.
+    /// The user's timezone, from the property `timezone`, or else the project's.
     User,
     Named(TimeZone),
 }
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Hours in which nothing is sent; they may lie across midnight.
+/// Daily hours in which nothing is sent. They may span midnight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuietHours {
     start: Time,
@@ -27,21 +26,22 @@ pub struct QuietHours {
     zone: Zone,
 }
 
-/// `user`, or an IANA name.
+/// Parses `user` or an IANA name.
 pub fn zone(text: &str) -> Option<Zone> {
     if text == "user" { Some(Zone::User) } else { timezone::named(text).map(Zone::Named) }
 }
 
 impl QuietHours {
-    /// Reads `{start, end, timezone}`; `timezone` is the person's where it is left out.
+    /// Reads `{start, end, timezone}`; `timezone` defaults to `user`.
     pub fn from_value(value: &Value) -> Option<Self> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let (start, end) = (time_of_day(text("start")?)?, time_of_day(text("end")?)?);
         Some(Self { start, end, zone: zone(text("timezone").unwrap_or("user"))? })
     }
 
-    /// When the quiet that holds now ends; none where it does not hold. `own` is the person's timezone by name,
-    /// `fallback` counts where that is none.
+    /// Returns the end of the quiet hours that contain `now`, or `None` if `now` is outside them.
+    ///
+    /// `own` is the name of the user's timezone; `fallback` is used if it is missing or unknown.
     pub fn until(&self, now: Timestamp, own: Option<&str>, fallback: &TimeZone) -> Option<Timestamp> {
         let zone = match &self.zone {
             Zone::Named(zone) => zone.clone(),
@@ -56,12 +56,12 @@ impl QuietHours {
             let left = self.end.duration_since(time);
             let left = if left.is_negative() { left + DAY } else { left };
             let end = at.checked_add(left).ok()?;
-            // Clocks that are changed before then show the end sooner, later or not at all.
+            // A clock change before the end may move the end or skip it, so check again after the change.
             at = zone.following(at).next().map_or(end, |change| end.min(change.timestamp()));
         }
     }
 
-    /// Whether they hold when a clock shows this.
+    /// Returns whether a local time is within the quiet hours.
     fn are_at(&self, time: Time) -> bool {
         if self.start <= self.end {
             (self.start..self.end).contains(&time)
@@ -71,7 +71,7 @@ impl QuietHours {
     }
 }
 
-/// How many messages a person gets at most within a span of time, over all channels.
+/// The maximum number of messages that a user receives within a time span, over all channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrequencyCap {
     pub max: i64,

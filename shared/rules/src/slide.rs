@@ -1,30 +1,31 @@
-//! Windows that slide: when a verdict can change by the passing of time alone.
+//! Sliding windows: computes when a result can change by the passing of time alone.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::eval::{Actual, Facts};
 use super::{Behaviour, Condition, Order, Rule, Source, Test, leaves, time};
 
-/// Times count to the microsecond, and are at hand to the millisecond: by then a window has certainly slid past.
+/// Added to the end of a window. Times compare in microseconds but are given in milliseconds, so the window has certainly
+/// passed only then.
 const AFTER: SignedDuration = SignedDuration::from_millis(1);
-/// How far back the deed is looked for whose leaving the window decides.
+/// The largest `n` of [`Edge::Newest`].
 const FARTHEST: u64 = 1_000;
 
-/// Which deed's leaving the window of a behaviour is the next that can change the verdict.
+/// The deed whose leaving the window of a behaviour is the next change that can affect the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// The so-manyth newest, from 1.
+    /// The n-th newest deed, from 1.
     Newest(u64),
     Oldest,
 }
 
 impl Behaviour {
-    /// None where its window does not slide.
+    /// Returns the edge of the behaviour, or `None` if it has no window.
     pub fn edge(&self) -> Option<Edge> {
         self.within?;
         let [threshold] = self.count.as_slice() else { return Some(Edge::Oldest) };
         let than = threshold.than.as_u64().filter(|_| self.totals.is_empty());
-        // The count only falls: what decides is when it falls below this.
+        // The count only falls: the result changes when it falls below this number.
         let least = than.and_then(|than| match threshold.order {
             Order::GreaterOrEqual | Order::Less => Some(than),
             Order::Greater | Order::LessOrEqual => than.checked_add(1),
@@ -34,8 +35,9 @@ impl Behaviour {
     }
 }
 
-/// The next time at which the verdict on somebody can change though nothing happens; none where it never does. `edge` is
-/// when a behaviour's [`Edge`] happened, none where nothing of it lies in the window.
+/// Returns when the result can next change without any event, or `None` if it never can.
+///
+/// `edge` returns when the deed at a behaviour's [`Edge`] happened, or `None` if there is no such deed in the window.
 pub fn next_change(
     rules: &[Rule],
     facts: &impl Facts,
@@ -50,7 +52,7 @@ pub fn next_change(
                 Actual::Json(value) => time::parse(value.as_str()?)?,
                 Actual::Text(_) | Actual::Missing => return None,
             };
-            // A property's time may lie ahead: then it comes first.
+            // A property's time may be in the future: the result first changes when it comes.
             if at > now && !own { Some(at) } else { ends(at, *span, now) }
         }
         Condition::Behaviour(behaviour) => ends(edge(behaviour)?, behaviour.within?, now),
@@ -59,7 +61,7 @@ pub fn next_change(
     leaves(rules).into_iter().filter_map(next).min()
 }
 
-/// When a time leaves a window; none where it has.
+/// Returns when a time leaves a window, or `None` if it already has.
 fn ends(at: Timestamp, span: time::Span, now: Timestamp) -> Option<Timestamp> {
     let end = at.checked_add(SignedDuration::from_secs(span.seconds())).ok()?;
     let after = end.checked_add(AFTER).ok()?;

@@ -1,11 +1,11 @@
-//! Compiling rules to SQL for many people at once. What rules say is only ever bound as a parameter.
+//! Compiles rules to SQL for many users at once. Values from rules are always bound as parameters.
 //!
-//! Each behaviour, list and segment becomes a set of people that is joined to theirs (`LEFT JOIN … ON id = u.id`), so
-//! that it is made once by one scan and never looked up person by person; a hash join of any size stays within its
-//! memory, which the hashed subplan of an `IN` does not. Who was merged counts as whom they became (`alias`).
+//! Each behaviour, list and segment becomes a set of user IDs that is joined to `users` (`LEFT JOIN … ON id = u.id`).
+//! One scan builds the set, without lookups per user, and a hash join of any size stays within its memory, unlike the
+//! hashed subplan of an `IN`. Rows of merged users count for the user they were merged into (`alias`).
 //!
-//! A query of many people can be cut into ranges of user ids (`people_between`). Each set then holds only users of the range,
-//! so that a slice reads what its own users did, and all slices together read everything once.
+//! A query for many users can be split into ranges of user IDs (`people_between`). Each set then holds only users of the
+//! range, so that all slices together read everything only once.
 
 mod behaviour;
 mod params;
@@ -23,16 +23,18 @@ use kernel::ids::ProjectId;
 pub use params::Param;
 use params::Params;
 
-/// Who is in a segment, as far as it is needed to compile rules that name it.
+/// The definition of a segment's membership, as needed to compile rules that name it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Membership {
     Rules(Vec<Rule>),
-    /// Whoever was put on the list.
+    /// The users on a static list.
     List,
 }
 
-/// A query's parts: `{with} SELECT … FROM {from} WHERE {condition}`. The people are `u`, a row each of the table
-/// `users`; the condition names the project ($1) and leaves out who was merged.
+/// The parts of a query: `{with} SELECT … FROM {from} WHERE {condition}`.
+///
+/// The users are `u`, one row each of the table `users`. The condition restricts them to the project ($1) and excludes
+/// merged users.
 #[derive(Debug)]
 pub struct People {
     pub with: String,
@@ -41,25 +43,27 @@ pub struct People {
     pub params: Vec<Param>,
 }
 
-/// One query for the statistics of one behaviour of one person, whose ids are $2: a row of the count (bigint), when the deed
-/// at its [`super::slide::Edge`] happened (timestamptz; null where there is none), and the totals (text: decimal numbers of
-/// any size).
+/// A query for the statistics or the deeds of one behaviour.
+///
+/// $2 holds the user IDs. The functions that return it describe its rows.
 #[derive(Debug)]
 pub struct PersonStats {
     pub sql: String,
     pub params: Vec<Param>,
 }
 
-/// Compiles rules on people. `segments` are those that the rules name, and those that these name in turn; one that is
-/// missing there has no members.
+/// Compiles rules on users.
+///
+/// `segments` holds the segments that the rules name, directly or through other segments. A segment that is missing there
+/// has no members.
 pub fn people(project: ProjectId, rules: &[Rule], segments: &HashMap<Uuid, Membership>, now: Timestamp) -> People {
     let mut compiler = Compiler::new(project, segments, now);
     let select = compiler.select(rules);
     compiler.finish(select)
 }
 
-/// As [`people`], for users whose ids lie in a range. The condition's first parameters after the project ($1) are the
-/// range's bounds.
+/// Like [`people`], for users whose IDs are in a range. The first parameters after the project ($1) are the bounds of the
+/// range.
 pub fn people_between(
     project: ProjectId,
     rules: &[Rule],
@@ -75,14 +79,14 @@ pub fn people_between(
     compiler.finish(select)
 }
 
-/// User ids behind `after`, up to `to` and with it.
+/// User IDs greater than `after`, up to and including `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
     pub after: Uuid,
     pub to: Uuid,
 }
 
-/// Compiles membership of one segment.
+/// Compiles the membership of one segment.
 pub fn members(project: ProjectId, of: Uuid, segments: &HashMap<Uuid, Membership>, now: Timestamp) -> People {
     let mut compiler = Compiler::new(project, segments, now);
     let select = match segments.get(&of) {
@@ -95,7 +99,10 @@ pub fn members(project: ProjectId, of: Uuid, segments: &HashMap<Uuid, Membership
     compiler.finish(select)
 }
 
-/// Compiles the statistics of one behaviour of one person, given by all their ids.
+/// Compiles the statistics of one behaviour of one user, given by all their IDs.
+///
+/// The query returns one row: the count (bigint), when the deed at its [`super::slide::Edge`] happened (timestamptz; null
+/// if there is none), and the totals (text: decimal numbers of any size).
 pub fn person_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behaviour, now: Timestamp) -> PersonStats {
     let none = HashMap::new();
     let mut compiler = Compiler::new(project, &none, now);
@@ -104,8 +111,9 @@ pub fn person_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behavio
     PersonStats { sql, params: compiler.params.into_vec() }
 }
 
-/// Compiles the deeds of one behaviour of one person, given by all their ids, newest first and so many at most: a row of
-/// when it happened (timestamptz) and the number of each total (text; null where it has none).
+/// Compiles a query for at most `most` deeds of one behaviour of one user, given by all their IDs, newest first.
+///
+/// Each row has the time of the deed (timestamptz) and the number for each total (text; null if the deed has none).
 pub fn person_deeds(
     project: ProjectId,
     ids: &[Uuid],
@@ -120,9 +128,10 @@ pub fn person_deeds(
     PersonStats { sql, params: compiler.params.into_vec() }
 }
 
-/// Compiles the statistics of one behaviour of many people, all of whose `ids` are given with the `people` whose they are.
-/// A row of who did it: the person (uuid), the count (bigint), when the deed at its [`super::slide::Edge`] happened
-/// (timestamptz; null where there is none), and the totals (text: decimal numbers of any size).
+/// Compiles the statistics of one behaviour of many users. `people[i]` is the user to whom `ids[i]` belongs.
+///
+/// Each user who did it has a row: the user (uuid), the count (bigint), when the deed at its [`super::slide::Edge`]
+/// happened (timestamptz; null if there is none), and the totals (text: decimal numbers of any size).
 pub fn crowd_stats(
     project: ProjectId,
     ids: &[Uuid],
@@ -142,33 +151,34 @@ struct Compiler<'a> {
     segments: &'a HashMap<Uuid, Membership>,
     now: Timestamp,
     params: Params,
-    /// Definitions of `WITH`, in the order in which they need each other.
+    /// Definitions of the `WITH` clause, in order of dependency.
     with: Vec<String>,
-    /// The names of the segments in it; none while one is being compiled.
+    /// The names of the segments in `with`; `None` while a segment is being compiled.
     named: HashMap<Uuid, Option<String>>,
-    /// The parameters of the range of user ids, where only those are looked for.
+    /// The bounds of the user IDs, if the query is restricted to a range.
     range: Option<RangeParams>,
 }
 
-/// `users u` and what is joined to it, and the condition.
+/// The joins to `users u`, and the condition.
 struct Select {
     joins: String,
     condition: String,
     joined: usize,
 }
 
-/// Ids that were merged, each with every person that it leads to. UNION, not UNION ALL: it ends whatever the rows hold.
+/// Merged IDs, each with every user that they were merged into, directly or indirectly. `UNION` instead of `UNION ALL`
+/// guarantees that the recursion ends whatever the rows contain.
 const ALIAS: &str = "alias (id, person) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into IS NOT NULL \
     UNION SELECT a.id, m.merged_into FROM alias a JOIN users m ON m.project_id = $1 AND m.id = a.person \
     WHERE m.merged_into IS NOT NULL)";
 
-/// The parameters of a range of user ids.
+/// The parameters with the bounds of a range of user IDs.
 struct RangeParams {
     after: String,
     to: String,
 }
 
-/// The ids that were merged into users of a range, found from those users on.
+/// Returns the definition of `alias` for IDs that were merged into users of a range, starting from those users.
 fn alias_of_range(RangeParams { after, to }: &RangeParams) -> String {
     format!(
         "alias (id, person) AS (SELECT id, merged_into FROM users WHERE project_id = $1 AND merged_into > {after}::uuid \
@@ -203,15 +213,16 @@ impl<'a> Compiler<'a> {
         select
     }
 
-    /// Rows of a table that has a `user_id`, each under the id of the person whose it is (`id`), with some of its columns: as SQL.
-    /// The conditions call the table `d`.
+    /// Returns SQL for the rows of a table with a `user_id`: the ID of the current user as `id`, and some of the columns.
+    ///
+    /// The conditions refer to the table as `d`.
     fn owned(&self, table: &str, columns: &str, conditions: &str) -> String {
         match &self.range {
             None => format!(
                 "SELECT coalesce(a.person, d.user_id) AS id{columns} FROM {table} d LEFT JOIN alias a ON a.id = d.user_id \
                  WHERE {conditions}"
             ),
-            // Ids that were merged lie anywhere, so each of those is looked up. A range alone would have to be all ids.
+            // Merged IDs may be outside the range, so they are looked up one by one.
             Some(range) => format!(
                 "SELECT d.user_id AS id{columns} FROM {table} d WHERE {conditions} AND {in_range} \
                  UNION ALL SELECT a.person AS id{columns} FROM {table} d JOIN alias a ON a.id = d.user_id \
@@ -239,7 +250,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Never null: each leaf is true or false, so that it can be negated.
+    /// Compiles a leaf. The result is never null, so that it can be negated.
     fn leaf(&mut self, leaf: &Leaf, select: &mut Select) -> String {
         match &leaf.condition {
             Condition::Value { source, test } => {
@@ -265,7 +276,7 @@ impl<'a> Compiler<'a> {
                 in_any(&[select.join(&set)], !leaf.negated)
             }
             Condition::Behaviour(behaviour) => {
-                // Who never did it stands in no row: where that satisfies the rule, those who fail it are looked for.
+                // Users who never did it have no row. If they satisfy the rule, select the users who do not, and negate.
                 let opposite = behaviour.holds_for_none();
                 let set = self.behaved(behaviour, opposite);
                 in_any(&[select.join(&set)], leaf.negated == opposite)
@@ -277,7 +288,7 @@ impl<'a> Compiler<'a> {
         matches!(self.segments.get(&id), Some(Membership::List))
     }
 
-    /// The name of a segment's set in `WITH`; none where it has no rules, or rests on itself.
+    /// Returns the name of a segment's set in `WITH`; `None` if it has no rules or depends on itself.
     fn segment(&mut self, id: Uuid) -> Option<String> {
         if let Some(name) = self.named.get(&id) {
             return name.clone();
@@ -314,7 +325,7 @@ fn in_range(id: &str, RangeParams { after, to }: &RangeParams) -> String {
     format!("{id} > {after}::uuid AND {id} <= {to}::uuid")
 }
 
-/// Whether somebody is in one of the joined sets, or in none. Said plainly, so that the planner sees an inner join.
+/// Tests whether a user is in one of the joined sets, or in none. In plain form, so that the planner finds an inner join.
 fn in_any(sets: &[String], holds: bool) -> String {
     let (test, operator) = if holds { ("IS NOT NULL", " OR ") } else { ("IS NULL", " AND ") };
     match sets {
@@ -324,7 +335,7 @@ fn in_any(sets: &[String], holds: bool) -> String {
 }
 
 impl Select {
-    /// Joins a set of ids, each of which it must hold once; returns its name.
+    /// Joins a set of IDs, which must contain no duplicates, and returns its name.
     fn join(&mut self, set: &str) -> String {
         self.joined += 1;
         let name = format!("s{}", self.joined);

@@ -1,10 +1,10 @@
-//! Times and spans of time in rules.
+//! Times and time spans in rules.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
-/// A length of time up to ten years, as in `30d`, `12h` or `15m`.
+/// A time span of up to ten years, such as `30d`, `12h` or `15m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     seconds: i64,
@@ -34,13 +34,13 @@ impl Span {
         self.seconds
     }
 
-    /// When a span that ends now began.
+    /// Returns the start of a span that ends at `now`.
     pub fn before(self, now: Timestamp) -> Timestamp {
         now.checked_sub(SignedDuration::from_secs(self.seconds)).unwrap_or(Timestamp::MIN)
     }
 }
 
-/// A time of day such as `09:00`: two digits each, to the minute.
+/// Parses a time of day such as `09:00`: two digits each for hour and minute.
 pub fn time_of_day(text: &str) -> Option<Time> {
     let (hour, minute) = text.split_once(':')?;
     let number =
@@ -50,8 +50,9 @@ pub fn time_of_day(text: &str) -> Option<Time> {
 
 pub const ALLOWED: &str = "a time such as `2026-01-31T08:15:30Z` or a date such as `2026-01-31`";
 
-/// Reads a time from a text: RFC 3339, also without an offset (then UTC), or a date (its midnight in UTC). Fractions
-/// count to the microsecond. The function `rule_time` of the schema reads the same texts as the same times.
+/// Parses a time: RFC 3339, optionally without an offset (UTC), or a date (midnight in UTC).
+///
+/// Fractions are truncated to microseconds. The SQL function `rule_time` must give the same results.
 pub fn parse(text: &str) -> Option<Timestamp> {
     let date = Date::new(number(text, 0, 4)? as i16, number(text, 5, 2)? as i8, number(text, 8, 2)? as i8).ok()?;
     let dashes = text.as_bytes().get(4) == Some(&b'-') && text.as_bytes().get(7) == Some(&b'-');
@@ -74,7 +75,7 @@ fn number(text: &str, at: usize, digits: usize) -> Option<i32> {
     part.bytes().all(|b| b.is_ascii_digit()).then(|| part.parse().ok())?
 }
 
-/// Microseconds of `.25`, and what follows.
+/// Parses a fraction such as `.25`; returns microseconds and the remaining text.
 fn fraction(text: &str) -> Option<(i32, &str)> {
     let Some(digits) = text.strip_prefix('.') else { return Some((0, text)) };
     let length = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -85,7 +86,7 @@ fn fraction(text: &str) -> Option<(i32, &str)> {
     Some((micros, &digits[length..]))
 }
 
-/// Seconds east of UTC.
+/// Parses an offset; returns seconds east of UTC.
 fn offset(text: &str) -> Option<i32> {
     let sign = match text.as_bytes() {
         [] | [b'Z'] => return Some(0),
@@ -97,7 +98,7 @@ fn offset(text: &str) -> Option<i32> {
     (hours <= 14 && minutes <= 59).then_some(sign * (hours * 3_600 + minutes * 60))
 }
 
-/// The last hours of the year 9999 are beyond what a timestamp can be; they count as its end.
+/// Returns the timestamp of a local time. Times beyond the range of `Timestamp`, in the year 9999, become its maximum.
 fn instant(date: Date, time: Time, offset: i32) -> Option<Timestamp> {
     let offset = Offset::from_seconds(offset).ok()?;
     Some(offset.to_timestamp(date.to_datetime(time)).unwrap_or(Timestamp::MAX))

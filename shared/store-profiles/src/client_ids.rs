@@ -1,4 +1,4 @@
-//! Ids that clients chose, and what each of them came to stand for.
+//! IDs chosen by clients, and the event or resource that each of them identifies.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -7,12 +7,13 @@ use uuid::Uuid;
 use database::{StoreError, by_project};
 use kernel::ids::ProjectId;
 
-/// The id by which an idempotency key is kept: each kind of resource has a name space of its own beside the events'.
+/// Derives the ID under which an idempotency key is stored. Each kind of resource has its own namespace, separate from
+/// the events'.
 pub fn resource_key(project: ProjectId, resource: &str, idempotency_key: &str) -> Uuid {
     Uuid::new_v5(&project.0, format!("{resource}:{idempotency_key}").as_bytes())
 }
 
-/// What a key stands for: `fresh` if it is new, or else the id of its first use.
+/// Claims a key and returns `fresh`; if the key is already in use, returns the ID of its first use.
 pub async fn first_of(
     db: &impl GenericClient,
     project: ProjectId,
@@ -28,22 +29,22 @@ pub async fn first_of(
     let sql = "SELECT event_id FROM client_id WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &key]).await?;
     let first = row.map(|row| row.try_get::<_, Option<Uuid>>("event_id")).transpose()?.flatten();
-    // Removed between the two statements: then it may count anew.
+    // The row was removed between the two statements, so the key is free again.
     Ok(first.unwrap_or(fresh))
 }
 
-/// Pages of a table that are looked at in one statement.
+/// Pages of a table that one statement reads.
 const PAGES: i64 = 2_000;
 
-/// A stretch of one of the tables that the ids lie in.
+/// A range of pages of one partition of `client_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     table: String,
-    /// None: all of the table. Where it is distributed, its pages lie elsewhere.
+    /// None covers the whole partition: on Citus, its pages are on the worker nodes.
     first_page: Option<i64>,
 }
 
-/// All stretches that there are now.
+/// Lists the page ranges of all partitions.
 pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreError> {
     let sql = "SELECT t.name, s.page FROM (SELECT inhrelid::regclass::text AS name, \
                pg_relation_size(inhrelid) / current_setting('block_size')::bigint AS pages FROM pg_inherits \
@@ -54,9 +55,13 @@ pub async fn stretches(db: &impl GenericClient) -> Result<Vec<Stretch>, StoreErr
     rows.iter().map(|row| Ok(Stretch { table: row.try_get("name")?, first_page: row.try_get("page")? })).collect()
 }
 
-/// Forgets the ids of a stretch that were used before then. Those of events went with them; this is for the others. They lie
-/// about in the order of their coming, so they are read as they lie: an index by age would cost every event that has one. Those
-/// of [`lasting_update_id`](kernel::ids::lasting_update_id) stay, here and where events are removed: their version is 8.
+/// Removes the IDs in a range that were created before `before`; returns how many.
+///
+/// Retention removes the IDs of events together with the events; this removes the others. It scans pages, because rows
+/// are stored in the order of their creation, and an index by age would cost every event that has a client ID.
+///
+/// IDs from [`lasting_update_id`](kernel::ids::lasting_update_id) (UUID version 8) are kept, here and where events are
+/// removed.
 pub async fn forget(db: &impl GenericClient, stretch: &Stretch, before: Timestamp) -> Result<u64, StoreError> {
     let Stretch { table, first_page } = stretch;
     let pages = |first: i64| format!("ctid >= '({first},0)' AND ctid < '({},0)' AND ", first + PAGES);

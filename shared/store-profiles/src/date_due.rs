@@ -1,10 +1,9 @@
-//! When dates among people's properties come next: a row for each automation that waits for one and each person who has
-//! it, so that nobody's properties are looked through to find whose day it is.
+//! The next occurrence of dates in user properties: one row per automation that a date starts and user who has that
+//! date, so that no scan of properties is needed to find due dates.
 //!
-//! A row is written by whoever learns of a date: the recording transaction, which holds the person's row meanwhile, and the
-//! scheduler, which goes through everybody once for each version of an automation ([`plan`]). What has come is left as it
-//! is until it was published and its start was recorded, whatever is learnt meanwhile: whether it still stands is judged
-//! there, and there the next one is noted.
+//! Two writers learn of dates: the recording transaction, which locks the user's row, and the scheduler, which scans
+//! all users once for each version of an automation ([`plan`]). A due row is not changed until it has been published
+//! and its start recorded. The recording of the start checks whether the date is still valid and stores the next one.
 
 pub mod due;
 pub mod plan;
@@ -20,22 +19,23 @@ use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
-/// What is known of a date now.
+/// The current state of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     pub project: ProjectId,
     pub automation: Uuid,
     pub user_id: Uuid,
-    /// Of the ingest stream: where the person's own items flow.
+    /// Partition of the ingest stream that carries the user's items.
     pub partition: i16,
-    /// When it comes next; none: never.
+    /// Next occurrence; none if there is no further one.
     pub due_at: Option<Timestamp>,
-    /// The one that came and was judged; none where it is a property that changed.
+    /// The occurrence that was just handled; none if a property changed.
     pub came: Option<Timestamp>,
 }
 
-/// Notes dates, sorted by project, automation and person, so that two transactions never wait for each other in a circle.
-/// A date that is not after the one that came last is no news.
+/// Stores dates. They must be sorted by project, automation and user, so that transactions cannot deadlock.
+///
+/// Ignores a date that is not after the last occurrence that was handled.
 pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Result<(), StoreError> {
     let (coming, gone): (Vec<Note>, Vec<Note>) = notes.iter().copied().partition(|note| note.due_at.is_some());
     let sql = ByProject::new(
@@ -65,7 +65,7 @@ pub async fn note(tx: &Transaction<'_>, notes: &[Note], now: Timestamp) -> Resul
             (column(&coming, |n| n.partition), column(&coming, |n| n.due_at), column(&coming, |n| n.came));
         let columns: [&(dyn ToSql + Sync); 7] = [&projects, &automations, &people, &partitions, &due, &came, &now];
         if by_project::is_spread() {
-            // On a distributed store no parameter may stand behind ON CONFLICT, so the time is written there.
+            // Citus allows no parameter after ON CONFLICT, so the time is written as a literal.
             let sql = sql.replace("$7::timestamptz", &format!("'{now}'::timestamptz"));
             tx.execute(&sql, &columns[..6]).await?;
         } else {
@@ -83,7 +83,7 @@ fn keys(notes: &[Note]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
     (column(notes, |n| n.project), column(notes, |n| n.automation), column(notes, |n| n.user_id))
 }
 
-/// Forgets what was noted of people who were merged: it is noted anew of whom they became.
+/// Removes the dates of merged users; they are stored again for the user they were merged into.
 pub async fn forget(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "DELETE FROM date_due d USING unnest($1::uuid[], $2::uuid[]) AS v(p, u) WHERE d.project_id = v.p \

@@ -1,4 +1,4 @@
-//! Users, what they did and which segments they are in: one file a table, with every statement beside the rows it reads and writes.
+//! Users, their events and their segments. Each file contains one table, its rows and all statements on it.
 
 pub mod client_ids;
 pub mod date_due;

@@ -1,4 +1,4 @@
-//! The devices that take a person's pushes. A token belongs to one person of a project.
+//! Devices that receive a user's push messages. A token belongs to one user of a project.
 
 use std::collections::HashMap;
 
@@ -14,37 +14,37 @@ use database::filter::{Filter, Rows, Start, Total};
 use domain::push_token::Platform;
 use kernel::ids::ProjectId;
 
-/// Tokens that are forgotten together.
+/// Tokens removed by one statement.
 const FORGOTTEN: i64 = 10_000;
 
 /// A device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushToken {
-    /// By [`domain::push_token::id`].
+    /// Derived by [`domain::push_token::id`].
     pub id: Uuid,
     pub user_id: Uuid,
     pub platform: Platform,
     /// The device's token, or the JSON of a browser's subscription.
     pub token: String,
     pub created_at: Timestamp,
-    /// When it was last registered.
+    /// Time of the last registration.
     pub updated_at: Timestamp,
 }
 
-/// What was said about a token.
+/// A registration or removal of a token.
 #[derive(Clone, Debug)]
 pub struct Said<'a> {
     pub project: ProjectId,
     pub id: Uuid,
-    /// None: it is nobody's any more.
+    /// None if the token was removed from its user.
     pub device: Option<Device<'a>>,
-    /// When it was accepted.
+    /// Time at which the API accepted it.
     pub at: Timestamp,
-    /// Its place in the stream, which decides between what was accepted in the same millisecond.
+    /// Sequence in the stream, which orders items that were accepted in the same millisecond.
     pub seq: i64,
 }
 
-/// Whose a token is from now on.
+/// The user to whom a token is registered.
 #[derive(Clone, Debug)]
 pub struct Device<'a> {
     pub user_id: Uuid,
@@ -52,9 +52,10 @@ pub struct Device<'a> {
     pub token: &'a str,
 }
 
-/// Keeps what was said of tokens, each once; sorted by project and id. The last word on a token counts, in whatever order
-/// they come: people's registrations come by their own partitions. So a token that was taken away keeps its row, without
-/// its text.
+/// Stores registrations and removals: one per token, sorted by project and ID.
+///
+/// The latest one of a token wins in whatever order they arrive, because each user's items arrive through that user's
+/// partition. For this reason a removed token keeps its row, without the token text.
 pub async fn keep(tx: &Transaction<'_>, said: &[Said<'_>]) -> Result<(), StoreError> {
     if said.is_empty() {
         return Ok(());
@@ -78,7 +79,7 @@ pub async fn keep(tx: &Transaction<'_>, said: &[Said<'_>]) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The platforms of these people's devices, each with whose it is.
+/// Returns the platforms of the devices of these users, each with the user's ID.
 pub async fn platforms_of(
     db: &impl GenericClient,
     project: ProjectId,
@@ -94,7 +95,7 @@ pub async fn platforms_of(
     Ok(found)
 }
 
-/// Takes the devices of people who are erased away.
+/// Removes the devices of users who are erased; their rows are kept.
 pub async fn take_from(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]) -> Result<(), StoreError> {
     let sql = "UPDATE push_token SET user_id = NULL, platform = NULL, token = NULL \
                WHERE project_id = $1 AND user_id = ANY($2)";
@@ -102,8 +103,10 @@ pub async fn take_from(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]
     Ok(())
 }
 
-/// Forgets the tokens that were taken away before a time, when nothing said of them earlier can be waiting any more. Not all at
-/// once: there may be a million, and a statement has its time.
+/// Deletes the rows of tokens that were removed before `before`, when no earlier registration of them can still be in
+/// flight.
+///
+/// Deletes in batches: there may be a million rows, and statements have a timeout.
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<(), StoreError> {
     let sql = "DELETE FROM push_token WHERE user_id IS NULL AND updated_at < $1 AND (project_id, id) IN \
                (SELECT project_id, id FROM push_token WHERE user_id IS NULL AND updated_at < $1 LIMIT $2)";
@@ -112,7 +115,7 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<(), St
     Ok(())
 }
 
-/// The tokens of people who were merged are those of whom they became.
+/// Reassigns the tokens of merged users to the users they were merged into.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "UPDATE push_token t SET user_id = v.i FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v(p, f, i) \
@@ -127,8 +130,10 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     Ok(())
 }
 
-/// Takes tokens away that their provider calls gone, unless they were registered again since (`updated_at`). Their rows stay like those
-/// of others: whose they were before may still be waiting to be recorded.
+/// Removes tokens that their provider reports as gone, unless they were registered again after the given time
+/// (`updated_at`).
+///
+/// Their rows are kept, as after any removal: an earlier registration may still be waiting to be recorded.
 pub async fn remove_gone(
     db: &impl GenericClient,
     project: ProjectId,
@@ -142,7 +147,7 @@ pub async fn remove_gone(
     Ok(())
 }
 
-/// A person's devices, the last registered first.
+/// Returns a user's devices, the most recently registered first.
 pub async fn of_person(
     db: &impl GenericClient,
     project: ProjectId,
@@ -152,7 +157,7 @@ pub async fn of_person(
     Ok(devices.remove(&person).unwrap_or_default())
 }
 
-/// As [`of_person`], of many.
+/// As [`of_person`], for many users.
 pub async fn of_people(
     db: &impl GenericClient,
     project: ProjectId,
@@ -171,11 +176,11 @@ pub async fn of_people(
     Ok(devices)
 }
 
-/// What the list of devices is narrowed to.
+/// Filter of the list of devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceFilter {
     pub platform: Option<Platform>,
-    /// Of a person by their internal id.
+    /// The user's internal ID.
     pub user_id: Option<Uuid>,
 }
 
@@ -197,7 +202,7 @@ impl DeviceFilter {
     }
 }
 
-/// A page of all devices, the newest first.
+/// Returns a page of devices, newest first.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,8 +1,8 @@
-//! Segments: rules that people satisfy, or lists that they were put on.
+//! Segments: users who satisfy rules, or users on a manual list.
 //!
-//! Who is in one is found from the rules whenever it is asked ([`evaluate`]), so that counts are exact and windows slide
-//! with the time. Of those that automations start by ([`follow`]) it is kept in rows as well ([`membership`]), which people
-//! who were marked ([`dirty`]) are evaluated for.
+//! The members are computed from the rules on each request ([`evaluate`]), so counts are exact and time windows slide.
+//! The members of segments that start automations ([`follow`]) are also stored in rows ([`membership`]); those rows are
+//! updated for users who were marked ([`dirty`]).
 
 pub mod dirty;
 pub mod evaluate;
@@ -23,12 +23,12 @@ use database::changes::{self, Topic};
 use kernel::ids::ProjectId;
 use rules::Rule;
 
-/// How its members are found.
+/// How the members of a segment are determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentType {
-    /// Whoever satisfies the rules; everybody where there are none.
+    /// Users who satisfy the rules; all users if there are none.
     Rules,
-    /// Whoever was put on its list.
+    /// Users on the segment's list.
     Manual,
 }
 
@@ -51,7 +51,7 @@ pub struct Segment {
     pub name: String,
     pub description: String,
     pub segment_type: SegmentType,
-    /// As they were written; [`rules::parse`] took them when they were saved.
+    /// As submitted; [`rules::parse`] accepted them when they were saved.
     pub rules: Value,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -96,7 +96,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Newest first, those before an id.
+/// Returns segments with an ID below `before`, newest first.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -109,26 +109,27 @@ pub async fn list(
     db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
-/// Begins a change of segments: one such transaction at a time, so that what one checks of others stays true.
+/// Starts a change of segments. Such transactions run one at a time, so that their checks on other segments remain
+/// valid.
 pub async fn begin_change(tx: &Transaction<'_>) -> Result<(), StoreError> {
     changes::next(tx, Topic::Segment).await?;
     Ok(())
 }
 
-/// Which of these segments exist; none of them can be deleted before the transaction's end.
+/// Returns those of these segments that exist, locked against deletion until the end of the transaction.
 pub async fn existing(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let sql = "SELECT id FROM segment WHERE project_id = $1 AND id = ANY($2) ORDER BY id FOR SHARE";
     tx.query(sql, &[&project, &ids]).await?.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
-/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+/// As [`get`], and locks the row until the end of the transaction, for a read-modify-write.
 pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<Option<Segment>, StoreError> {
     let sql = "SELECT id, name, description, type, rules, created_at, updated_at FROM segment WHERE project_id = $1 \
                AND id = $2 FOR UPDATE";
     tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Another segment whose rules name this one: its id and name.
+/// Returns the ID and name of another segment whose rules refer to this one.
 pub async fn resting_on(
     db: &impl GenericClient,
     project: ProjectId,
@@ -150,7 +151,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Segment) -> 
     Ok(())
 }
 
-/// Writes a segment that was read by [`get_for_update`] and changed.
+/// Writes a changed segment that was read by [`get_for_update`].
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Segment) -> Result<(), StoreError> {
     let sql = "UPDATE segment SET name = $3, description = $4, type = $5, rules = $6, rests_on = $7, updated_at = $8 \
                WHERE project_id = $1 AND id = $2";
@@ -160,7 +161,7 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Segment)
     Ok(())
 }
 
-/// Deletes a segment and its list.
+/// Deletes a segment with its list and its daily counts.
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     tx.execute("DELETE FROM segment_member WHERE project_id = $1 AND segment_id = $2", &[&project, &id]).await?;
     tx.execute("DELETE FROM segment_count WHERE project_id = $1 AND segment_id = $2", &[&project, &id]).await?;

@@ -1,4 +1,4 @@
-//! What people chose of subscription groups. Only choices are rows; whoever has none is as the group says.
+//! Users' subscription preferences. Only explicit choices are stored; without one, the group's default applies.
 
 use std::collections::HashMap;
 
@@ -14,21 +14,22 @@ use database::by_project::{self, ByProject};
 use domain::subscription::Source;
 use kernel::ids::ProjectId;
 
-/// What a person chose.
+/// A user's choice for one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub user_id: Uuid,
     pub group_id: Uuid,
     pub subscribed: bool,
     pub source: Source,
-    /// When it was accepted.
+    /// Time at which the API accepted it.
     pub changed_at: Timestamp,
 }
 
-/// Keeps choices. The latest of a person and group counts, in whatever order they come. Groups that there are no more are
-/// left out, and on the page nobody chooses what it does not show.
+/// Stores choices. The latest choice of a user and group wins, in whatever order they arrive.
+///
+/// Skips groups that no longer exist, and choices from the preference page for groups that it does not show.
 pub async fn put(tx: &Transaction<'_>, project: ProjectId, choices: &[Choice]) -> Result<(), StoreError> {
-    // One statement can write a row but once.
+    // ON CONFLICT cannot update the same row twice in one statement.
     let mut latest: HashMap<(Uuid, Uuid), &Choice> = HashMap::new();
     for choice in choices {
         let kept = latest.entry((choice.user_id, choice.group_id)).or_insert(choice);
@@ -58,8 +59,10 @@ pub async fn put(tx: &Transaction<'_>, project: ProjectId, choices: &[Choice]) -
     Ok(())
 }
 
-/// The choices of people who were merged are those of whom they became. Both are the same human's: of two about one group
-/// the latest counts, so that nobody who has just unsubscribed gets messages again by logging in.
+/// Moves the choices of merged users to the users they were merged into.
+///
+/// Both are the same human, so the latest choice for a group wins: a user who has just unsubscribed is not resubscribed
+/// by logging in.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "WITH gone AS (DELETE FROM subscription s USING unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS v (p, f, t) \
@@ -81,11 +84,11 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     Ok(())
 }
 
-/// How a person stands to a group.
+/// A user's subscription to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     pub group: SubscriptionGroup,
-    /// Whether, by what and when they chose; none: they have not.
+    /// The user's choice, its source and its time; none if the user has made no choice.
     pub chosen: Option<(bool, Source, Timestamp)>,
 }
 
@@ -95,7 +98,7 @@ impl Subscription {
     }
 }
 
-/// How a person stands to each of the project's groups, the oldest first.
+/// Returns a user's subscriptions to all groups of the project, the oldest group first.
 pub async fn of_person(
     db: &impl GenericClient,
     project: ProjectId,
@@ -118,7 +121,8 @@ fn chosen(row: &Row) -> Result<Option<(bool, Source, Timestamp)>, StoreError> {
     Ok(Some((subscribed, Source::parse(source).ok_or_else(corrupt)?, row.try_get("changed_at")?)))
 }
 
-/// Whether people are subscribed to groups, pair by pair; pairs with a group that there is no more are missing.
+/// Returns whether each user is subscribed to the group, by pair of user and group. Pairs with a group that does not
+/// exist are omitted.
 pub async fn among(
     db: &impl GenericClient,
     project: ProjectId,
@@ -138,7 +142,7 @@ pub async fn among(
         .collect()
 }
 
-/// Removes a slice of what was chosen of a group; returns how many choices they were.
+/// Removes up to 5,000 choices for a group; returns how many.
 pub async fn remove_of(db: &impl GenericClient, project: ProjectId, group: Uuid) -> Result<u64, StoreError> {
     let sql = "DELETE FROM subscription WHERE project_id = $1 AND group_id = $2 AND ctid = ANY(ARRAY(SELECT ctid \
                FROM subscription WHERE project_id = $1 AND group_id = $2 LIMIT 5000))";

@@ -1,7 +1,7 @@
-//! Imports of people: how far each has come, so that one that broke off goes on where it was.
+//! User imports and their progress, so that an interrupted import can resume.
 //!
-//! Whoever is at an import holds it by a lease, and is told apart from those before by the number of the attempt: what a
-//! deposed one writes finds no row.
+//! The process that runs an import holds a lease on it. The attempt number distinguishes it from former holders, whose
+//! writes match no row.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use kernel::ids::ProjectId;
 pub enum ImportStatus {
     Running,
     Completed,
-    /// Nobody is at it, and its end was not reached.
+    /// No process holds its lease, and its end was not reached.
     Interrupted,
 }
 
@@ -32,13 +32,13 @@ impl ImportStatus {
     }
 }
 
-/// What is wrong with a line.
+/// A problem with a line of the import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineProblem {
-    /// From 1.
+    /// Line number, from 1.
     pub line: u64,
     pub field: String,
-    /// What is allowed.
+    /// States what is allowed.
     pub message: String,
 }
 
@@ -47,17 +47,17 @@ pub struct UserImport {
     pub id: Uuid,
     /// `ndjson` or `csv`.
     pub format: String,
-    /// Those before it are settled.
+    /// The next line to process; all lines before it are settled.
     pub next_line: i64,
-    /// Of the lines that are settled.
+    /// Digest of the settled lines.
     pub digest: i64,
-    /// Lines that were handed on.
+    /// Number of lines that were published.
     pub imported: i64,
-    /// Lines that were refused.
+    /// Number of lines that were rejected.
     pub failed: i64,
-    /// The first of all that was wrong.
+    /// The first problems.
     pub problems: Vec<LineProblem>,
-    /// How much was wrong besides.
+    /// Number of problems that are not in `problems`.
     pub problems_omitted: i64,
     pub attempt: i32,
     pub lease_until: Option<Timestamp>,
@@ -97,7 +97,7 @@ fn from_row(row: &Row) -> Result<UserImport, StoreError> {
     })
 }
 
-/// Makes an import that nobody holds, unless it is there; locks and reads it.
+/// Creates an import without a holder unless it exists; locks and returns it.
 pub async fn ensure(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -114,19 +114,19 @@ pub async fn ensure(
     from_row(&tx.query_one(&tx.prepare_cached(sql).await?, &[&project, &id]).await?)
 }
 
-/// How many of a project's imports somebody is at.
+/// Counts a project's imports with a current lease.
 pub async fn running(db: &impl GenericClient, project: ProjectId, now: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) AS total FROM user_import WHERE project_id = $1 AND lease_until > $2";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &now]).await?.try_get("total")?)
 }
 
-/// Takes a locked import until a time; returns the number of the attempt.
+/// Takes the lease on a locked import until `until`; returns the number of the attempt.
 pub async fn take(tx: &Transaction<'_>, project: ProjectId, id: Uuid, until: Timestamp) -> Result<i32, StoreError> {
     let sql = "UPDATE user_import SET attempt = attempt + 1, lease_until = $3 WHERE project_id = $1 AND id = $2 RETURNING attempt";
     Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project, &id, &until]).await?.try_get("attempt")?)
 }
 
-/// Who is at an import.
+/// The holder of the lease on an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub project: ProjectId,
@@ -134,19 +134,19 @@ pub struct Holder {
     pub attempt: i32,
 }
 
-/// What was settled since the last time.
+/// Progress since the last update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advance {
     pub next_line: i64,
     pub digest: i64,
     pub imported: i64,
     pub failed: i64,
-    /// To be shown behind those that are there.
+    /// Problems to append to those already stored.
     pub problems: Vec<LineProblem>,
     pub problems_omitted: i64,
 }
 
-/// Moves an import on; false where it has another holder by now.
+/// Records progress and renews the lease; returns false if the import has another holder.
 pub async fn advance(
     db: &impl GenericClient,
     holder: Holder,
@@ -179,14 +179,14 @@ pub async fn advance(
     Ok(moved == 1)
 }
 
-/// Holds an import for longer; false where it has another holder by now.
+/// Renews the lease; returns false if the import has another holder.
 pub async fn renew(db: &impl GenericClient, holder: Holder, until: Timestamp) -> Result<bool, StoreError> {
     let sql = "UPDATE user_import SET lease_until = $4 WHERE project_id = $1 AND id = $2 AND attempt = $3";
     let statement = db.prepare_cached(sql).await?;
     Ok(db.execute(&statement, &[&holder.project, &holder.id, &holder.attempt, &until]).await? == 1)
 }
 
-/// Gives an import up, its end having been reached or not.
+/// Releases the lease. `completed` states whether the end of the import was reached.
 pub async fn release(
     db: &impl GenericClient,
     holder: Holder,
@@ -201,7 +201,7 @@ pub async fn release(
     Ok(())
 }
 
-/// The first of these ids that there is.
+/// Returns the first import that exists among these IDs.
 pub async fn find(
     db: &impl GenericClient,
     project: ProjectId,
@@ -213,7 +213,7 @@ pub async fn find(
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &candidates]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Newest first, and how many there are.
+/// Returns a page of imports, newest first, and the total.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -233,7 +233,7 @@ pub async fn list(
     Ok((rows.iter().map(from_row).collect::<Result<_, _>>()?, total))
 }
 
-/// Forgets imports that nobody has been at since a time.
+/// Deletes imports that were last updated before `before`; returns how many.
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
     Ok(db.execute("DELETE FROM user_import WHERE updated_at < $1", &[&before]).await?)
 }

@@ -1,4 +1,4 @@
-//! People.
+//! Users.
 
 pub mod export;
 pub mod list;

@@ -1,4 +1,4 @@
-//! The people who work with the dashboard.
+//! Accounts of dashboard users.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -13,14 +13,14 @@ pub struct Account {
     pub email: String,
     /// May be empty.
     pub name: String,
-    /// Whether the address was proven to be the account holder's, by a mailed link or by the operator's word.
+    /// Whether the account holder has proven the email address by a mailed link, or the operator has vouched for it.
     pub is_verified: bool,
 }
 
-/// An account with what its password is checked against.
+/// An account with its password hash.
 pub struct Credentials {
     pub account: Account,
-    /// An argon2id PHC string.
+    /// An Argon2id PHC string.
     pub password_hash: String,
 }
 
@@ -34,7 +34,7 @@ fn from_row(row: &Row) -> Result<Credentials, StoreError> {
     Ok(Credentials { account, password_hash: row.try_get("password_hash")? })
 }
 
-/// By address, without regard to case.
+/// Finds an account by email address, ignoring case.
 pub async fn find(db: &impl GenericClient, email: &str) -> Result<Option<Credentials>, StoreError> {
     let sql = "SELECT id, email, name, verified_at IS NOT NULL AS is_verified, password_hash FROM account \
                WHERE lower(email COLLATE \"C\") = lower($1 COLLATE \"C\")";
@@ -47,14 +47,16 @@ pub async fn get(db: &impl GenericClient, id: Uuid) -> Result<Option<Credentials
     db.query_opt(&db.prepare_cached(sql).await?, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Holds an account until the transaction's end, so that what it does twice at once takes turns.
+/// Locks an account until the end of the transaction, to serialize its concurrent requests.
 pub async fn lock(tx: &Transaction<'_>, id: Uuid) -> Result<(), StoreError> {
     tx.execute("SELECT FROM account WHERE id = $1 FOR UPDATE", &[&id]).await?;
     Ok(())
 }
 
-/// Gives an unverified account to the holder of its mailbox: their name and password, and verified. Returns false if the
-/// account was verified meanwhile. The caller ends the sessions of the account's former holder.
+/// Transfers an unverified account to the holder of its mailbox: sets their name and password, and marks the account as
+/// verified. Returns false if the account was verified meanwhile.
+///
+/// The caller must end the sessions of the former holder.
 pub async fn take_over(
     tx: &Transaction<'_>,
     id: Uuid,
@@ -67,13 +69,13 @@ pub async fn take_over(
     Ok(tx.execute(sql, &[&id, &name, &password_hash, &now]).await? == 1)
 }
 
-/// Marks an account's address as proven; returns false if it was already.
+/// Marks an account's email address as proven; returns false if it already was.
 pub async fn set_verified(tx: &Transaction<'_>, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "UPDATE account SET verified_at = $2, updated_at = $2 WHERE id = $1 AND verified_at IS NULL";
     Ok(tx.execute(sql, &[&id, &now]).await? == 1)
 }
 
-/// Makes an account; false when there is one of that address.
+/// Creates an account; returns false if the email address is taken.
 pub async fn insert(
     tx: &Transaction<'_>,
     new: &Account,
@@ -86,7 +88,8 @@ pub async fn insert(
     Ok(tx.execute(sql, &[&new.id, &new.email, &new.name, &password_hash, &verified_at, &now]).await? == 1)
 }
 
-/// Makes a verified account, or gives the existing one of that address a new password; returns its id.
+/// Creates a verified account, or verifies the existing account with this email address and sets its password; returns
+/// its ID.
 pub async fn upsert(
     tx: &Transaction<'_>,
     id: Uuid,

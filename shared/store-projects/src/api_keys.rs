@@ -1,4 +1,4 @@
-//! API keys: kept as a hash, shown once.
+//! API keys. Only a hash is stored; the key itself is shown once.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use kernel::ids::{OwnerId, ProjectId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
-    /// For clients: may track, identify and manage push tokens.
+    /// For clients: may track events, identify users and manage push tokens.
     Public,
-    /// For servers: everything that takes a key.
+    /// For servers: may call every operation that accepts an API key.
     Secret,
 }
 
@@ -40,43 +40,43 @@ impl KeyType {
     }
 }
 
-/// The SHA-256 of a whole key. A key has 190 random bits, so that a plain hash cannot be turned back.
+/// SHA-256 of a whole key. A key has 190 random bits, so a plain hash cannot be reversed.
 pub type KeyHash = [u8; 32];
 
-/// A key as its owner holds it.
+/// A new key in plain text, as its owner receives it.
 pub struct NewKey {
     pub id: Uuid,
     /// The whole key: `pk_live_` or `sk_live_` and 32 base62 characters.
     pub key: String,
 }
 
-/// A key that works.
+/// A key that is not revoked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveKey {
     pub id: Uuid,
     pub project: ProjectId,
-    /// Owner of the project.
+    /// The project's owner.
     pub owner: OwnerId,
     pub key_type: KeyType,
-    /// As it is listed.
+    /// The key's first characters, as listed.
     pub prefix: String,
     pub settings: KeySettings,
-    /// The project's limit, in requests a second.
+    /// The project's limit, in requests per second.
     pub rate_limit: u32,
-    /// Whether the project makes public keys prove the user ids that they name.
+    /// Whether public keys of the project must prove the user IDs that they name.
     pub identity_verification: bool,
 }
 
-/// Restrictions of one public key.
+/// Restrictions of a public key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySettings {
-    /// Origins that browsers may send the key from, normalized; empty: any.
+    /// Origins from which browsers may send the key, normalized. Empty allows all.
     pub allowed_origins: Arc<[String]>,
-    /// Requests per second; the project's limit applies as well.
+    /// Requests per second, in addition to the project's limit.
     pub rate_limit: Option<u32>,
 }
 
-/// A key as it is listed.
+/// A key as listed.
 #[derive(Clone, Debug)]
 pub struct ListedKey {
     pub id: Uuid,
@@ -86,11 +86,11 @@ pub struct ListedKey {
     pub prefix: String,
     pub settings: KeySettings,
     pub created_at: Timestamp,
-    /// Written now and again.
+    /// Updated only occasionally.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// When a key was used.
+/// The last use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyUse {
     pub project: ProjectId,
@@ -98,20 +98,20 @@ pub struct KeyUse {
     pub at: Timestamp,
 }
 
-/// How many characters of a key are listed.
+/// Number of characters of a key that are listed.
 const PREFIX: usize = 12;
 
 pub fn hash(key: &str) -> KeyHash {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// Whether a text has the shape of a key; whatever has not needs no look at the database.
+/// Reports whether a text has the format of a key; any other text needs no database look-up.
 pub fn looks_like_key(text: &str) -> bool {
     let rest = text.strip_prefix("pk_live_").or_else(|| text.strip_prefix("sk_live_"));
     rest.is_some_and(|r| r.len() == 32 && r.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// 32 base62 characters behind the type's prefix, each drawn evenly.
+/// Returns the prefix of the type followed by 32 uniformly random base62 characters.
 pub fn random_key(key_type: KeyType) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut key = key_type.prefix().to_owned();
@@ -121,12 +121,12 @@ pub fn random_key(key_type: KeyType) -> String {
     key
 }
 
-/// What is listed of a key.
+/// Returns the part of a key that is listed.
 pub fn prefix(key: &str) -> &str {
     key.get(..PREFIX).unwrap_or(key)
 }
 
-/// Stores a key made by [`random_key`].
+/// Stores a key that was created by [`random_key`].
 pub async fn insert(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -146,7 +146,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// Writes the name and the settings of a key that was read by [`get_for_update`].
+/// Writes the name and settings of a key that was read by [`get_for_update`].
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, key: &ListedKey) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::ApiKey).await?;
     let sql = "UPDATE api_key SET name = $3, allowed_origins = $4, rate_limit = $5, changed_seq = $6 \
@@ -156,7 +156,7 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, key: &ListedKey) -
     Ok(())
 }
 
-/// Ends a key; false when the project has no such key that works.
+/// Revokes a key; returns false if the project has no such active key.
 pub async fn revoke(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let seq = changes::next(tx, Topic::ApiKey).await?;
     let sql =
@@ -164,7 +164,7 @@ pub async fn revoke(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Tim
     Ok(tx.execute(sql, &[&project, &id, &now, &seq]).await? == 1)
 }
 
-/// Ends all keys of a project.
+/// Revokes all keys of a project.
 pub async fn revoke_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::ApiKey).await?;
     let sql = "UPDATE api_key SET revoked_at = $2, changed_seq = $3 WHERE project_id = $1 AND revoked_at IS NULL";
@@ -184,7 +184,7 @@ fn listed_from_row(row: &Row) -> Result<ListedKey, StoreError> {
     })
 }
 
-/// The keys of a project that work, oldest first.
+/// Returns the active keys of a project, oldest first.
 pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<ListedKey>, StoreError> {
     let sql = "SELECT id, name, type, prefix, created_at, last_used_at, allowed_origins, rate_limit FROM api_key \
                WHERE project_id = $1 AND revoked_at IS NULL ORDER BY created_at, id";
@@ -192,7 +192,7 @@ pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Lis
     db.query(&statement, &[&project]).await?.iter().map(listed_from_row).collect()
 }
 
-/// A key that works, locked until the transaction's end.
+/// Returns an active key, locked until the end of the transaction.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -203,7 +203,8 @@ pub async fn get_for_update(
     tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(listed_from_row).transpose()
 }
 
-/// Writes when keys were last used, but for those of which a use after `before` is there already.
+/// Updates when keys were last used, except for keys whose stored use is at or after `before`, or not older than the
+/// new one.
 pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse], before: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE api_key k SET last_used_at = u.at \
                FROM unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) AS u (project_id, id, at) \
@@ -215,7 +216,7 @@ pub async fn set_last_used(db: &impl GenericClient, uses: &[KeyUse], before: Tim
     Ok(())
 }
 
-/// Finds the key that works under a hash.
+/// Finds the active key with this hash.
 pub async fn find_active(db: &impl GenericClient, hash: &KeyHash) -> Result<Option<ActiveKey>, StoreError> {
     let sql = "SELECT k.id, k.project_id, k.type, k.prefix, p.rate_limit AS project_rate_limit, \
                p.identity_verification, coalesce(p.created_by, p.project_id) AS owner, k.allowed_origins, k.rate_limit \
@@ -224,7 +225,7 @@ pub async fn find_active(db: &impl GenericClient, hash: &KeyHash) -> Result<Opti
     db.query_opt(&statement, &[&&hash[..]]).await?.as_ref().map(active_from_row).transpose()
 }
 
-/// The hashes of keys created, changed or revoked after a sequence: what a cache must forget.
+/// Returns the hashes of keys created, changed or revoked after a sequence, which caches must evict.
 pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<KeyHash>, StoreError> {
     let statement = db.prepare_cached("SELECT hash FROM api_key WHERE changed_seq > $1").await?;
     let rows = db.query(&statement, &[&seq]).await?;
@@ -248,7 +249,7 @@ fn active_from_row(row: &Row) -> Result<ActiveKey, StoreError> {
     })
 }
 
-/// Reads `allowed_origins` and `rate_limit`, the key's own.
+/// Reads the key's own `allowed_origins` and `rate_limit`.
 fn settings(row: &Row) -> Result<KeySettings, StoreError> {
     let origins: Vec<String> = row.try_get("allowed_origins")?;
     let rate_limit: Option<i32> = row.try_get("rate_limit")?;

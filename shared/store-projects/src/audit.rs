@@ -1,4 +1,4 @@
-//! Who changed what, written in the transaction of the change.
+//! The audit log: who changed what. Entries are written in the transaction of the change.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -10,10 +10,10 @@ use database::StoreError;
 use database::filter::{Filter, Rows, Start, Total};
 use kernel::ids::ProjectId;
 
-/// Who did something.
+/// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Actor {
-    /// Somebody who was logged in.
+    /// A logged-in account.
     Account {
         id: Uuid,
         email: String,
@@ -22,7 +22,7 @@ pub enum Actor {
         id: Uuid,
         prefix: String,
     },
-    /// Whoever has the database: the command line.
+    /// The operator, through the command line.
     Operator,
 }
 
@@ -51,20 +51,20 @@ impl Actor {
     }
 }
 
-/// What was done.
+/// A change to be logged.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {
-    /// What and how, for example `api_key.created`.
+    /// Resource and verb, for example `api_key.created`.
     pub action: &'static str,
     pub resource_id: Option<String>,
-    /// What people call it.
+    /// The resource's display name.
     pub resource_name: Option<&'a str>,
-    /// What else there is to say; never a secret.
+    /// Further details; never a secret.
     pub details: Value,
     pub request_id: Option<&'a str>,
 }
 
-/// A line of the log.
+/// An entry of the log.
 #[derive(Clone, Debug)]
 pub struct AuditEntry {
     pub id: Uuid,
@@ -94,7 +94,7 @@ fn from_row(row: &Row) -> Result<AuditEntry, StoreError> {
     })
 }
 
-/// Writes a line. `id` is fresh, so that the log is in the order of time.
+/// Writes an entry. `id` must be new and time-ordered, because the log is sorted by ID.
 pub async fn insert(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -127,10 +127,10 @@ pub async fn insert(
     Ok(())
 }
 
-/// What the log is narrowed to.
+/// Filter of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// An account's or a key's id.
+    /// ID of an account or API key.
     pub actor_id: Option<Uuid>,
     pub action: Option<String>,
     pub resource_id: Option<String>,
@@ -150,7 +150,7 @@ impl AuditFilter {
     }
 }
 
-/// Newest first.
+/// Returns a page of entries, newest first.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! Channel settings: what may be shown in the clear, secrets sealed.
+//! Channel settings. Secrets are sealed, all other settings are in plain text.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use kernel::ids::ProjectId;
 use rules::sending_rules::FrequencyCap;
 use secrets::MasterKeys;
 
-/// A channel's settings, under the API's own field names (`emailProvider`, `smtpHost`, ...).
+/// A channel's settings, under the field names of the API (`emailProvider`, `smtpHost`, ...).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelSettings {
     pub settings: Map<String, Value>,
-    /// Opened. Never shown.
+    /// Decrypted; never shown.
     pub secrets: BTreeMap<String, String>,
-    /// The provider's last words about a wrong configuration.
+    /// The provider's latest error about the configuration.
     pub error: Option<String>,
     pub error_at: Option<Timestamp>,
-    /// Changes with every write: what a cached connection was made from.
+    /// Changes with every write, so that cached connections can be matched to their configuration.
     pub version: i64,
 }
 
@@ -38,7 +38,7 @@ impl ChannelSettings {
     }
 }
 
-/// Where a channel's secrets are sealed for.
+/// Returns the context that a channel's secrets are sealed for.
 fn place(channel: Channel) -> String {
     place_of(channel.slug())
 }
@@ -82,7 +82,7 @@ pub async fn frequency_cap(db: &impl GenericClient, project: ProjectId) -> Resul
     Ok(value.as_ref().and_then(FrequencyCap::from_value))
 }
 
-/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+/// As [`get`], and locks the row until the end of the transaction, for a read-modify-write.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     keys: &MasterKeys,
@@ -94,8 +94,10 @@ pub async fn get_for_update(
     row.map(|row| from_row(&row, keys, project, channel)).transpose()
 }
 
-/// Locks the configuration of all channels until the transaction's end, and returns their versions in the order of [`Channel::ALL`].
-/// What is sealed is not opened: one secret that cannot be must not stand in the way of the others.
+/// Locks the configuration of all channels until the end of the transaction, and returns their versions in the order of
+/// [`Channel::ALL`].
+///
+/// Secrets are not decrypted, so that one unreadable secret does not block the other channels.
 pub async fn hold(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<i64>, StoreError> {
     let sql = "SELECT channel, changed_seq FROM channel WHERE project_id = $1 ORDER BY channel FOR UPDATE";
     let mut held: BTreeMap<String, i64> = BTreeMap::new();
@@ -127,7 +129,7 @@ fn from_row(row: &Row, keys: &MasterKeys, project: ProjectId, channel: Channel) 
     })
 }
 
-/// Writes settings and secrets, and clears the error: whatever was wrong, this is a new configuration. Returns its version.
+/// Writes settings and secrets, clears the error of the former configuration, and returns the new version.
 pub async fn put(
     tx: &Transaction<'_>,
     keys: &MasterKeys,
@@ -147,7 +149,7 @@ pub async fn put(
     Ok(seq)
 }
 
-/// Notes what the provider said about the configuration, unless that has changed since (`version`).
+/// Stores or clears the provider's error, unless the configuration has changed since `version`.
 pub async fn set_error(
     db: &impl GenericClient,
     project: ProjectId,
@@ -162,7 +164,7 @@ pub async fn set_error(
     Ok(())
 }
 
-/// The (project, channel) pairs that changed after a sequence.
+/// Returns the channels that changed after a sequence.
 pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(ProjectId, Channel)>, StoreError> {
     let rows = db.query("SELECT project_id, channel FROM channel WHERE changed_seq > $1", &[&seq]).await?;
     rows.iter()

@@ -1,5 +1,7 @@
-//! Invitations to a project's team. An invitation has up to two links: the mailed one, which proves the mailbox, and the
-//! one that an operator prints, which proves nothing. Their tokens are kept as hashes; the invitation works once.
+//! Invitations to a project's team.
+//!
+//! An invitation has up to two links: the mailed one, which proves the mailbox, and the one that an operator prints,
+//! which proves nothing. Only hashes of their tokens are stored. An invitation can be accepted once.
 
 pub mod mail;
 
@@ -14,7 +16,7 @@ use database::StoreError;
 use kernel::ids::ProjectId;
 pub use mail::MailStatus;
 
-/// The SHA-256 of an invitation's token.
+/// SHA-256 of an invitation's token.
 pub type TokenHash = [u8; 32];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +78,16 @@ fn from_row(row: &Row) -> Result<Invite, StoreError> {
     })
 }
 
-/// Who holds the link by which an invitation is opened.
+/// What a link proves about its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkHolder {
-    /// Reads the mail of the invited address: nobody else was given this link.
+    /// Reads the mail of the invited address, the only recipient of this link.
     Mailbox,
-    /// Was given the link by an operator.
+    /// Received the link from an operator.
     Unproven,
 }
 
-/// Stores an invitation, with the token of the link that is mailed, if one is. Revokes pending invitations of the same
+/// Stores an invitation, with the token of the mailed link if one is mailed. Revokes pending invitations of the same
 /// address.
 pub async fn insert(tx: &Transaction<'_>, new: &Invite, token: Option<&TokenHash>) -> Result<(), StoreError> {
     let sql = "UPDATE invite SET revoked_at = $3 WHERE project_id = $1 AND lower(email COLLATE \"C\") = lower($2 COLLATE \"C\") \
@@ -103,7 +105,7 @@ pub async fn insert(tx: &Transaction<'_>, new: &Invite, token: Option<&TokenHash
     Ok(())
 }
 
-/// Newest first, those before an id.
+/// Returns invitations with an ID below `before`, newest first.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -122,14 +124,14 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// As [`get`], and locked until the transaction's end.
+/// As [`get`], and locks the row until the end of the transaction.
 pub async fn get_for_update(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<Option<Invite>, StoreError> {
     let sql = "SELECT project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, \
                mail_status FROM invite WHERE project_id = $1 AND id = $2 FOR UPDATE";
     tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Finds an invitation by the token of one of its links, whatever its status.
+/// Finds an invitation by the token of one of its links, in any status.
 pub async fn find(db: &impl GenericClient, token: &TokenHash) -> Result<Option<(Invite, LinkHolder)>, StoreError> {
     let sql = "SELECT project_id, id, email, role, invited_by, created_at, expires_at, accepted_at, revoked_at, \
                mail_status, coalesce(token_hash = $1, false) AS is_mailed FROM invite WHERE token_hash = $1 \
@@ -139,7 +141,7 @@ pub async fn find(db: &impl GenericClient, token: &TokenHash) -> Result<Option<(
     Ok(Some((from_row(&row)?, holder)))
 }
 
-/// The pending invitation of an address, locked until the transaction's end.
+/// Returns the pending invitation of an email address, locked until the end of the transaction.
 pub async fn pending_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -152,20 +154,20 @@ pub async fn pending_for_update(
     tx.query_opt(sql, &[&project, &email, &now]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Replaces the link that an operator printed before, if any.
+/// Sets the token of the operator's link, and invalidates the link that was printed before.
 pub async fn set_operator_token(tx: &Transaction<'_>, invite: &Invite, token: &TokenHash) -> Result<(), StoreError> {
     let sql = "UPDATE invite SET operator_token_hash = $3 WHERE project_id = $1 AND id = $2";
     tx.execute(sql, &[&invite.project, &invite.id, &&token[..]]).await?;
     Ok(())
 }
 
-/// Number of invitations that a project has created after `since`, whatever became of them.
+/// Counts the invitations that a project has created after `since`, in any status.
 pub async fn count_since(db: &impl GenericClient, project: ProjectId, since: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) AS count FROM invite WHERE project_id = $1 AND created_at > $2";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &since]).await?.try_get("count")?)
 }
 
-/// A random token for a link, and its hash.
+/// Returns a random token for a link, and its hash.
 pub fn new_token() -> (String, TokenHash) {
     let token = hex::encode(rand::random::<[u8; 32]>());
     let hash = token_hash(&token);
@@ -176,7 +178,7 @@ pub fn token_hash(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// The address of the page that accepts an invitation.
+/// Returns the URL of the page that accepts an invitation.
 pub fn accept_url(public_base_url: &str, token: &str) -> String {
     format!("{public_base_url}/accept-invite?token={token}")
 }
@@ -193,7 +195,7 @@ pub async fn set_revoked(tx: &Transaction<'_>, invite: &Invite, now: Timestamp) 
     Ok(())
 }
 
-/// Takes back what an account that may invite nobody any more has invited to.
+/// Revokes the pending invitations of an account that may no longer invite; returns how many.
 pub async fn revoke_of(
     tx: &Transaction<'_>,
     project: ProjectId,

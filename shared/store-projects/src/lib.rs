@@ -1,4 +1,4 @@
-//! Accounts, projects and their settings: one file a table, with every statement beside the rows it reads and writes.
+//! Accounts, projects and their settings. Each file contains one table, its rows and all statements on it.
 
 pub mod accounts;
 pub mod api_keys;

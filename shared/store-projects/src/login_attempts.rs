@@ -1,6 +1,6 @@
-//! Counts within a sliding window: wrong passwords of an email address, and invitations of an account.
+//! Rate limits over a sliding window: passwords tried for an email address, and invitations created by an account.
 //!
-//! The rows belong to no project, so deleting one resets no count.
+//! The rows belong to no project, so deleting a project resets no count.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use database::StoreError;
 
-/// What is counted.
+/// The subject of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// Passwords tried for an email address.
@@ -21,7 +21,8 @@ pub enum Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// No email address holds the control character that separates the parts of the other hash.
+    /// Returns the key of the row. The two kinds cannot collide, because no email address contains the NUL character
+    /// that the other kind hashes.
     fn hash(self) -> Vec<u8> {
         match self {
             Self::Passwords(email) => Sha256::digest(email.to_ascii_lowercase().as_bytes()).to_vec(),
@@ -41,8 +42,10 @@ pub enum Attempt {
     Refused { until: Timestamp },
 }
 
-/// Counts an attempt, at most `most` within `window`. Concurrent attempts cannot exceed the limit: the row is locked.
-/// Passwords are counted before they are checked.
+/// Counts an attempt, unless `most` are already counted within `window`. Concurrent attempts cannot exceed the limit,
+/// because the row is locked.
+///
+/// Passwords must be counted before they are checked.
 pub async fn count(
     db: &impl GenericClient,
     subject: Subject<'_>,
@@ -63,7 +66,7 @@ pub async fn count(
     Ok(Attempt::Refused { until: oldest.unwrap_or(now) + window })
 }
 
-/// Removes the attempts of an email address after a right password.
+/// Removes the attempts of an email address after a correct password.
 pub async fn clear(db: &impl GenericClient, email: &str) -> Result<(), StoreError> {
     db.execute("DELETE FROM login_attempt WHERE address_hash = $1", &[&Subject::Passwords(email).hash()]).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Which accounts belong to which projects, and as what.
+//! Members of projects and their roles.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use kernel::ids::{OwnerId, ProjectId};
 pub enum Role {
     /// May change everything.
     Admin,
-    /// Works on content: not on keys, channels, the team or the project's settings.
+    /// May edit content, but not keys, channels, the team or the project's settings.
     Member,
 }
 
@@ -33,30 +33,30 @@ pub(super) fn role(text: &str) -> Result<Role, StoreError> {
     Role::parse(text).ok_or_else(|| StoreError::Corrupt(format!("role {text:?}")))
 }
 
-/// Somebody of a project's team.
+/// A member of a project's team.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub account_id: Uuid,
     pub email: String,
     pub name: String,
-    /// Whether the account's address is proven.
+    /// Whether the account's email address is proven.
     pub is_verified: bool,
     pub role: Role,
     pub joined_at: Timestamp,
 }
 
-/// A project as one of its members is let into it.
+/// An account's membership of a project, with what authorization needs of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     pub project: ProjectId,
     pub owner: OwnerId,
     pub project_name: String,
-    /// The project's limit, in requests a second.
+    /// The project's limit, in requests per second.
     pub rate_limit: u32,
     pub role: Role,
 }
 
-/// Makes the account a member of a project, or changes its role.
+/// Adds an account to a project, or changes its role.
 pub async fn join(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -80,7 +80,7 @@ fn membership(row: &Row) -> Result<Membership, StoreError> {
     })
 }
 
-/// What an account is in a project; `None` if it does not belong to it, or there is no such project.
+/// Returns an account's membership of a project; `None` if it is not a member or the project does not exist.
 pub async fn membership_of(
     db: &impl GenericClient,
     account: Uuid,
@@ -93,7 +93,7 @@ pub async fn membership_of(
     db.query_opt(&statement, &[&account, &project]).await?.as_ref().map(membership).transpose()
 }
 
-/// Every project of an account, oldest membership first.
+/// Returns all memberships of an account, oldest first.
 pub async fn memberships(db: &impl GenericClient, account: Uuid) -> Result<Vec<Membership>, StoreError> {
     let sql = "SELECT m.project_id, p.name, p.rate_limit, m.role, coalesce(p.created_by, p.project_id) AS owner \
                FROM member m JOIN project p ON p.project_id = m.project_id WHERE m.account_id = $1 \
@@ -113,7 +113,7 @@ fn member(row: &Row) -> Result<Member, StoreError> {
     })
 }
 
-/// A project's team, in the order of joining.
+/// Returns a project's team, in the order of joining.
 pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Member>, StoreError> {
     let sql = "SELECT m.account_id, a.email, a.name, a.verified_at IS NOT NULL AS is_verified, m.role, m.created_at \
                FROM member m JOIN account a ON a.id = m.account_id WHERE m.project_id = $1 \
@@ -129,7 +129,8 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, account: Uuid) -> 
     db.query_opt(&statement, &[&project, &account]).await?.as_ref().map(member).transpose()
 }
 
-/// The project's admins, locked until the transaction's end, so that two of them cannot each take the other's role away.
+/// Returns the project's admins, locked until the end of the transaction, so that two admins cannot demote each other
+/// concurrently.
 pub async fn lock_admins(tx: &Transaction<'_>, project: ProjectId) -> Result<Vec<Uuid>, StoreError> {
     let sql = "SELECT account_id FROM member WHERE project_id = $1 AND role = 'ADMIN' ORDER BY account_id FOR UPDATE";
     let rows = tx.query(sql, &[&project]).await?;

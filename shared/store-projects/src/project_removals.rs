@@ -1,4 +1,5 @@
-//! Projects that were deleted: remembered, so that what is still on its way for them is dropped, and cleared away row by row.
+//! Deleted projects. They are remembered, so that items still in flight for them are dropped, while their rows are
+//! removed in batches.
 
 use std::collections::HashSet;
 
@@ -10,14 +11,14 @@ use database::StoreError;
 use database::months::{self, Month};
 use kernel::ids::ProjectId;
 
-/// Rows removed at once.
+/// Rows removed by one statement.
 pub const SLICE: i64 = 5_000;
 
-/// Tables partitioned by time, which are cleared month by month.
+/// Tables partitioned by time, cleared month by month.
 const BY_MONTH: [&str; 2] = ["message", "events"];
-/// A partitioned table that is cleared in the order of its ids.
+/// A partitioned table that is cleared in the order of its IDs.
 const BY_ID: &str = "client_id";
-/// The others: what is due first, then what grew, then what was set up. A test holds this against the schema.
+/// The other tables: due work first, then data, then configuration. A test checks the lists against the schema.
 const BY_ROW: [&str; 50] = [
     "send_chunk",
     "timer",
@@ -70,11 +71,11 @@ const BY_ROW: [&str; 50] = [
     "invite",
     "member",
 ];
-/// What stays until the removal is forgotten: by the keys' rows gateways learn that they work no more, and the log says
-/// who deleted the project.
+/// Tables that are kept until the removal is forgotten: gateways learn from `api_key` that the keys are revoked, and
+/// `audit_log` records who deleted the project.
 const LAST: [&str; 2] = ["api_key", "audit_log"];
 
-/// Notes that a project is deleted; its rows go from now on.
+/// Records that a project is deleted, and schedules the removal of its rows.
 pub(super) async fn begin(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -86,28 +87,28 @@ pub(super) async fn begin(
     Ok(())
 }
 
-/// Every project that was deleted and is remembered.
+/// Returns all deleted projects that are still remembered.
 pub async fn all(db: &impl GenericClient) -> Result<HashSet<ProjectId>, StoreError> {
     let rows = db.query(&db.prepare_cached("SELECT project_id FROM project_removal").await?, &[]).await?;
     rows.iter().map(|row| Ok(row.try_get("project_id")?)).collect()
 }
 
-/// Which of these projects were deleted.
+/// Returns those of these projects that are deleted.
 pub async fn among(db: &impl GenericClient, projects: &[ProjectId]) -> Result<HashSet<ProjectId>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id FROM project_removal WHERE project_id = ANY($1)").await?;
     db.query(&statement, &[&projects]).await?.iter().map(|row| Ok(row.try_get("project_id")?)).collect()
 }
 
-/// A deleted project that is to be looked at.
+/// A deleted project with due work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {
     pub project: ProjectId,
     pub removed_at: Timestamp,
 }
 
-/// Takes a removal that is due and locks it until the end of the transaction.
+/// Returns a due removal, locked until the end of the transaction.
 pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Removal>, StoreError> {
-    // A distributed store locks within one project, so each that is due is tried by itself.
+    // Citus locks rows of one project only, so each due removal is tried separately.
     let due = "SELECT project_id FROM project_removal WHERE look_at <= $1 ORDER BY look_at";
     let sql = "SELECT removed_at FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
     let take = tx.prepare_cached(sql).await?;
@@ -120,14 +121,14 @@ pub async fn take_due(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<Rem
     Ok(None)
 }
 
-/// Locks a due removal until the end of the transaction. False where another scheduler holds it, or has finished it.
+/// Locks a due removal until the end of the transaction; returns false if another scheduler holds or has finished it.
 pub async fn hold(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "SELECT FROM project_removal WHERE project_id = $1 AND look_at <= $2 FOR UPDATE SKIP LOCKED";
     Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &now]).await?.is_some())
 }
 
-/// Rows of a project that one transaction removes. A part is one table, or one month of a time-partitioned table, because locks
-/// last until the transaction ends.
+/// The unit of removal: a table, or one month of a time-partitioned table. A transaction removes rows of only one part,
+/// because its locks last until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Month(&'static str, Month),
@@ -135,7 +136,7 @@ pub enum Part {
     ByRow(&'static str),
 }
 
-/// All parts, in the order in which they are removed.
+/// Returns all parts, in the order of removal.
 pub async fn parts(db: &impl GenericClient) -> Result<Vec<Part>, StoreError> {
     let mut parts = Vec::new();
     for table in BY_MONTH {
@@ -146,7 +147,7 @@ pub async fn parts(db: &impl GenericClient) -> Result<Vec<Part>, StoreError> {
     Ok(parts)
 }
 
-/// Removes up to [`SLICE`] rows of a part; returns how many they were, none when all are gone.
+/// Removes up to [`SLICE`] rows of a part; returns how many, 0 if none are left.
 pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, part: Part) -> Result<u64, StoreError> {
     match part {
         Part::Month(table, month) => remove_by_id(tx, table, project, &month.condition("id")).await,
@@ -170,13 +171,13 @@ async fn remove_by_row(tx: &Transaction<'_>, table: &str, project: ProjectId) ->
     Ok(tx.execute(&tx.prepare_cached(&sql).await?, &[&project]).await?)
 }
 
-/// Says when it is looked at again: what was just being written when the project was deleted may have come since.
+/// Schedules the next check, because transactions that were open when the project was deleted may have added rows.
 pub async fn look_again(tx: &Transaction<'_>, project: ProjectId, at: Timestamp) -> Result<(), StoreError> {
     tx.execute("UPDATE project_removal SET look_at = $2 WHERE project_id = $1", &[&project, &at]).await?;
     Ok(())
 }
 
-/// Removes the last that there is of a project, and forgets it.
+/// Removes the remaining rows of a project and its removal.
 pub async fn forget(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
     for table in LAST {
         while remove_by_row(tx, table, project).await? > 0 {}
@@ -185,7 +186,7 @@ pub async fn forget(tx: &Transaction<'_>, project: ProjectId) -> Result<(), Stor
     Ok(())
 }
 
-/// The tables that hold rows of projects, as this module knows them.
+/// Returns all tables with rows of projects that this module clears.
 pub fn tables() -> impl Iterator<Item = &'static str> {
     BY_MONTH.into_iter().chain([BY_ID]).chain(BY_ROW).chain(LAST)
 }

@@ -1,4 +1,4 @@
-//! Projects: the tenants.
+//! Projects, the tenants.
 
 pub mod creators;
 
@@ -18,7 +18,7 @@ use domain::webhook::EndpointSecrets;
 use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 
-/// Where a project's secrets are sealed for.
+/// The context that a project's secrets are sealed for.
 const PLACE: &str = "project";
 pub(super) const SEALED: Sealed =
     Sealed { table: "project", column: "secrets", key: "''", place: |_| PLACE.to_owned() };
@@ -29,22 +29,22 @@ pub struct Project {
     pub name: String,
     /// IANA name.
     pub timezone: String,
-    /// Requests a second.
+    /// Requests per second.
     pub rate_limit: u32,
     pub retention_days: u32,
     /// Whether opens and clicks are tracked.
     pub tracking: bool,
-    /// Whether public keys must prove the user ids that they name.
+    /// Whether public keys must prove the user IDs that they name.
     pub identity_verification: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// What signs for a project: hexadecimal, 32 random bytes each.
+/// The secrets of a project: 32 random bytes each, in hexadecimal.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ProjectSecrets {
     pub webhook: String,
-    /// Signs the calls of `WEBHOOK` steps. None for a project that is older than this secret, until it is first used.
+    /// Signs the calls of `WEBHOOK` steps. None for a project that is older than this secret, until its first use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<EndpointSecrets>,
     pub identity: String,
@@ -56,7 +56,7 @@ pub struct ProjectSecrets {
     pub previous_identity: Option<PreviousSecret>,
 }
 
-/// The secrets that prove a user to a project: the current one, and the one before it until its time is over.
+/// The secrets that prove a user's identity to a project: the current one, and the previous one until it expires.
 #[derive(Clone)]
 pub struct IdentitySecrets {
     pub current: String,
@@ -80,11 +80,11 @@ fn accepted<'a>(
 #[derive(Clone, Serialize, Deserialize)]
 pub struct PreviousSecret {
     pub secret: String,
-    /// It is accepted before this time.
+    /// Accepted before this time.
     pub until: Timestamp,
 }
 
-/// How long a rotated webhook secret goes on being accepted.
+/// How long the previous webhook secret is accepted after a rotation.
 const ACCEPTED_ON: Duration = Duration::from_hours(24);
 
 fn random_secret() -> String {
@@ -106,32 +106,34 @@ impl ProjectSecrets {
         }
     }
 
-    /// With a new signing secret. Calls are signed by the current one, too, for a day.
+    /// Returns the secrets with a new signing secret. For a day, calls are signed with the current one as well.
     #[must_use]
     pub fn with_rotated_signing(self, now: Timestamp) -> Self {
         let signing = self.signing.map_or_else(EndpointSecrets::random, |secrets| secrets.rotated(now));
         Self { signing: Some(signing), ..self }
     }
 
-    /// With a new webhook secret. The present one goes on being accepted for a day; the one before it no longer is.
+    /// Returns the secrets with a new webhook secret. The current one is accepted for another day; the one before it is
+    /// no longer accepted.
     pub fn with_rotated_webhook(self, now: Timestamp) -> Self {
         let previous = PreviousSecret { secret: self.webhook, until: now + ACCEPTED_ON };
         Self { webhook: random_secret(), previous_webhook: Some(previous), ..self }
     }
 
-    /// With a new identity secret. The current one is accepted for the `overlap`; the one before it no longer is.
+    /// Returns the secrets with a new identity secret. The current one is accepted for `overlap`; the one before it is
+    /// no longer accepted.
     pub fn with_rotated_identity(self, now: Timestamp, overlap: Duration) -> Self {
         let previous = PreviousSecret { secret: self.identity, until: now + overlap };
         let previous = Some(previous).filter(|_| !overlap.is_zero());
         Self { identity: random_secret(), previous_identity: previous, ..self }
     }
 
-    /// The secrets that a user may be proven under.
+    /// Returns the secrets that prove a user's identity.
     pub fn identity_secrets(self) -> IdentitySecrets {
         IdentitySecrets { current: self.identity, previous: self.previous_identity }
     }
 
-    /// The secrets that a webhook may be signed under.
+    /// Returns the secrets that an incoming webhook may be signed with.
     pub fn accepted_webhook(&self, now: Timestamp) -> impl Iterator<Item = &str> {
         accepted(&self.webhook, self.previous_webhook.as_ref(), now)
     }
@@ -151,7 +153,7 @@ fn from_row(row: &Row) -> Result<Project, StoreError> {
     })
 }
 
-/// Makes a project, and an empty row for each of its channels.
+/// Creates a project, and an empty row for each of its channels.
 pub async fn insert(
     tx: &Transaction<'_>,
     keys: &MasterKeys,
@@ -170,7 +172,7 @@ pub async fn insert(
     channels::insert_empty(tx, id, now).await
 }
 
-/// Whether opens and clicks are tracked.
+/// Returns whether a project tracks opens and clicks; false if it does not exist.
 pub async fn tracks(db: &impl GenericClient, id: ProjectId) -> Result<bool, StoreError> {
     let statement = db.prepare_cached("SELECT tracking FROM project WHERE project_id = $1").await?;
     Ok(db.query_opt(&statement, &[&id]).await?.map(|row| row.try_get("tracking")).transpose()?.unwrap_or(false))
@@ -182,7 +184,7 @@ pub async fn get(db: &impl GenericClient, id: ProjectId) -> Result<Option<Projec
     db.query_opt(&db.prepare_cached(sql).await?, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// How many days each project keeps its events.
+/// Returns the number of days for which each project keeps its events.
 pub async fn retentions(db: &impl GenericClient) -> Result<Vec<(ProjectId, u32)>, StoreError> {
     let sql = "SELECT project_id, retention_days FROM project ORDER BY project_id";
     let rows = db.query(&db.prepare_cached(sql).await?, &[]).await?;
@@ -191,21 +193,21 @@ pub async fn retentions(db: &impl GenericClient) -> Result<Vec<(ProjectId, u32)>
         .collect()
 }
 
-/// The timezone whose days a project is counted by; UTC where there is no such project.
+/// Returns the timezone of a project's daily counts, or UTC if the project does not exist.
 pub async fn timezone(db: &impl GenericClient, id: ProjectId) -> Result<TimeZone, StoreError> {
     let statement = db.prepare_cached("SELECT timezone FROM project WHERE project_id = $1").await?;
     let Some(row) = db.query_opt(&statement, &[&id]).await? else { return Ok(TimeZone::UTC) };
     Ok(TimeZone::get(row.try_get("timezone")?).unwrap_or(TimeZone::UTC))
 }
 
-/// The timezones of projects that are not in UTC.
+/// Returns the projects whose timezone is not UTC, with its name.
 pub async fn timezones_beside_utc(db: &impl GenericClient) -> Result<Vec<(ProjectId, String)>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id, timezone FROM project WHERE timezone <> 'UTC'").await?;
     let rows = db.query(&statement, &[]).await?;
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("timezone")?))).collect()
 }
 
-/// The timezones of projects changed after a sequence.
+/// Returns the timezones of projects that changed after a sequence.
 pub async fn timezones_changed_after(
     db: &impl GenericClient,
     seq: i64,
@@ -216,21 +218,21 @@ pub async fn timezones_changed_after(
     db.query(&statement, &[&seq]).await?.iter().map(zone).collect()
 }
 
-/// Every project, oldest first: for operators' tools.
+/// Returns all projects, oldest first, for operator tools.
 pub async fn list(db: &impl GenericClient) -> Result<Vec<Project>, StoreError> {
     let sql = "SELECT project_id, name, timezone, rate_limit, retention_days, tracking, identity_verification, \
                created_at, updated_at FROM project ORDER BY created_at, project_id";
     db.query(sql, &[]).await?.iter().map(from_row).collect()
 }
 
-/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+/// As [`get`], and locks the row until the end of the transaction, for a read-modify-write.
 pub async fn get_for_update(tx: &Transaction<'_>, id: ProjectId) -> Result<Option<Project>, StoreError> {
     let sql = "SELECT project_id, name, timezone, rate_limit, retention_days, tracking, identity_verification, \
                created_at, updated_at FROM project WHERE project_id = $1 FOR UPDATE";
     tx.query_opt(sql, &[&id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Writes a project that was read by [`get_for_update`] and changed.
+/// Writes a changed project that was read by [`get_for_update`].
 pub async fn update(tx: &Transaction<'_>, changed: &Project) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Project).await?;
     let sql = "UPDATE project SET name = $2, timezone = $3, rate_limit = $4, retention_days = $5, tracking = $6, \
@@ -255,8 +257,9 @@ pub async fn update(tx: &Transaction<'_>, changed: &Project) -> Result<(), Store
     Ok(())
 }
 
-/// Removes a project's own rows, and leaves all others to the scheduler ([`project_removals`]). The last part of a deletion,
-/// which begins with what is under way in the project.
+/// Removes a project's own rows and leaves all others to the scheduler ([`project_removals`]).
+///
+/// It is the last step of a deletion, which first stops what is in progress in the project.
 pub async fn remove(tx: &Transaction<'_>, project: &Project, now: Timestamp) -> Result<(), StoreError> {
     webhook_endpoints::delete_all(tx, project.id, now).await?;
     project_removals::begin(tx, project.id, &project.name, now).await?;
@@ -270,16 +273,16 @@ pub async fn remove(tx: &Transaction<'_>, project: &Project, now: Timestamp) -> 
     Ok(())
 }
 
-/// What gateways keep of a project beside its keys.
+/// The settings of a project that gateways cache in addition to its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProjectRules {
     pub id: ProjectId,
-    /// Requests a second.
+    /// Requests per second.
     pub rate_limit: u32,
     pub identity_verification: bool,
 }
 
-/// The rules of projects changed after a sequence.
+/// Returns the rules of projects that changed after a sequence.
 pub async fn rules_changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<ProjectRules>, StoreError> {
     let sql = "SELECT project_id, rate_limit, identity_verification FROM project WHERE changed_seq > $1";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&seq]).await?;
@@ -306,7 +309,7 @@ pub async fn secrets(
     serde_json::from_slice(&plain).map(Some).map_err(|e| StoreError::Corrupt(e.to_string()))
 }
 
-/// Writes a project's secrets, which were read after [`get_for_update`].
+/// Writes a project's secrets, which must be read after [`get_for_update`].
 pub async fn set_secrets(
     tx: &Transaction<'_>,
     keys: &MasterKeys,
@@ -320,8 +323,9 @@ pub async fn set_secrets(
     Ok(())
 }
 
-/// Returns what signs the calls of a project's automations; none if there is no such project. A project that has none yet is
-/// given one, in a transaction that locks the project's row.
+/// Returns the secrets that sign the calls of a project's automations; none if the project does not exist.
+///
+/// Creates them on first use, in a transaction that locks the project's row.
 pub async fn signing_secrets(
     db: &mut Connection,
     keys: &MasterKeys,
@@ -336,7 +340,7 @@ pub async fn signing_secrets(
     if get_for_update(&tx, id).await?.is_none() {
         return Ok(None);
     }
-    // Read again under the lock: another worker may have made one.
+    // Read again under the lock, because another worker may have created them.
     let Some(known) = secrets(&tx, keys, id).await? else { return Ok(None) };
     if known.signing.is_some() {
         return Ok(known.signing);

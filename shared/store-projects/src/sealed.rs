@@ -1,4 +1,4 @@
-//! Columns of sealed secrets, and sealing them anew under another master key.
+//! Columns of sealed secrets, and resealing them under another master key.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use uuid::Uuid;
@@ -12,39 +12,40 @@ use secrets::MasterKeys;
 pub struct Sealed {
     pub table: &'static str,
     pub column: &'static str,
-    /// What tells a project's rows apart, as SQL of type text.
+    /// SQL expression of type text that identifies a row within its project.
     pub(super) key: &'static str,
-    /// The place that a row's secret is sealed for, by that.
+    /// Returns the context that a row's secret is sealed for, by the row's key.
     pub(super) place: fn(&str) -> String,
 }
 
-/// A row's project and key, behind which the next step goes on.
+/// Project and key of the last row processed.
 pub type Place = (ProjectId, String);
 
-/// Before the first row.
+/// Returns the position before the first row.
 pub fn start() -> Place {
     (ProjectId(Uuid::nil()), String::new())
 }
 
-/// What one step came to.
+/// The result of one step.
 #[derive(Debug, Default)]
 pub struct Step {
     pub resealed: u64,
-    /// Rows whose secret is under a key that is not among ours, or altered; they stay as they are.
+    /// Rows whose secret is altered or sealed under an unknown key; they are not changed.
     pub unreadable: Vec<Place>,
-    /// Where the next step begins; none behind the last row.
+    /// Where the next step continues; none after the last row.
     pub next: Option<Place>,
 }
 
-/// How many secrets are not under the key that seals.
+/// Counts the secrets that are not sealed under the current sealing key.
 pub async fn left(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Result<i64, StoreError> {
     let Sealed { table, column, .. } = of;
     let sql = format!("SELECT count(*) AS count FROM {table} WHERE substr({column}, 1, 8) <> $1");
     Ok(db.query_one(&sql, &[&&keys.sealing_id()[..]]).await?.try_get("count")?)
 }
 
-/// How many secrets of a column no key of these opens. One of each key that they were sealed under is tried, and stands for
-/// all of that key.
+/// Counts the secrets of a column that none of these keys opens.
+///
+/// Tries one secret of each key that was used for sealing, as a sample for all secrets of that key.
 pub async fn unopened(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) -> Result<i64, StoreError> {
     let Sealed { table, column, key, place } = of;
     let sql = format!(
@@ -61,8 +62,9 @@ pub async fn unopened(db: &impl GenericClient, of: Sealed, keys: &MasterKeys) ->
     Ok(unopened)
 }
 
-/// Seals up to `most` of a column's secrets that are under another key anew. Whoever reads them meanwhile reads the old or
-/// the new form, and whoever would write them waits for the end of the transaction.
+/// Reseals up to `most` of a column's secrets that are sealed under another key.
+///
+/// Concurrent readers see the old or the new form; concurrent writers wait for the end of the transaction.
 pub async fn reseal(
     tx: &Transaction<'_>,
     of: Sealed,
@@ -77,7 +79,8 @@ pub async fn reseal(
     );
     let sealing = keys.sealing_id();
     let rows = tx.query(&next, &[&&sealing[..], project, key, &most]).await?;
-    // Locked one by one and in order: a distributed store locks within one project. What was sealed anew meanwhile needs nothing.
+    // Locked one by one and in order, because Citus locks rows of one project only. Rows that were resealed meanwhile
+    // are skipped.
     let lock = format!(
         "SELECT {column} AS sealed FROM {table} WHERE project_id = $1 AND {expression} = $2::text \
          AND substr({column}, 1, 8) <> $3 FOR UPDATE"

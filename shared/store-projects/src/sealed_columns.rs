@@ -1,8 +1,8 @@
-//! Every column of the database that holds sealed secrets.
+//! All columns of the database that contain sealed secrets.
 
 use crate::sealed::Sealed;
 use crate::{channels, invites, projects, vapid_keys, webhook_endpoints};
 
-/// A test holds this against the schema.
+/// A test checks this list against the schema.
 pub const SEALED: [Sealed; 5] =
     [projects::SEALED, channels::SEALED, vapid_keys::SEALED, invites::mail::SEALED, webhook_endpoints::SEALED];

@@ -1,4 +1,4 @@
-//! Who is logged in. A session's id is kept as a hash, so that whoever reads the table can log in as nobody.
+//! Login sessions. Only a hash of a session's ID is stored, so that reading the table does not allow anyone to log in.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use crate::accounts::Account;
 use database::StoreError;
 use kernel::ids;
 
-/// The SHA-256 of a session's id.
+/// SHA-256 of a session's ID.
 pub type SessionHash = [u8; 32];
 
-/// A session that holds.
+/// A session that has not expired.
 #[derive(Clone, Debug)]
 pub struct StoredSession {
     pub account: Account,
@@ -21,18 +21,18 @@ pub struct StoredSession {
     pub expires_at: Timestamp,
 }
 
-/// A session that begins.
+/// A session to be created.
 pub struct NewSession<'a> {
     pub hash: SessionHash,
     pub account: Uuid,
-    /// What the password was checked against.
+    /// The stored hash that the password was checked against.
     pub password_hash: &'a str,
-    /// The browser's own name for itself.
+    /// The browser's `User-Agent`.
     pub user_agent: &'a str,
     pub expires_at: Timestamp,
 }
 
-/// A session as its account's holder sees it in a list.
+/// A session as the account holder sees it in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSession {
     pub id: Uuid,
@@ -43,17 +43,17 @@ pub struct ListedSession {
     pub expires_at: Timestamp,
 }
 
-/// Begins a session; returns false if the account's password is another by now.
+/// Creates a session; returns false if the account's password has changed since it was checked.
 pub async fn insert(db: &impl GenericClient, new: &NewSession<'_>, now: Timestamp) -> Result<bool, StoreError> {
     let id = ids::fresh(now.as_millisecond());
-    // The row lock orders it with a change of the password, which ends the sessions that began before it.
+    // The row lock orders this with a password change, which ends all sessions that were created before it.
     let sql = "INSERT INTO session (hash, id, account_id, user_agent, created_at, used_at, expires_at) \
                SELECT $1::bytea, $2::uuid, a.id, $4::text, $5::timestamptz, $5, $6::timestamptz FROM account a WHERE a.id = $3 AND a.password_hash = $7 FOR SHARE";
     let (hash, of) = (&new.hash[..], &new.account);
     Ok(db.execute(sql, &[&hash, &id, of, &new.user_agent, &now, &new.expires_at, &new.password_hash]).await? == 1)
 }
 
-/// The account's sessions that have not ended, newest first.
+/// Returns the account's sessions that have not expired, newest first.
 pub async fn list(
     db: &impl GenericClient,
     account: Uuid,
@@ -101,7 +101,7 @@ pub async fn find(
     }))
 }
 
-/// Records that a session was used, and postpones its end.
+/// Records that a session was used, and extends it.
 pub async fn extend(
     db: &impl GenericClient,
     hash: &SessionHash,
@@ -113,7 +113,7 @@ pub async fn extend(
     Ok(())
 }
 
-/// Ends one of an account's sessions; returns false if it has no such session.
+/// Ends one of an account's sessions; returns false if it does not exist.
 pub async fn end_one(db: &impl GenericClient, account: Uuid, id: Uuid) -> Result<bool, StoreError> {
     Ok(db.execute("DELETE FROM session WHERE account_id = $1 AND id = $2", &[&account, &id]).await? == 1)
 }
@@ -123,13 +123,13 @@ pub async fn end(db: &impl GenericClient, hash: &SessionHash) -> Result<(), Stor
     Ok(())
 }
 
-/// Ends all sessions of an account, but for one.
+/// Ends all sessions of an account except `keep`; returns how many.
 pub async fn end_others(db: &impl GenericClient, account: Uuid, keep: Option<&SessionHash>) -> Result<u64, StoreError> {
     let keep: &[u8] = keep.map_or(&[], |hash| hash);
     Ok(db.execute("DELETE FROM session WHERE account_id = $1 AND hash <> $2", &[&account, &keep]).await?)
 }
 
-/// Removes what has ended; returns how many.
+/// Removes expired sessions; returns how many.
 pub async fn forget_expired(db: &impl GenericClient, now: Timestamp) -> Result<u64, StoreError> {
     Ok(db.execute("DELETE FROM session WHERE expires_at <= $1", &[&now]).await?)
 }

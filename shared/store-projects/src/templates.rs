@@ -1,4 +1,4 @@
-//! Templates: what messages are made from.
+//! Message templates.
 
 pub mod source;
 
@@ -14,7 +14,7 @@ use database::{StoreError, channel};
 use domain::message::Channel;
 use kernel::ids::ProjectId;
 
-/// A template. Subject and body hold the sources, which parsed when they were saved.
+/// A template. Subject and body are sources that were valid when they were saved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredTemplate {
     pub id: Uuid,
@@ -23,18 +23,19 @@ pub struct StoredTemplate {
     /// The title, for push and in-app messages.
     pub subject: String,
     pub body: String,
-    /// What a push opens, a source too; see [`domain::push_url`]. No other channel has one.
+    /// Source of the URL that a push message opens; see [`domain::push_url`]. None for other channels.
     pub url: Option<String>,
     pub tags: Vec<String>,
-    /// Written by AI, as whoever saved it says.
+    /// Whether the template was written by AI, as declared when it was saved.
     pub ai: bool,
-    /// From 1; moved on by every change of subject, body or URL: what a compiled template was made from.
+    /// Starts at 1 and increases with every change of subject, body or URL; identifies the source of a compiled
+    /// template.
     pub version: i32,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// What delivery takes in the body's place, where it was made into something else; lists leave it out.
+    /// The compiled form that delivery uses instead of the body, if there is one. Lists omit it.
     pub compiled: Option<String>,
-    /// Why the CSS of the body is not inlined, where it is not; lists leave it out.
+    /// Why the CSS of the body could not be inlined, if it could not. Lists omit it.
     pub not_inlined: Option<String>,
 }
 
@@ -62,7 +63,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+/// As [`get`], and locks the row until the end of the transaction, for a read-modify-write.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -73,14 +74,14 @@ pub async fn get_for_update(
     tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// What a list of templates is narrowed to.
+/// Filter of a list of templates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TemplateFilter {
     pub channel: Option<Channel>,
     pub ai: Option<bool>,
 }
 
-/// Newest first, those before an id.
+/// Returns templates with an ID below `before`, newest first.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -89,7 +90,7 @@ pub async fn list(
     limit: i64,
 ) -> Result<Vec<StoredTemplate>, StoreError> {
     let (channel, before) = (wanted.channel.map(Channel::as_str), before.unwrap_or(Uuid::max()));
-    // Without what is as large as the bodies and not shown.
+    // Without the compiled forms, which are as large as the bodies and not shown.
     let rows = match (channel, wanted.ai) {
         (None, None) => {
             let sql = "SELECT id, name, channel, subject, body, tags, ai, version, created_at, updated_at, url, \
@@ -119,7 +120,8 @@ pub async fn list(
     rows.iter().map(from_row).collect()
 }
 
-/// The channels of those of these templates that exist; they cannot be deleted before the transaction's end.
+/// Returns the channels of those of these templates that exist, locked against deletion until the end of the
+/// transaction.
 pub async fn channels_of(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -160,7 +162,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &StoredTempla
     Ok(())
 }
 
-/// Writes a template that was read by [`get_for_update`] and changed. Its channel stays.
+/// Writes a changed template that was read by [`get_for_update`]. The channel cannot change.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &StoredTemplate) -> Result<(), StoreError> {
     let seq = changes::next(tx, Topic::Template).await?;
     let sql = "UPDATE template SET name = $3, subject = $4, body = $5, tags = $6, ai = $7, version = $8, updated_at = $9, \

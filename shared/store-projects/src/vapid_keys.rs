@@ -1,5 +1,5 @@
-//! Each project's key pair for push services, made when it is first asked for and never changed: browsers' subscriptions
-//! are bound to it.
+//! The VAPID key pair of each project. It is created on first use and never changes, because browser subscriptions are
+//! bound to it.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 use secrets::vapid::VapidKeys;
 
-/// Where the private key is sealed for.
+/// The context that the private key is sealed for.
 const PLACE: &str = "vapid";
 pub(super) const SEALED: Sealed =
     Sealed { table: "vapid_key", column: "private_key", key: "''", place: |_| PLACE.to_owned() };
@@ -28,7 +28,7 @@ pub async fn get(
     Ok(Some(VapidKeys { public: row.try_get("public_key")?, private }))
 }
 
-/// Keeps a project's key pair unless it has one; of two that are made at once, the first one stays.
+/// Stores a project's key pair unless it has one; of two concurrent inserts, the first wins.
 pub async fn insert(
     db: &impl GenericClient,
     keys: &MasterKeys,

@@ -1,4 +1,4 @@
-//! Endpoints of other systems that are told of messages and automations.
+//! Webhook endpoints: URLs of other systems that are notified of messages and automations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,19 +21,19 @@ fn place_of(id: &str) -> String {
 pub(super) const SEALED: Sealed =
     Sealed { table: "webhook_endpoint", column: "secrets", key: "id::text", place: place_of };
 
-/// An endpoint as it is shown.
+/// An endpoint without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     pub id: Uuid,
     pub url: String,
     pub description: String,
-    /// What it asks for, of [`domain::webhook::TYPES`], or [`domain::webhook::ALL_TYPES`] alone.
+    /// The subscribed types, from [`domain::webhook::TYPES`], or [`domain::webhook::ALL_TYPES`] alone.
     pub types: Vec<String>,
     pub enabled: bool,
-    /// Why the product disabled it.
+    /// Why Rekindle disabled the endpoint.
     pub disabled_reason: Option<String>,
     pub disabled_at: Option<Timestamp>,
-    /// Since when every call to it has failed.
+    /// Start of the current series of failed calls; none if the last call succeeded.
     pub failing_since: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -83,7 +83,7 @@ pub async fn insert(
     Ok(())
 }
 
-/// A project's, oldest first.
+/// Returns a project's endpoints, oldest first.
 pub async fn list(db: &impl GenericClient, project: ProjectId) -> Result<Vec<Endpoint>, StoreError> {
     let sql = "SELECT id, url, description, types, enabled, disabled_reason, disabled_at, failing_since, created_at, \
                updated_at FROM webhook_endpoint WHERE project_id = $1 AND deleted_at IS NULL ORDER BY id";
@@ -96,7 +96,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+/// As [`get`], and locks the row until the end of the transaction, for a read-modify-write.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -107,7 +107,8 @@ pub async fn get_for_update(
     tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Writes an endpoint that was read by [`get_for_update`] and changed. Where it fails no longer, it begins anew.
+/// Writes a changed endpoint that was read by [`get_for_update`]. If `failing_since` is none, its failure count and
+/// backoff are reset.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Endpoint) -> Result<(), StoreError> {
     changes::next(tx, Topic::Webhook).await?;
     let sql = "UPDATE webhook_endpoint SET url = $3, description = $4, types = $5, enabled = $6, disabled_reason = $7, \
@@ -135,18 +136,20 @@ pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Endpoint
     Ok(())
 }
 
-/// Deletes an endpoint: nothing is told to it any more, and its deliveries go in slices. Whether it was there.
+/// Marks an endpoint as deleted, which stops its notifications; its deliveries are removed later, in batches. Returns
+/// false if it does not exist.
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "UPDATE webhook_endpoint SET deleted_at = $3, enabled = false WHERE project_id = $1 AND id = $2 AND deleted_at IS NULL";
     let deleted = tx.execute(sql, &[&project, &id, &now]).await? > 0;
-    // After the row, as whoever changes or disables it: the other way round, two of them would deadlock.
+    // The row is locked before the topic, as in `disable` and in `update`, which follows `get_for_update`. The reverse
+    // order could deadlock.
     if deleted {
         changes::next(tx, Topic::Webhook).await?;
     }
     Ok(deleted)
 }
 
-/// Deletes all that a project has.
+/// Marks all endpoints of a project as deleted.
 pub(super) async fn delete_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
     let sql =
         "UPDATE webhook_endpoint SET deleted_at = $2, enabled = false WHERE project_id = $1 AND deleted_at IS NULL";
@@ -156,7 +159,7 @@ pub(super) async fn delete_all(tx: &Transaction<'_>, project: ProjectId, now: Ti
     Ok(())
 }
 
-/// What signs for an endpoint that was read by [`get_for_update`].
+/// Returns the signing secrets of an endpoint that was read by [`get_for_update`].
 pub async fn secrets(
     db: &impl GenericClient,
     keys: &MasterKeys,
@@ -192,7 +195,7 @@ fn opened(keys: &MasterKeys, project: ProjectId, id: Uuid, sealed: &[u8]) -> Res
     serde_json::from_slice(&plain).map_err(|e| corrupt(e.to_string()))
 }
 
-/// What all projects ask for.
+/// Returns the types that the enabled endpoints of each project subscribe to.
 pub async fn subscribed(db: &impl GenericClient) -> Result<HashMap<ProjectId, HashSet<String>>, StoreError> {
     let mut found: HashMap<ProjectId, HashSet<String>> = HashMap::new();
     for row in db.query("SELECT project_id, types FROM webhook_endpoint WHERE enabled", &[]).await? {
@@ -201,30 +204,30 @@ pub async fn subscribed(db: &impl GenericClient) -> Result<HashMap<ProjectId, Ha
     Ok(found)
 }
 
-/// An endpoint that something is due for.
+/// An endpoint with due deliveries.
 pub struct DueEndpoint {
     pub project: ProjectId,
     pub id: Uuid,
     pub url: String,
-    /// None where they cannot be read.
+    /// None if they cannot be decrypted.
     pub secrets: Option<EndpointSecrets>,
-    /// Calls in a row that failed.
+    /// Number of consecutive failed calls.
     pub failures: i32,
 }
 
-/// Returns the enabled endpoints with due deliveries, except those that rest after failures, the one with the oldest due
-/// delivery first. Takes no locks: Citus refuses locks across projects.
+/// Returns the enabled endpoints with due deliveries, except those in backoff after failures; the one with the oldest
+/// due delivery first. Takes no locks: Citus refuses locks across projects.
 pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> Result<Vec<DueEndpoint>, StoreError> {
     let sql = if by_project::is_spread() {
-        // Citus takes no recursion over several projects.
+        // Citus supports no recursive query across projects.
         "SELECT e.project_id, e.id, e.url, e.secrets, e.failures FROM webhook_endpoint e CROSS JOIN LATERAL \
          (SELECT d.due_at FROM webhook_delivery d WHERE d.project_id = e.project_id AND d.endpoint_id = e.id \
          AND d.due_at <= $1 ORDER BY d.due_at LIMIT 1) AS due WHERE e.enabled AND (e.rests_until IS NULL \
          OR e.rests_until <= $1) ORDER BY due.due_at"
     } else {
-        // Steps from each endpoint with pending deliveries to the next, with the due time of its first one: one without any
-        // costs nothing, and one with many costs as much as one with a single one. Then a lateral look-up by the key, so
-        // that no plan reads all endpoints.
+        // Steps from each endpoint with pending deliveries to the next, with the due time of its first delivery: an
+        // endpoint without deliveries costs nothing, and one with many costs as much as one with a single delivery. The
+        // lateral look-up by key prevents a plan that reads all endpoints.
         "WITH RECURSIVE pending AS ((SELECT project_id, endpoint_id, due_at FROM webhook_delivery \
          WHERE due_at IS NOT NULL ORDER BY project_id, endpoint_id, due_at LIMIT 1) UNION ALL SELECT next.* \
          FROM pending p CROSS JOIN LATERAL (SELECT d.project_id, d.endpoint_id, d.due_at FROM webhook_delivery d \
@@ -252,7 +255,7 @@ pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> 
     rows.iter().map(due).collect()
 }
 
-/// Notes that a call succeeded, where the ones before had failed.
+/// Resets the failures of an endpoint after a successful call.
 pub async fn recovered(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE webhook_endpoint SET failures = 0, failing_since = NULL, rests_until = NULL \
                WHERE project_id = $1 AND id = $2 AND failing_since IS NOT NULL";
@@ -260,7 +263,8 @@ pub async fn recovered(db: &impl GenericClient, project: ProjectId, id: Uuid) ->
     Ok(())
 }
 
-/// Notes that a call failed, and when the next is made at the earliest; returns since when they all do, and how many did.
+/// Records a failed call and the earliest time of the next one; returns the start of the series of failures and their
+/// number.
 pub async fn failed(
     db: &impl GenericClient,
     project: ProjectId,
@@ -274,7 +278,7 @@ pub async fn failed(
     row.map(|row| Ok((row.try_get("failing_since")?, row.try_get("failures")?))).transpose()
 }
 
-/// Disables an endpoint. What it has pending waits until somebody enables it again. Whether it was enabled.
+/// Disables an endpoint; returns false if it was not enabled. Its pending deliveries wait until it is enabled again.
 pub async fn disable(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -291,13 +295,13 @@ pub async fn disable(
     Ok(disabled)
 }
 
-/// One that was deleted, if there is any.
+/// Returns an endpoint that is marked as deleted, if there is one.
 pub async fn deleted(db: &impl GenericClient) -> Result<Option<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, id FROM webhook_endpoint WHERE deleted_at IS NOT NULL LIMIT 1";
     db.query_opt(sql, &[]).await?.map(|row| Ok((row.try_get("project_id")?, row.try_get("id")?))).transpose()
 }
 
-/// Forgets one that was deleted.
+/// Deletes the row of an endpoint that is marked as deleted.
 pub async fn forget(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     let sql = "DELETE FROM webhook_endpoint WHERE project_id = $1 AND id = $2 AND deleted_at IS NOT NULL";
     db.execute(sql, &[&project, &id]).await?;

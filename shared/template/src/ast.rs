@@ -1,4 +1,4 @@
-//! A compiled template: a tree of nodes, names resolved to slots and filters to functions.
+//! The syntax tree of a compiled template. Names are resolved to slots, and filters to functions.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::filters::Filter;
 
 pub(super) type Block = Vec<Node>;
 
-/// A place in the source, for errors while rendering.
+/// A byte offset in the source, for rendering errors.
 pub(super) type At = usize;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct For {
     pub(super) otherwise: Block,
 }
 
-/// A value and the filters that it goes through.
+/// A value and the filters applied to it.
 #[derive(Debug)]
 pub(super) struct Pipe {
     pub(super) head: Expr,
@@ -45,7 +45,7 @@ pub(super) struct Pipe {
 pub(super) struct Call {
     pub(super) filter: &'static Filter,
     pub(super) args: Vec<Expr>,
-    /// The `allow_false: true` of `default`.
+    /// Whether `default` has `allow_false: true`.
     pub(super) allow_false: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Expr {
 pub(super) struct Path {
     pub(super) root: Root,
     pub(super) steps: Vec<Step>,
-    /// As a person would write it, up to the first index that is only known while rendering.
+    /// The path as written in a template, up to the first index that is known only while rendering.
     pub(super) name: Box<str>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Path {
 pub(super) enum Root {
     /// `forloop`
     Loop,
-    /// A name; the slot is where tags keep a value of that name.
+    /// A variable. The slot holds its value if a tag assigns one.
     Name { name: Box<str>, slot: usize },
 }
 
@@ -84,7 +84,7 @@ pub(super) enum Step {
     Index(Expr),
 }
 
-/// Tests joined by `and` and `or`, evaluated from the right as Liquid does; `joins[i]` stands after `tests[i]`.
+/// Tests joined by `and` and `or`, evaluated from right to left as in Liquid. `joins[i]` follows `tests[i]`.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) negated: bool,

@@ -1,18 +1,18 @@
-//! What one rendering may cost: bytes written, loop iterations, and work in all.
+//! Limits of a rendering: bytes written, loop iterations, and total work.
 
 use std::fmt;
 
 use serde_json::Value as Json;
 
-/// Upper bounds of one rendering. `default()` is what the product uses; tests set smaller ones.
+/// Limits of one rendering. `default()` has the limits for messages; steps of automations and tests use smaller ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of the result, and of any single text made on the way.
+    /// Maximum size in bytes of the result, and of any intermediate text.
     pub output: usize,
-    /// Loop iterations, counted over all loops.
+    /// Maximum number of loop iterations, over all loops.
     pub iterations: u32,
-    /// Abstract units that stand in for time: 32 per tag or filter, 4 per byte made. The default is roughly a
-    /// fifth of a second; counting units instead of asking a clock makes the same template fail at the same place.
+    /// Maximum work in abstract units: 32 per tag or filter, 4 per byte produced. The default is roughly 0.2 s. Units are counted
+    /// instead of time, so that the same template always fails at the same point.
     pub work: u64,
 }
 
@@ -23,7 +23,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Pays for a copy of data: 32 units for each value in it, and one for each byte of its texts.
+    /// Deducts the cost of a copy of data: 32 units per value, and 1 per byte of its strings and keys.
     pub fn pay_for_copy(&mut self, data: &Json) -> Result<(), Limit> {
         self.pay(STEP)?;
         match data {
@@ -44,7 +44,7 @@ impl Limits {
     }
 }
 
-/// Which bound a rendering ran into.
+/// The limit that a rendering exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Output(usize),
@@ -67,7 +67,7 @@ impl fmt::Display for Limit {
 pub(super) const STEP: u64 = 32;
 const PER_BYTE: u64 = 4;
 
-/// What is left of the limits while rendering.
+/// The remaining budget of a rendering.
 pub(super) struct Budget {
     limits: Limits,
     work: u64,
@@ -79,7 +79,7 @@ impl Budget {
         Self { limits: *limits, work: limits.work, iterations: limits.iterations }
     }
 
-    /// What may still be spent.
+    /// Returns the remaining limits.
     pub(super) fn left(&self) -> Limits {
         Limits { work: self.work, iterations: self.iterations, ..self.limits }
     }
@@ -104,7 +104,7 @@ impl Budget {
     }
 }
 
-/// A text that refuses to grow past its bound.
+/// A text buffer with a maximum size.
 pub(super) struct Buf {
     text: String,
     max: usize,

@@ -1,4 +1,4 @@
-//! Escaping for HTML text and quoted attributes, and the collapsing of one-line fields.
+//! Escapes HTML text and quoted attributes, and collapses text to one line.
 
 use super::budget::{Buf, Limit};
 
@@ -13,7 +13,7 @@ fn entity(byte: u8) -> Option<&'static str> {
     }
 }
 
-/// Writes `text` so that it is inert between tags and inside a quoted attribute.
+/// Writes `text` escaped for use between tags or inside a quoted attribute.
 pub(super) fn html(text: &str, out: &mut Buf) -> Result<(), Limit> {
     let mut from = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -26,7 +26,7 @@ pub(super) fn html(text: &str, out: &mut Buf) -> Result<(), Limit> {
     out.push(&text[from..])
 }
 
-/// As `html`, but leaves alone what already is an entity.
+/// Like `html`, but does not escape existing entities again.
 pub(super) fn html_once(text: &str, out: &mut Buf) -> Result<(), Limit> {
     let mut rest = text;
     while let Some(at) = rest.find('&') {
@@ -43,8 +43,9 @@ pub(super) fn html_once(text: &str, out: &mut Buf) -> Result<(), Limit> {
     html(rest, out)
 }
 
-/// Bytes of the entity that `text` (which starts with `&`) begins with; 0 if it begins with none. The longest name
-/// of HTML has 31 letters, which also keeps the look-ahead short.
+/// Returns the length in bytes of the entity at the start of `text`, which begins with `&`; 0 if there is none.
+///
+/// The longest HTML entity name has 31 letters, which limits the search.
 fn entity_length(text: &str) -> usize {
     let Some(end) = text.bytes().take(36).position(|b| b == b';') else { return 0 };
     let name = &text[1..end];
@@ -58,8 +59,9 @@ fn entity_length(text: &str) -> usize {
     if valid { end + 1 } else { 0 }
 }
 
-/// One line out of any text: every run of white space and control characters becomes one space, none at the ends.
-/// A mail header or a push title built from the result cannot carry a line break.
+/// Collapses a text to one line: each run of white space and control characters becomes one space, and the ends are trimmed.
+///
+/// A mail header or a push title built from the result cannot contain a line break.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     let mut gap = false;

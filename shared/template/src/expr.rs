@@ -1,4 +1,4 @@
-//! Parses what is inside outputs and tags: values, filters and conditions.
+//! Parses the contents of outputs and tags: values, filters and conditions.
 
 use super::ast::{Call, Condition, Expr, Join, Op, Path, Pipe, Root, Step, Test};
 use super::filters;
@@ -9,7 +9,7 @@ use super::{Fault, NESTING_MAX};
 /// Reads the tokens of one tag or output.
 pub(super) struct Cursor<'s, 't> {
     source: &'s str,
-    /// Never empty: the last is `End`, and reading never goes past it.
+    /// Never empty: the last token is `End`, and the cursor never moves past it.
     tokens: &'t [Token],
     next: usize,
     names: &'t mut Names,
@@ -43,7 +43,7 @@ impl<'s, 't> Cursor<'s, 't> {
         &self.source[token.start..token.end]
     }
 
-    /// Takes the next token if it is this word.
+    /// Consumes the next token if it is this word.
     pub(super) fn take_word(&mut self, word: &str) -> bool {
         let token = self.peek();
         let found = token.kind == Kind::Word && self.text(token) == word;
@@ -84,7 +84,7 @@ impl<'s, 't> Cursor<'s, 't> {
         self.names
     }
 
-    /// A value with its filters.
+    /// Parses a value with its filters.
     pub(super) fn pipe(&mut self) -> Result<Pipe, Fault> {
         let head = self.expr()?;
         let mut calls = Vec::new();
@@ -184,7 +184,7 @@ impl<'s, 't> Cursor<'s, 't> {
         literal
     }
 
-    /// Runs a rule one level deeper; the bound keeps hostile input from using up the stack.
+    /// Runs a parser one level deeper. The limit prevents hostile input from overflowing the stack.
     fn nested<T>(&mut self, rule: fn(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
         if self.depth == NESTING_MAX {
             return Err(Fault::new(self.peek().start, format!("nested more than {NESTING_MAX} deep")));

@@ -1,4 +1,4 @@
-//! The filters: one table from which the parser takes names and argument counts.
+//! The table of filters, from which the parser takes names and argument counts.
 
 #![allow(clippy::unnecessary_wraps, reason = "the table holds functions of one type")]
 
@@ -16,18 +16,18 @@ use super::value::Value;
 
 pub(super) use dates::check_format as check_date_format;
 
-/// What a filter gets besides its input.
+/// The arguments of a filter besides its input.
 pub(super) struct Args<'a, 'b> {
     pub(super) values: &'b [Value<'a>],
     pub(super) allow_false: bool,
     pub(super) now: Timestamp,
-    /// Bytes that a text may have at most.
+    /// Maximum size of a text in bytes.
     pub(super) max: usize,
     pub(super) escape: Escape,
 }
 
 impl<'a> Args<'a, '_> {
-    /// The argument at `index`; nil when it was not given.
+    /// Returns the argument at `index`, or nil if it is missing.
     fn get(&self, index: usize) -> &Value<'a> {
         self.values.get(index).unwrap_or(&Value::Nil)
     }
@@ -49,7 +49,7 @@ type Run = for<'a> fn(Value<'a>, &Args<'a, '_>) -> Result<Value<'a>, Limit>;
 #[derive(Debug)]
 pub(super) struct Filter {
     pub(super) name: &'static str,
-    /// Fewest and most arguments.
+    /// Minimum and maximum number of arguments.
     pub(super) min: usize,
     pub(super) max: usize,
     pub(super) run: Run,
@@ -59,7 +59,7 @@ pub(super) fn find(name: &str) -> Option<&'static Filter> {
     FILTERS.iter().find(|filter| filter.name == name)
 }
 
-/// What to say about a name that is none of them.
+/// Returns the error message for an unknown filter.
 pub(super) fn unknown(name: &str) -> String {
     let known: Vec<&str> = FILTERS.iter().map(|filter| filter.name).collect();
     format!("unknown filter {name:?}; known are {}", known.join(", "))

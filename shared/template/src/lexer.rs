@@ -1,4 +1,4 @@
-//! Cuts a source into literal text, outputs and tags, and what is inside them into tokens.
+//! Splits a source into literal text, outputs and tags, and the contents of outputs and tags into tokens.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     End,
 }
 
-/// `start..end` are byte offsets in the source; those of a text are without its quotes.
+/// A token. `start..end` are byte offsets in the source; those of a string exclude its quotes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -37,7 +37,7 @@ pub(super) struct Token {
     pub(super) end: usize,
 }
 
-/// A tag or an output: where it begins, and which tokens it has. The last of them is always `End`.
+/// The offset and the tokens of a tag or an output. The last token is always `End`.
 #[derive(Debug, Clone)]
 pub(super) struct Inner {
     pub(super) at: usize,
@@ -48,7 +48,7 @@ pub(super) struct Inner {
 pub(super) enum Piece {
     Text(Range<usize>),
     Output(Inner),
-    /// With the name's place in the source; the tokens are those after the name.
+    /// The range of the tag's name; the tokens are those after the name.
     Tag(Range<usize>, Inner),
 }
 
@@ -69,7 +69,7 @@ pub(super) fn lex(source: &str) -> Result<Lexed, Fault> {
 struct Lexer<'s> {
     source: &'s str,
     pos: usize,
-    /// The tag before asked for the white space after it to go.
+    /// Whether the previous tag strips the white space after it.
     trim: bool,
     out: Lexed,
 }
@@ -79,7 +79,7 @@ impl<'s> Lexer<'s> {
         &self.source[self.pos..]
     }
 
-    /// Takes the text up to the next opening, and then the output or tag there.
+    /// Reads the text up to the next opening, and then the output or tag there.
     fn piece(&mut self) -> Result<(), Fault> {
         let Some(open) = find_open(self.source, self.pos) else {
             self.text(self.pos, self.source.len(), false);
@@ -134,10 +134,10 @@ impl<'s> Lexer<'s> {
         self.pos = self.source.len() - self.rest().trim_start().len();
     }
 
-    /// The inside of `raw` (kept as text) or `comment` (dropped), up to and with its end tag.
+    /// Reads the contents of `raw` (kept as text) or `comment` (dropped), including the end tag.
     fn verbatim(&mut self, open: usize, name: &str) -> Result<(), Fault> {
         let tokens = self.out.tokens.len();
-        // What stands after `comment` in its own tag is part of the comment.
+        // Anything after `comment` in its own tag is part of the comment.
         if name == "comment" {
             let end = self.rest().find("%}").ok_or_else(|| unclosed(open, "%}"))?;
             self.trim = self.rest()[..end].ends_with('-');
@@ -171,7 +171,7 @@ impl<'s> Lexer<'s> {
         Err(Fault::new(open, format!("`{{% {name} %}}` is never closed with `{{% end{name} %}}`")))
     }
 
-    /// The tokens up to `close`, which is taken too. `open` is where the tag began, for errors.
+    /// Reads the tokens up to and including `close`. `open` is the offset of the tag, for errors.
     fn tokens(&mut self, open: usize, close: &str) -> Result<Range<usize>, Fault> {
         let first = self.out.tokens.len();
         loop {
@@ -198,7 +198,7 @@ impl<'s> Lexer<'s> {
         let Some(c) = rest.chars().next() else { return Err(Fault::new(start, "unexpected end")) };
         if c == '"' || c == '\'' {
             let end = rest[1..].find(c).map(|end| start + 1 + end);
-            // A text may hold the closing mark or a line break, but both mean that its quote was forgotten.
+            // A string may contain the closing mark or a line break; one followed by the other means that the quote is missing.
             let lost = |end: usize| {
                 let text = &self.source[start..end];
                 text.find(close).is_some_and(|at| text[at..].contains('\n'))
@@ -273,7 +273,8 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// Bytes of the name at the start of `rest`. Hyphens belong to names, except the one of a closing `-}}`.
+/// Returns the length in bytes of the name at the start of `rest`. Names may contain hyphens, except the one of a closing
+/// `-}}`.
 fn word_length(rest: &str, close: &str) -> usize {
     for (at, c) in rest.char_indices() {
         let hyphen = c == '-' && !rest[at + 1..].starts_with(close);
@@ -297,7 +298,7 @@ fn find_open(source: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Whether what opens at `open` is closed before the next thing opens.
+/// Returns whether the tag or output at `open` is closed before the next one opens.
 fn is_closed(source: &str, open: usize, close: &str) -> bool {
     let inside = &source[open + 2..];
     let end = find_open(inside, 0).unwrap_or(inside.len());
@@ -311,7 +312,7 @@ struct BareTag<'s> {
     end: usize,
 }
 
-/// The tag at `start` (a `{%`), if it holds a name; for the end only `%}` counts.
+/// Reads the tag at `start` (a `{%`) if it contains only a name, or a name and anything for `comment`.
 fn bare_tag(source: &str, start: usize) -> Option<BareTag<'_>> {
     let inside = &source[start + 2..];
     let trimmed = inside.strip_prefix('-').unwrap_or(inside);

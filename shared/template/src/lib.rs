@@ -1,9 +1,10 @@
 //! The template language of messages: a subset of Liquid with HTML escaping and bounded rendering.
 //!
-//! A source is parsed once, when it is saved or first used, and rendered per recipient from borrowed JSON. Data is only
-//! ever written, never parsed: braces in a user's name come out as braces. What differs from Liquid: in HTML every
-//! output is escaped unless it is HTML already (a capture with markup, the result of `newline_to_br`); unknown tags
-//! and filters are errors on parsing; dividing by zero and the like render empty.
+//! A source is parsed once, when it is saved or first used, and rendered for each recipient from borrowed JSON. Data is only
+//! written, never parsed: braces in a user's name are printed as braces.
+//!
+//! Differences from Liquid: in HTML every output is escaped unless it already is HTML (a capture with markup, the result of
+//! `newline_to_br`); unknown tags and filters are parse errors; invalid operations such as division by zero render empty.
 
 mod ast;
 mod budget;
@@ -30,20 +31,20 @@ pub use scope::Scope;
 
 use render::Renderer;
 
-/// How deep tags, brackets and parentheses may nest.
+/// Maximum nesting depth of tags, and of brackets and parentheses.
 const NESTING_MAX: usize = 50;
 
-/// Bytes of the largest source.
+/// Maximum size of a source in bytes.
 const SOURCE_MAX: usize = 1024 * 1024;
 
-/// Whether outputs are escaped: `Html` for the HTML body of an email, `None` for subjects, plain text and push.
+/// How outputs are escaped: `Html` for the HTML body of an email, `None` for subjects, plain text and push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Escape {
     Html,
     None,
 }
 
-/// A source that is no template. Lines and columns count from 1, columns in characters.
+/// An error in a source. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}")]
 pub struct ParseError {
@@ -52,7 +53,7 @@ pub struct ParseError {
     pub message: String,
 }
 
-/// A rendering that ran into one of its limits, in the tag at this place.
+/// Rendering exceeded a limit in the tag at this position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {limit}")]
 pub struct RenderError {
@@ -61,15 +62,16 @@ pub struct RenderError {
     pub limit: Limit,
 }
 
-/// A rendered text with the variables that it printed although they were missing (at most 100, in order of use;
-/// those with a `default` and those only asked about in conditions do not count).
+/// A rendered text, and the missing variables that it printed: at most 100, in order of use.
+///
+/// Variables with a `default`, and those used only in conditions, do not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     pub text: String,
     pub missing: Vec<String>,
 }
 
-/// An error at a byte offset, before line and column are known.
+/// An error at a byte offset, before its line and column are known.
 #[derive(Debug)]
 struct Fault {
     at: usize,
@@ -113,32 +115,32 @@ impl Template {
         Ok(Self { source: source.into(), nodes, slots, variables: names.into_used() })
     }
 
-    /// As it was written.
+    /// Returns the source.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Whether it gives names to values (`assign`, `capture`, `for`), so that one name may mean different things in places.
+    /// Returns whether it names values (`assign`, `capture`, `for`), so that a name may mean different things in different parts.
     pub fn binds_names(&self) -> bool {
         self.slots > 0
     }
 
-    /// Renders for one recipient. The only errors are the limits.
+    /// Renders for one recipient. Fails only if a limit is exceeded.
     pub fn render(&self, scope: &Scope<'_>, escape: Escape, limits: &Limits) -> Result<String, RenderError> {
         Ok(self.run(scope, escape, limits)?.0)
     }
 
-    /// As `render`, and takes what it costs from the limits, so that several renderings share them.
+    /// Like `render`, but deducts the cost from `limits`, so that several renderings can share them.
     pub fn render_from(&self, scope: &Scope<'_>, escape: Escape, limits: &mut Limits) -> Result<String, RenderError> {
         Ok(self.spend(scope, escape, limits)?.0)
     }
 
-    /// Renders a subject or a title: without escaping, and on one line (see [`one_line`]).
+    /// Renders a subject or a title, without escaping and on one line (see [`one_line`]).
     pub fn render_line(&self, scope: &Scope<'_>, limits: &Limits) -> Result<String, RenderError> {
         Ok(one_line(&self.render(scope, Escape::None, limits)?))
     }
 
-    /// As `render`, with what a preview warns about.
+    /// Like `render`, but also returns the missing variables, as warnings for a preview.
     pub fn render_with_warnings(
         &self,
         scope: &Scope<'_>,
@@ -149,8 +151,8 @@ impl Template {
         Ok(Rendered { text, missing: missing.into_iter().map(str::to_owned).collect() })
     }
 
-    /// The paths read from the data, such as `user.properties.plan`, sorted, each once; not those of the template's
-    /// own variables.
+    /// Returns the paths read from the data, such as `user.properties.plan`, sorted and without duplicates. Paths into the
+    /// template's own variables are not included.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.variables.iter().map(String::as_str)
     }
@@ -183,7 +185,7 @@ impl Template {
     }
 }
 
-/// Line and column of a byte offset, both from 1; columns in characters.
+/// Returns the line and column of a byte offset, both from 1; columns count characters.
 pub fn position(source: &str, at: usize) -> (u32, u32) {
     let before = &source[..at.min(source.len())];
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);

@@ -1,4 +1,4 @@
-//! The names that a template uses, gathered while it is parsed.
+//! The names that a template uses, collected during parsing.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The slot of a name; the same name always has the same one.
+    /// Returns the slot of a name, always the same for the same name.
     pub(super) fn slot(&mut self, name: &str) -> usize {
         if let Some(slot) = self.slots.get(name) {
             return *slot;
@@ -39,14 +39,14 @@ impl Names {
         !self.loops.is_empty()
     }
 
-    /// Notes that `path`, whose root has this slot, is read; paths into the template's own variables do not count.
+    /// Records that `path`, whose root has this slot, is read. Paths into the template's own variables are ignored.
     pub(super) fn read(&mut self, slot: usize, path: &str) {
         if !self.assigned.contains(&slot) && !self.loops.contains(&slot) && !self.used.contains(path) {
             self.used.insert(path.to_owned());
         }
     }
 
-    /// Whether any tag keeps a value under a name.
+    /// Returns whether any tag stores a value under a name.
     pub(super) fn keeps_values(&self) -> bool {
         self.looped || !self.assigned.is_empty()
     }

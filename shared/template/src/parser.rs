@@ -1,4 +1,4 @@
-//! Builds the tree of nodes from the pieces of a source.
+//! Builds the syntax tree from the pieces of a source.
 
 use super::ast::{Block, For, Node};
 use super::expr::Cursor;
@@ -6,7 +6,7 @@ use super::lexer::{Inner, Kind, Lexed, Piece, lex};
 use super::names::Names;
 use super::{Fault, NESTING_MAX};
 
-/// The nodes, and the names that they use.
+/// Returns the nodes of a source, and the names that they use.
 pub(super) fn parse(source: &str) -> Result<(Block, Names), Fault> {
     let lexed = lex(source)?;
     let mut parser = Parser { source, lexed: &lexed, next: 0, names: Names::default(), loops: 0, depth: 0 };
@@ -19,7 +19,7 @@ pub(super) fn parse(source: &str) -> Result<(Block, Names), Fault> {
 
 const TAGS: &str = "assign, break, capture, case, comment, continue, echo, for, if, raw, unless";
 
-/// A tag that ends a block, or divides it.
+/// A tag that ends or divides a block.
 struct Stop<'s, 't> {
     name: &'s str,
     inner: &'t Inner,
@@ -30,7 +30,7 @@ struct Parser<'s, 't> {
     lexed: &'t Lexed,
     next: usize,
     names: Names,
-    /// Loops that the current place is inside of.
+    /// Number of loops that enclose the current position.
     loops: usize,
     depth: usize,
 }
@@ -42,7 +42,7 @@ impl<'s, 't> Parser<'s, 't> {
         Cursor::new(self.source, &self.lexed.tokens[inner.tokens.clone()], &mut self.names)
     }
 
-    /// Nodes up to the first tag that ends or divides a block, or up to the end of the source.
+    /// Parses nodes up to the first tag that ends or divides a block, or up to the end of the source.
     fn block(&mut self) -> Result<Body<'s, 't>, Fault> {
         let lexed = self.lexed;
         let mut nodes = Vec::new();
@@ -64,7 +64,7 @@ impl<'s, 't> Parser<'s, 't> {
         Ok((nodes, None))
     }
 
-    /// The block inside of the tag `name` at `open`, with the tag that ended it.
+    /// Parses the block in the tag `name` at `open`; returns it with the tag that ended it.
     fn body(&mut self, name: &str, open: &Inner) -> Result<(Block, Stop<'s, 't>), Fault> {
         if self.depth == NESTING_MAX {
             return Err(Fault::new(open.at, format!("tags are nested more than {NESTING_MAX} deep")));
@@ -97,7 +97,7 @@ impl<'s, 't> Parser<'s, 't> {
         }
     }
 
-    /// That `stop` is `end<name>` with nothing behind it.
+    /// Checks that `stop` is `end<name>` with nothing after it.
     fn close(&mut self, stop: &Stop<'s, 't>, name: &str, open: &Inner) -> Result<(), Fault> {
         if stop.name.strip_prefix("end") == Some(name) {
             return self.cursor(stop.inner).end();
@@ -110,7 +110,7 @@ impl<'s, 't> Parser<'s, 't> {
         Err(Fault::new(stop.inner.at, message))
     }
 
-    /// The block after an `else`, up to `end<name>`.
+    /// Parses the block after an `else`, up to `end<name>`.
     fn otherwise(&mut self, stop: &Stop<'s, 't>, name: &str, open: &Inner) -> Result<Block, Fault> {
         let mut cursor = self.cursor(stop.inner);
         if cursor.take_word("if") {
@@ -145,7 +145,7 @@ impl<'s, 't> Parser<'s, 't> {
         let subject = cursor.expr()?;
         cursor.end()?;
         let mut arms = Vec::new();
-        // What stands between the case and its first when is dropped, as it is usually a line break.
+        // Anything between `case` and the first `when` is dropped; usually it is a line break.
         let (_, mut stop) = self.body("case", open)?;
         let otherwise = loop {
             match stop.name {

@@ -1,4 +1,4 @@
-//! What a template is filled with: the recipient, the message, and the data that came with it. Pure.
+//! The data of a message's template: the recipient, the message, and the data sent with it. Pure.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use domain::message::Channel;
 use domain::recipient::Recipient;
 use kernel::clock::rfc3339;
 
-/// Names that only the message itself may give.
+/// Names that the user's properties cannot define.
 const RESERVED: [&str; 5] = ["event", "properties", "campaign", "unsubscribeUrl", "preferencesUrl"];
 
-/// A recipient and a message as templates see them: the fields of the API's user, and `id`, `channel`, `createdAt`.
+/// A recipient and a message in the form that templates see: the fields of the API's user, and `id`, `channel`, `createdAt`.
 pub struct Personalization {
     user: Value,
     message: Value,
@@ -33,8 +33,10 @@ impl Personalization {
         Self { user, message }
     }
 
-    /// What came with the message (`data`, an object) goes before the user's own names, but cannot pose as the user;
-    /// the user's own properties cannot pose as what is the system's to say.
+    /// Returns the scope of the template.
+    ///
+    /// The fields of `data`, an object, take precedence over the user's fields, but cannot replace `user` and `message`. The
+    /// user's properties cannot define reserved names.
     pub fn scope<'a>(&'a self, data: &'a Value, now: Timestamp) -> Scope<'a> {
         let mut scope = Scope::new(now).with_fallback(&self.user);
         for name in RESERVED {
@@ -47,8 +49,8 @@ impl Personalization {
     }
 }
 
-/// How what is filled into a template's body is escaped: in a mail always, in an in-app message where its author wrote
-/// HTML, elsewhere never.
+/// Returns how the values in a body are escaped: always in a mail, in an in-app message if its source contains HTML, and never
+/// in other channels.
 pub fn escape(channel: Channel, source: &str) -> Escape {
     match channel {
         Channel::Email => Escape::Html,
@@ -57,12 +59,12 @@ pub fn escape(channel: Channel, source: &str) -> Escape {
     }
 }
 
-/// The HTML of a mail whose body was rendered with escaping; one without tags keeps its lines.
+/// Returns the HTML of a mail from its rendered body. Line breaks are preserved in a body without tags.
 pub fn html(body: String) -> String {
     if has_markup(&body) { body } else { with_line_breaks(&body) }
 }
 
-/// Whether a text has tags; one without is plain text.
+/// Returns whether a text contains tags; otherwise it is plain text.
 pub fn has_markup(text: &str) -> bool {
     let mut rest = text;
     while let Some(at) = rest.find('<') {
@@ -74,7 +76,7 @@ pub fn has_markup(text: &str) -> bool {
     false
 }
 
-/// Each line's end as an element.
+/// Inserts `<br>` at the end of each line.
 pub fn with_line_breaks(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "<br>\n")
 }

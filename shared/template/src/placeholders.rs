@@ -1,21 +1,22 @@
-//! Where a source holds something else than text: for whoever has to carry a source through a program that does not
-//! know the language.
+//! Finds the parts of a source that are not literal text, for programs that process a source without knowing the language.
 
 use std::ops::Range;
 
 use super::lexer::{Piece, lex};
 use super::{ParseError, position};
 
-/// Outputs and tags that stand next to each other, with the white space that they take away: a range of bytes.
+/// A byte range of adjacent outputs and tags, including the white space that they strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
     pub range: Range<usize>,
-    /// It only prints: no tag is part of it, so a copy of it prints the same.
+    /// Whether it contains no tags, so that a copy of it prints the same.
     pub prints: bool,
 }
 
-/// The placeholders of a source, in order. Text that would itself be one (the inside of a `raw`) counts as part of one, so
-/// that what is between them never has an opening brace pair.
+/// Returns the placeholders of a source, in order.
+///
+/// Literal text that contains `{{` or `{%` (the contents of `raw`) is part of a placeholder, so that the text between
+/// placeholders never does.
 pub fn placeholders(source: &str) -> Result<Vec<Placeholder>, ParseError> {
     let lexed = lex(source).map_err(|fault| {
         let (line, column) = position(source, fault.at);

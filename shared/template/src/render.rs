@@ -1,4 +1,4 @@
-//! Walks the tree and writes the result, within the budget.
+//! Renders the syntax tree, within the budget.
 
 use super::ast::{At, Block, Call, Condition, Expr, For, Join, Node, Op, Path, Pipe, Root, Step, Test};
 use super::budget::{Budget, Buf, Limit, Limits, STEP};
@@ -7,10 +7,10 @@ use super::scope::Scope;
 use super::value::Value;
 use super::{Escape, escape};
 
-/// Missing variables that are reported at most.
+/// Maximum number of missing variables in the result.
 const MISSING_MAX: usize = 100;
 
-/// What goes on after a node.
+/// The control flow after a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
@@ -27,21 +27,21 @@ pub(super) struct Renderer<'a> {
     source: &'a str,
     scope: &'a Scope<'a>,
     escape: Escape,
-    /// How outputs are written just now: a capture starts as plain text also in HTML.
+    /// How outputs are currently escaped: a capture starts as plain text, even in HTML.
     mode: Escape,
     budget: Budget,
     out: Buf,
-    /// Of the tag being rendered, for errors.
+    /// The offset of the tag being rendered, for errors.
     at: At,
     loops: Vec<LoopState>,
-    /// Loop variables by slot: they go before what was assigned.
+    /// Loop variables by slot. They take precedence over `assigned`.
     bound: Vec<Option<Value<'a>>>,
     assigned: Vec<Option<Value<'a>>>,
     missing: Vec<&'a str>,
 }
 
 impl<'a> Renderer<'a> {
-    /// `slots`: how many names tags may keep values under; 0 if the template has no such tag.
+    /// Creates a renderer. `slots` is the number of names, or 0 if no tag stores a value.
     pub(super) fn new(source: &'a str, slots: usize, scope: &'a Scope<'a>, escape: Escape, limits: &Limits) -> Self {
         Self {
             source,
@@ -58,12 +58,12 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// The place that an error belongs to.
+    /// Returns the offset of the current tag, for errors.
     pub(super) fn at(&self) -> At {
         self.at
     }
 
-    /// What may still be spent.
+    /// Returns the remaining limits.
     pub(super) fn left(&self) -> Limits {
         self.budget.left()
     }
@@ -149,8 +149,9 @@ impl<'a> Renderer<'a> {
         Ok(Flow::Next)
     }
 
-    /// A capture that turns out to hold markup is HTML from its start: escapes what it has so far. One without markup
-    /// stays plain text, so that comparing, splitting and cutting it see the characters that a person sees.
+    /// Switches a capture with markup to HTML: escapes its text so far.
+    ///
+    /// A capture without markup stays plain text, so that filters and comparisons see the characters that a reader sees.
     fn become_html(&mut self) -> Result<(), Limit> {
         let mut out = Buf::new(self.budget.text_max());
         escape::html(self.out.as_str(), &mut out)?;
@@ -172,7 +173,7 @@ impl<'a> Renderer<'a> {
                 };
                 Value::items(map.iter().map(pair).collect())
             }
-            // A text is a list of one, an empty one of none.
+            // A non-empty string counts as a list of one, an empty one as an empty list.
             other if other.as_str().is_some_and(|text| !text.is_empty()) => Value::items(vec![other]),
             other => other,
         };
@@ -201,7 +202,7 @@ impl<'a> Renderer<'a> {
         Ok(Flow::Next)
     }
 
-    /// A `limit` or `offset`; what is no number does not limit, a negative one counts as 0.
+    /// Evaluates a `limit` or `offset`. A value that is not a number is ignored; a negative one counts as 0.
     fn count(&mut self, expr: Option<&'a Expr>) -> Result<Option<usize>, Limit> {
         let Some(expr) = expr else { return Ok(None) };
         let value = self.expr(expr)?;
@@ -237,7 +238,7 @@ impl<'a> Renderer<'a> {
         })
     }
 
-    /// Pays for looking at two values.
+    /// Charges the cost of comparing two values.
     fn compared(&mut self, left: &Value<'a>, right: &Value<'a>) -> Result<(), Limit> {
         self.budget.spend((left.weight() + right.weight()) as u64)
     }

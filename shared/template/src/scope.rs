@@ -1,12 +1,12 @@
-//! The data that a template sees, borrowed, in layers.
+//! The data of a template: borrowed, in layers.
 
 use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use super::value::Value;
 
-/// Where names are looked up: explicit roots first, then each fallback's own fields, then its `properties`, and last
-/// the fields of the root `properties`. A null counts as missing in every layer but the explicit roots.
+/// The layers in which names are resolved: explicit roots, then each fallback's fields and its `properties`, and finally the
+/// fields of the root `properties`. Null counts as missing in every layer but the explicit roots.
 #[derive(Debug, Clone)]
 pub struct Scope<'a> {
     now: Timestamp,
@@ -15,26 +15,26 @@ pub struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// An empty scope; `now` is what the date filter makes of `"now"`.
+    /// Creates an empty scope. `now` is the time that the date filter uses for `"now"`.
     pub fn new(now: Timestamp) -> Self {
         Self { now, roots: Vec::with_capacity(8), fallbacks: Vec::new() }
     }
 
-    /// Adds a root such as `user`. The last one of a name wins.
+    /// Adds a root such as `user`. The last one with the same name wins.
     #[must_use]
     pub fn with(mut self, name: &'a str, value: &'a Json) -> Self {
         self.roots.push((name, Value::from(value)));
         self
     }
 
-    /// Adds a root that is a plain text, such as `unsubscribeUrl`.
+    /// Adds a string as a root, such as `unsubscribeUrl`.
     #[must_use]
     pub fn with_text(mut self, name: &'a str, text: &'a str) -> Self {
         self.roots.push((name, Value::Str(text)));
         self
     }
 
-    /// Adds an object (the user) whose fields, and those of its `properties`, answer to their bare names.
+    /// Adds an object (the user) whose fields, and those of its `properties`, can be used by their names alone.
     #[must_use]
     pub fn with_fallback(mut self, object: &'a Json) -> Self {
         self.fallbacks.push(object);

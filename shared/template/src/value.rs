@@ -1,4 +1,4 @@
-//! Values as templates see them: borrowed from the data wherever that is possible.
+//! Values in templates, borrowed from the data if possible.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::budget::{Buf, Limit};
 use super::{Escape, escape};
 
-/// The largest list that a filter makes out of a range.
+/// Maximum number of elements in a list that a filter makes from a range.
 const RANGE_MAX: i64 = 100_000;
 
 #[derive(Debug, Clone)]
@@ -21,15 +21,15 @@ pub(super) enum Value<'a> {
     Float(f64),
     Str(&'a str),
     Owned(Rc<str>),
-    /// Text that is HTML already (a capture with markup, the result of `newline_to_br`): written as it is.
+    /// Text that is already HTML (a capture with markup, the result of `newline_to_br`): written without escaping.
     Safe(Rc<str>),
     List(&'a [Json]),
     Map(&'a Map<String, Json>),
-    /// A list made while rendering.
+    /// A list created while rendering.
     Items(Rc<Vec<Value<'a>>>),
-    /// Both ends counted in.
+    /// Both ends are inclusive.
     Range(i64, i64),
-    /// `forloop`, by the depth of the loop.
+    /// `forloop`, with the depth of the loop.
     Loop(usize),
     Empty,
     Blank,
@@ -58,7 +58,7 @@ impl From<String> for Value<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// A number; what is none (0/0) is nil, so that it renders empty.
+    /// Creates a number. An infinite or undefined one, such as 0/0, becomes nil, so that it renders empty.
     pub(super) fn float(value: f64) -> Self {
         if value.is_finite() { Self::Float(value) } else { Self::Nil }
     }
@@ -71,7 +71,7 @@ impl<'a> Value<'a> {
         matches!(self, Self::Nil)
     }
 
-    /// Only nil and false are false.
+    /// Returns false only for nil and false.
     pub(super) fn is_truthy(&self) -> bool {
         !matches!(self, Self::Nil | Self::Bool(false))
     }
@@ -84,7 +84,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How many elements it has, if it is a list.
+    /// Returns the number of elements of a list.
     pub(super) fn list_len(&self) -> Option<usize> {
         match self {
             Self::List(list) => Some(list.len()),
@@ -95,7 +95,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The element at `index` of a list; nil past its end.
+    /// Returns the element at `index` of a list, or nil past its end.
     pub(super) fn at(&self, index: usize) -> Value<'a> {
         match self {
             Self::List(list) => list.get(index).map_or(Self::Nil, Self::from),
@@ -108,7 +108,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The elements, for filters on lists: nil has none, anything else but a list is its own only element.
+    /// Returns the elements for list filters: none for nil, and the value itself for anything other than a list.
     pub(super) fn elements(&self) -> Result<Vec<Value<'a>>, Limit> {
         Ok(match self {
             Self::List(list) => list.iter().map(Self::from).collect(),
@@ -136,7 +136,7 @@ impl<'a> Value<'a> {
         !self.is_truthy() || self.is_empty() || self.as_str().is_some_and(|text| text.trim().is_empty())
     }
 
-    /// The field `key`. `size`, `first` and `last` answer for lists and texts, and for maps that lack such a key.
+    /// Returns the field `key`. `size` also exists for lists, strings and maps without that key, `first` and `last` for lists.
     pub(super) fn field(&self, key: &str) -> Value<'a> {
         if let Self::Map(map) = self {
             match map.get(key) {
@@ -157,7 +157,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The element that an index value names: a position (negative: from the end) or a key.
+    /// Returns the element at a position (negative positions count from the end) or with a key.
     pub(super) fn index(&self, index: &Value<'a>) -> Value<'a> {
         match (index, self.list_len()) {
             (Self::Int(position), Some(len)) => {
@@ -168,7 +168,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a number, the way filters take their input: texts that hold one count as it. None for what is no number.
+    /// Converts a filter's input to a number. A string that contains a number counts as one; other values give `None`.
     pub(super) fn number(&self) -> Option<Value<'a>> {
         match self {
             Self::Int(_) | Self::Float(_) => Some(self.clone()),
@@ -177,7 +177,7 @@ impl<'a> Value<'a> {
                 if let Ok(value) = text.parse::<i64>() {
                     return Some(Self::Int(value));
                 }
-                // Rust's parser also knows "inf", "nan" and exponents, none of which a person means by a price.
+                // Rust's parser also accepts "inf", "nan" and exponents, which no user means as a number.
                 let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+'));
                 text.parse::<f64>().ok().filter(|value| plain && value.is_finite()).map(Self::Float)
             }
@@ -192,7 +192,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Equality by type: a number never equals its text.
+    /// Compares by type: a number never equals its string.
     pub(super) fn equals(&self, other: &Value<'_>) -> bool {
         match (self, other) {
             (Self::Empty, value) | (value, Value::Empty) => value.is_empty(),
@@ -210,7 +210,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The order of two numbers or two texts; none for anything else, so every comparison of it is false.
+    /// Returns the order of two numbers or two strings. `None` for other values, so that every comparison of them is false.
     pub(super) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Value::Int(b)) => Some(a.cmp(b)),
@@ -221,7 +221,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether a text holds a text, a list an element, a map a key.
+    /// Returns whether a string contains a string, a list an element, or a map a key.
     pub(super) fn contains(&self, other: &Value<'_>, max: usize) -> Result<bool, Limit> {
         if other.is_nil() {
             return Ok(false);
@@ -236,7 +236,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// As text, at most `max` bytes of it.
+    /// Converts to text of at most `max` bytes.
     pub(super) fn text(&self, max: usize) -> Result<Cow<'_, str>, Limit> {
         if let Some(text) = self.as_str() {
             return Ok(Cow::Borrowed(text));
@@ -246,13 +246,13 @@ impl<'a> Value<'a> {
         Ok(Cow::Owned(out.into_text()))
     }
 
-    /// Writes what `{{ value }}` prints: lists as their elements in a row, maps as JSON, nil as nothing.
+    /// Writes the output of `{{ value }}`: the elements of a list without separator, a map as JSON, nothing for nil.
     pub(super) fn write(&self, out: &mut Buf, mode: Escape) -> Result<(), Limit> {
         match self {
             Self::Nil | Self::Empty | Self::Blank | Self::Loop(_) => Ok(()),
             Self::Bool(value) => out.push(if *value { "true" } else { "false" }),
             Self::Int(value) => display(out, value),
-            // Display of a float has neither exponent nor trailing ".0".
+            // A float is formatted without exponent or trailing ".0".
             Self::Float(value) => display(out, value),
             Self::Str(text) => plain(text, out, mode),
             Self::Owned(text) => plain(text, out, mode),
@@ -289,7 +289,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Roughly how many bytes a filter has to look at.
+    /// Returns roughly how many bytes a filter must process.
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::List(list) => list.iter().map(json_weight).sum::<usize>() + 8,
@@ -305,7 +305,7 @@ fn json_weight(json: &Json) -> usize {
 }
 
 fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> String {
-    // Writing JSON values into memory has no way to fail.
+    // Serializing JSON values into memory cannot fail.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -318,7 +318,7 @@ fn plain(text: &str, out: &mut Buf, mode: Escape) -> Result<(), Limit> {
 
 fn display(out: &mut Buf, value: &impl std::fmt::Display) -> Result<(), Limit> {
     let mut text = String::new();
-    // A String never refuses what is written to it.
+    // Writing to a `String` cannot fail.
     let _ = write!(text, "{value}");
     out.push(&text)
 }

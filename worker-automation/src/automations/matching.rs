@@ -1,4 +1,4 @@
-//! Which automations an event starts, and which events runs may listen for: an index in memory, by project and name.
+//! An in-memory index, by project and name, of the automations that events start and the events that runs may listen for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kernel::ids::ProjectId;
 use store_sending::automations::{ActiveAutomation, FollowedAutomation};
 use uuid::Uuid;
 
-/// An automation that may start runs now.
+/// An active automation, which may start runs.
 #[derive(Clone, Debug)]
 pub struct Startable {
     pub id: Uuid,
@@ -23,24 +23,25 @@ pub struct Startable {
 struct OfProject {
     automations: HashMap<Uuid, Startable>,
     by_trigger: HashMap<TriggerType, HashMap<String, Vec<Uuid>>>,
-    /// What runs of each automation may listen for, also of inactive ones and of earlier versions.
+    /// Events that runs of each automation may listen for, including runs of inactive automations and earlier versions.
     hears: HashMap<Uuid, BTreeSet<String>>,
     heard: HashSet<String>,
-    /// Those that dates start.
+    /// Automations that dates start.
     dated: Vec<Uuid>,
 }
 
-/// All automations that may start runs or have some, as of a sequence of changes. Copied when it changes; projects are
-/// shared between copies.
+/// All automations that may start runs or have some, as of a change sequence number.
+///
+/// An update copies the index; the copies share unchanged projects.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// The sequence up to which changes are in it.
+    /// Number of the newest change in the index.
     pub seq: i64,
     projects: HashMap<ProjectId, Arc<OfProject>>,
 }
 
 impl Index {
-    /// The index after changes, as of their sequence.
+    /// Returns a copy of the index with `changes` applied, as of `seq`.
     #[must_use]
     pub fn changed(&self, seq: i64, changes: Vec<FollowedAutomation>) -> Self {
         let mut index = self.clone();
@@ -62,7 +63,7 @@ impl Index {
         index
     }
 
-    /// Those that an event (or a webhook) of this name starts, oldest first.
+    /// Returns the automations that an event or a webhook of this name starts, oldest first.
     pub fn started_by<'i>(
         &'i self,
         project: ProjectId,
@@ -75,23 +76,23 @@ impl Index {
         ids.iter().filter_map(move |id| of_project?.automations.get(id))
     }
 
-    /// Whether an event (or a webhook) of this name may concern a run: start one, or be heard by one.
+    /// Returns whether an event or a webhook of this name may start a run, or whether a run may listen for it.
     pub fn concerns(&self, project: ProjectId, by: Option<TriggerType>, name: &str) -> bool {
         self.listeners(project, name).are_possible() || self.started_by(project, by, name).next().is_some()
     }
 
-    /// An active automation.
+    /// Returns an automation if it is active.
     pub fn get(&self, project: ProjectId, automation: Uuid) -> Option<&Startable> {
         self.projects.get(&project)?.automations.get(&automation)
     }
 
-    /// Those that dates among people's properties start.
+    /// Returns the automations that dates in user properties start.
     pub fn dated(&self, project: ProjectId) -> impl Iterator<Item = &Startable> {
         let of_project = self.projects.get(&project).into_iter();
         of_project.flat_map(|p| p.dated.iter().filter_map(|id| p.automations.get(id)))
     }
 
-    /// Whether changes of profiles may concern a run, or say when a date comes.
+    /// Returns whether a profile change may affect a run or the next date of an automation.
     pub fn minds_profiles(&self, project: ProjectId) -> bool {
         self.listeners(project, ANYTHING).of_anything || self.dated(project).next().is_some()
     }
@@ -100,7 +101,7 @@ impl Index {
         self.get(project, automation).is_some()
     }
 
-    /// Whether runs may listen for an event (or a webhook) of this name.
+    /// Returns whether runs may listen for an event or a webhook of this name.
     pub fn listeners(&self, project: ProjectId, name: &str) -> Listeners {
         let heard = self.projects.get(&project).map(|p| &p.heard).filter(|heard| !heard.is_empty());
         heard.map_or(Listeners::default(), |heard| Listeners {
@@ -113,9 +114,9 @@ impl Index {
 /// Whether runs of a project may listen for an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listeners {
-    /// For events of its name.
+    /// By the event's name.
     pub by_name: bool,
-    /// For any event.
+    /// To any event.
     pub of_anything: bool,
 }
 
@@ -125,13 +126,12 @@ impl Listeners {
     }
 }
 
-/// An index of all automations while they are read, a part at a time: their definitions together take far more room
-/// than what is kept of them.
+/// Builds an index of all automations, one page at a time: their definitions take far more memory than the index.
 #[derive(Debug, Default)]
 pub struct Reading(HashMap<ProjectId, OfProject>);
 
 impl Reading {
-    /// Takes a part; returns whom the next one is behind, none at the end.
+    /// Adds a page. Returns the cursor for the next page, or `None` at the end.
     pub fn take(&mut self, part: Vec<FollowedAutomation>) -> Option<(ProjectId, Uuid)> {
         let last = part.last().map(|last| (last.project, last.id));
         for automation in part {
@@ -140,7 +140,7 @@ impl Reading {
         last
     }
 
-    /// The index, as of a sequence that was read before the first part.
+    /// Returns the index as of `seq`, which must have been read before the first page.
     pub fn finish(self, seq: i64) -> Index {
         let projects = self.0.into_iter().map(|(project, entry)| (project, Arc::new(entry.indexed()))).collect();
         Index { seq, projects }
@@ -185,7 +185,7 @@ impl OfProject {
                 self.by_trigger.entry(*by).or_default().entry(name.clone()).or_default().push(*id);
             }
         }
-        // Ids hold the time of their making.
+        // IDs start with their creation time, so this sorts the oldest first.
         self.by_trigger.values_mut().flat_map(HashMap::values_mut).for_each(|ids| ids.sort_unstable());
         let is_dated = |(_, automation): &(&Uuid, &Startable)| automation.program.trigger_date.is_some();
         self.dated = self.automations.iter().filter(is_dated).map(|(id, _)| *id).collect();

@@ -1,7 +1,7 @@
-//! Runs within the recording transaction: which start, which move on, and what that leads to.
+//! Runs within the recording transaction: starts and advances them, and collects their effects.
 //!
-//! Timers, answers and what people do take their turns in the order in which they were accepted. What a run does next is
-//! decided by [`automation::journey::step`]; here is loaded what it asks for, and kept what it leads to.
+//! Timers, answers and user activity are applied in the order in which they were accepted. [`automation::journey::step`] decides what
+//! a run does next; this module loads its input and collects its effects.
 
 mod dates;
 mod heard;
@@ -34,7 +34,7 @@ pub use programs::Programs;
 
 type RunKey = (ProjectId, Uuid);
 
-/// What runs stand on.
+/// The context in which runs are advanced.
 pub struct Stage<'a> {
     pub tx: &'a Transaction<'a>,
     pub index: &'a Index,
@@ -43,7 +43,7 @@ pub struct Stage<'a> {
     pub people: &'a mut People,
 }
 
-/// One thing that may concern runs, in its turn.
+/// An input that may affect runs.
 enum Turn<'a> {
     Timer {
         item: &'a Item,
@@ -59,7 +59,7 @@ enum Turn<'a> {
     Event {
         event: &'a NewEvent<'a>,
     },
-    /// A profile was changed.
+    /// A changed profile.
     Changed {
         item: &'a Item,
         person: PersonKey,
@@ -70,14 +70,14 @@ enum Turn<'a> {
     },
 }
 
-/// A run that is at hand.
+/// A loaded run.
 struct Held {
     row: RunRow,
     program: Arc<Program>,
-    /// What it listens for according to the database.
+    /// The events that it listens for, as stored in the database.
     before: BTreeMap<String, Option<Timestamp>>,
     had_timer: bool,
-    /// Whether its row is to be written.
+    /// Whether its row must be written.
     is_changed: bool,
 }
 
@@ -85,15 +85,15 @@ struct Held {
 pub struct Runs<'a> {
     stage: Stage<'a>,
     held: HashMap<RunKey, Held>,
-    /// Those that may listen, by their person, in the order of their beginning.
+    /// The loaded runs of each user, oldest first.
     by_person: HashMap<PersonKey, BTreeSet<Uuid>>,
     enrolled: HashMap<Enrolment, i64>,
-    /// How many runs automations have started for whom of late.
+    /// Number of runs that automations have recently started for each user.
     caused: HashMap<PersonKey, i64>,
     outcome: Outcome,
 }
 
-/// The people whose rows are to be locked because a run whose wait ended may change them.
+/// Returns the users whose rows must be locked, because a run whose wait has ended may change them.
 pub async fn changing(
     tx: &Transaction<'_>,
     programs: &Programs,
@@ -110,7 +110,7 @@ pub async fn changing(
     Ok(people)
 }
 
-/// The run whose wait an item ends.
+/// Returns the run whose wait an item ends.
 fn waiting_run(item: &Item) -> Option<RunKey> {
     match item.action {
         Action::Timer { run, .. } | Action::Answer { run, .. } => Some((item.project, run)),
@@ -118,16 +118,16 @@ fn waiting_run(item: &Item) -> Option<RunKey> {
     }
 }
 
-/// What the items of a batch tell, each in the order of the items.
+/// New events and receipts of a batch, each in the order of the items.
 #[derive(Clone, Copy)]
 pub struct Observed<'a> {
     /// Events that were not recorded before.
     pub events: &'a [NewEvent<'a>],
-    /// Changes of messages that automations wait for.
+    /// Receipts that automations wait for.
     pub receipts: &'a [NewEvent<'a>],
 }
 
-/// Moves runs on by each item in turn.
+/// Applies the items to runs, in order.
 pub async fn apply(
     stage: Stage<'_>,
     items: &[&Item],
@@ -145,7 +145,7 @@ pub async fn apply(
     Ok(runs.finish())
 }
 
-/// What may concern runs; mostly nothing.
+/// Returns the inputs that may affect runs; usually there are none.
 fn turns<'a>(stage: &Stage<'_>, items: &[&'a Item], observed: Observed<'a>) -> Vec<Turn<'a>> {
     let (mut events, mut receipts) = (observed.events.iter().peekable(), observed.receipts.iter().peekable());
     let mut turns = Vec::new();
@@ -205,7 +205,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Moves a run on; one that is gone is left alone.
+    /// Advances a run. Does nothing if the run no longer exists.
     async fn go(&mut self, key: RunKey, input: Input<'_>, item: &Item) -> Result<(), StoreError> {
         let Some(mut held) = self.held.remove(&key) else { return Ok(()) };
         self.advance(&mut held, input, item).await?;
@@ -214,7 +214,7 @@ impl Runs<'_> {
     }
 
     async fn advance(&mut self, held: &mut Held, input: Input<'_>, item: &Item) -> Result<(), StoreError> {
-        // What brought it here may be traced, or, after a wait, what began it.
+        // Continues the item's trace, or else the one that started the run.
         let hop = Span::child(item.trace.or(held.row.trace), "run", Kind::Internal);
         let (project, row) = (held.row.project, &held.row);
         let mut situation = Situation {
@@ -232,7 +232,7 @@ impl Runs<'_> {
                 journey::step(&held.program, run, &row.state, input, &mut situation).ok()
             }
         };
-        // Whoever was erased meanwhile has no runs; should one be left, it ends.
+        // An erasure removes a user's runs. If one is left, it ends here.
         let moved = moved.unwrap_or_else(|| ended(&row.state, RunStatus::Failed, "user_not_found"));
         let person = (project, row.user_id);
         let written = self.written(person, &moved);
@@ -245,7 +245,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Keeps what came of an input.
+    /// Applies the result of an input to the run and the outcome.
     fn took(&mut self, held: &mut Held, moved: Moved, item: &Item) {
         let row = &mut held.row;
         let was_under_way = row.ended_at.is_none();
@@ -273,7 +273,7 @@ impl Runs<'_> {
     }
 }
 
-/// A run that ends where it stands.
+/// Returns the result that ends a run at its current step.
 fn ended(state: &State, status: RunStatus, reason: &str) -> Moved {
     let state = State { status, due_at: None, reason: Some(reason.to_owned()), ..state.clone() };
     Moved { state, effects: Vec::new(), marks: Vec::new() }

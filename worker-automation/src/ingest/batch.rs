@@ -1,4 +1,4 @@
-//! What is recorded in one transaction.
+//! Batches of items for one transaction.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use database::ingest_partitions::Advance;
 
 use crate::ingest::item::Item;
 
-/// Items to be recorded, and the positions that they bring their partitions to.
+/// Items to record, and the positions to which they advance their partitions.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub items: Vec<Item>,
@@ -14,14 +14,14 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Two batches that do the same one after the other, cut between messages; `None` where there is but one.
+    /// Splits the batch at a message boundary into two batches to apply in order. Returns `None` if it has only one message.
     pub fn halves(&self) -> Option<(Self, Self)> {
         let mut messages: Vec<(i16, i64)> = self.items.iter().map(|i| (i.partition, i.seq)).collect();
         messages.dedup();
         if messages.len() < 2 {
             return None;
         }
-        // A partition's messages stand in order, so what is taken of each is what comes first.
+        // A partition's messages are in order, so each half gets a contiguous range.
         let first: HashSet<(i16, i64)> = messages[..messages.len() / 2].iter().copied().collect();
         let reached = |p: i16| first.iter().filter(|(partition, _)| *partition == p).map(|(_, seq)| *seq).max();
         let (mut before, mut after) = (Self::default(), Self::default());

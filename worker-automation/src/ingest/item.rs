@@ -1,4 +1,4 @@
-//! Items as the worker handles them: decoded from the wire, with the ids that their names stand for.
+//! Decoded items, with the internal IDs of the users that they name.
 
 use automation::TriggerType;
 use automation::journey;
@@ -15,14 +15,14 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 use wire::event::{self, Body, IngestItem, WireError};
 
-/// A person as an item names them.
+/// A user as named by an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     pub id: Uuid,
     pub name: String,
 }
 
-/// Who an item is about: by the known id, the anonymous one, or both.
+/// The user of an item: by known ID, anonymous ID, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     pub known: Option<Named>,
@@ -36,13 +36,13 @@ impl Who {
         Self { known, anonymous }
     }
 
-    /// The person that the item counts for, before merges are followed.
+    /// Returns the user that the item is attributed to, before merges are followed.
     pub fn named(&self) -> Option<&Named> {
         self.known.as_ref().or(self.anonymous.as_ref())
     }
 }
 
-/// Text within the message that it came in.
+/// UTF-8 text that shares the buffer of its message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(Bytes);
 
@@ -57,7 +57,7 @@ impl Text {
     }
 }
 
-/// The event that an item is recorded as.
+/// The event as which an item is recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub name: &'a str,
@@ -65,7 +65,7 @@ pub struct Event<'a> {
     pub properties: &'a str,
 }
 
-/// What an item does.
+/// The action of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     Track {
@@ -73,7 +73,7 @@ pub enum Action {
         /// JSON text.
         properties: Text,
     },
-    /// With both ids, also the merge of the anonymous person into the known one.
+    /// With both IDs, it also merges the anonymous user into the known one.
     Identify {
         patch: Map<String, Value>,
     },
@@ -86,28 +86,28 @@ pub enum Action {
         wait_seq: i32,
         answer: journey::Answer,
     },
-    /// By another automation, or because a date has come.
+    /// Starts a run, for another automation or for a date.
     Start {
         automation: Uuid,
         date: Option<Timestamp>,
-        /// An object, as the run's steps see it.
+        /// The trigger object that the run's steps see.
         trigger: Map<String, Value>,
     },
-    /// Of a person, by an internal id.
+    /// Erases a user, by internal ID.
     Erase {
         person: Uuid,
     },
-    /// Of a person, by an internal id. Need name nobody beside them.
+    /// The user is in [`Subscribe::person`]; the item itself need not name one.
     Subscribe(Subscribe),
     RegisterToken {
         platform: Platform,
         token: String,
     },
-    /// Names nobody.
+    /// Names no user.
     RemoveToken {
         token: String,
     },
-    /// May name nobody.
+    /// May name no user.
     Webhook {
         kind: String,
         /// JSON text.
@@ -115,16 +115,16 @@ pub enum Action {
     },
 }
 
-/// What a person chose to get.
+/// A change of a user's subscription preferences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscribe {
     pub person: Uuid,
-    /// Groups, and whether they want to be subscribed.
+    /// Groups, and whether the user is subscribed to each.
     pub choices: Vec<(Uuid, bool)>,
     pub source: Source,
-    /// Whose link they followed.
+    /// The message whose link the user followed.
     pub message: Option<Uuid>,
-    /// They take back that they wanted nothing at all.
+    /// Also ends the user's unsubscription from everything.
     pub resubscribe: bool,
 }
 
@@ -144,7 +144,7 @@ impl Subscribe {
 }
 
 impl Action {
-    /// By what kind of automation it may be waited for.
+    /// Returns the trigger type of automations that may wait for it.
     pub fn trigger(&self) -> Option<TriggerType> {
         match self {
             Self::Track { .. } => Some(TriggerType::Event),
@@ -153,7 +153,7 @@ impl Action {
         }
     }
 
-    /// As metrics name it.
+    /// Returns its name in metrics.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Track { .. } => "track",
@@ -163,7 +163,7 @@ impl Action {
         }
     }
 
-    /// The event that it is recorded as. A webhook about a message only moves that on.
+    /// Returns the event to record. A webhook about a message is a receipt, not an event.
     pub fn event(&self) -> Option<Event<'_>> {
         match self {
             Self::Track { name, properties } => Some(Event { name, properties: properties.as_str() }),
@@ -175,33 +175,32 @@ impl Action {
     }
 }
 
-/// One item.
 #[derive(Clone, Debug)]
 pub struct Item {
     pub project: ProjectId,
-    /// The row's id.
+    /// ID of the row.
     pub id: Uuid,
-    /// By which a repeat is found, where the row's id cannot serve.
+    /// Identifies repeats if the row's ID cannot.
     pub dedupe: Option<Uuid>,
     pub who: Who,
     pub received: Timestamp,
     pub timestamp: Timestamp,
-    /// How many automations stand behind it.
+    /// Number of automations in the chain that caused it.
     pub depth: i16,
     pub partition: i16,
-    /// Of the message that it came in.
+    /// Stream sequence number of its message.
     pub seq: i64,
     pub action: Action,
     /// See [`IngestItem::unproven`].
     pub unproven: bool,
-    /// As it came, for the dead-letter stream: an encoded [`IngestItem`].
+    /// The encoded [`IngestItem`], for the dead-letter stream.
     pub encoded: Bytes,
-    /// What hops of its trace are behind, where it is traced.
+    /// Parent of its trace's next spans, if it is traced.
     pub trace: Option<TraceContext>,
 }
 
 impl Item {
-    /// What is no item, ids that do not parse or a body that is not there can never be applied.
+    /// Decodes an item. An error means that it can never be applied: it is malformed, an ID does not parse, or its body is missing.
     pub fn decode(encoded: Bytes, partition: i16, seq: i64) -> Result<Self, WireError> {
         let mut wire = IngestItem::decode(encoded.clone()).map_err(|e| WireError::Undecodable(e.to_string()))?;
         let project = wire.project()?;
@@ -212,7 +211,7 @@ impl Item {
         let (action, who) = match wire.body.ok_or(WireError::Missing("body"))? {
             Body::Track(track) => (Action::Track { name: track.name, properties: Text::new(track.properties)? }, who),
             Body::Identify(identify) => (Action::Identify { patch: object(&identify.properties)? }, who),
-            // Whoever was known by the previous id is merged, as by an identify with both.
+            // The user with the previous ID is merged, as by an identify with both IDs.
             Body::Alias(alias) => {
                 let previous = Who::new(project, None, Some(alias.previous_id));
                 (Action::Identify { patch: Map::new() }, Who { known: who.known, ..previous })
@@ -274,15 +273,16 @@ impl Item {
         })
     }
 
-    /// The id that repeats of it are looked up by. An event's row id finds them where none is given, and where the sender chose a
-    /// UUIDv7, which the row id was derived from.
+    /// Returns the ID by which repeats are looked up.
+    ///
+    /// `None` if the row's ID identifies them: the sender gave no ID, or gave an event a UUIDv7, from which the row's ID was derived.
     pub fn claimed_id(&self) -> Option<Uuid> {
         let is_in_row_id =
             |id: &Uuid| id.get_version_num() == 7 && matches!(self.action, Action::Track { .. }) && self.depth == 0;
         self.dedupe.filter(|id| !is_in_row_id(id))
     }
 
-    /// Whether it names its person by their internal id alone, as what steps of runs send does, and what starts runs.
+    /// Returns whether it names its user by internal ID alone, as items that start runs or come from the steps of runs do.
     pub fn names_internally(&self) -> bool {
         self.depth > 0 || matches!(self.action, Action::Start { .. })
     }

@@ -1,4 +1,4 @@
-//! A lane: collects what its partitions deliver, records it in large transactions, and puts aside what cannot be applied.
+//! A lane: collects its partitions' messages, records them in large transactions, and dead-letters items that cannot be applied.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,17 +23,16 @@ use crate::ingest::poison;
 use crate::ingest::traced::Recording;
 use crate::record::transaction::Recorder;
 
-/// Bytes of messages in one transaction at most; as rows they take several times as much memory.
+/// Maximum size of the messages in one transaction, in bytes; as rows they take several times as much memory.
 const BATCH_BYTES: usize = 8 << 20;
-/// KiB of messages that wait in front of a lane at most, while it records.
+/// Maximum size of the messages queued for a lane while it records, in KiB.
 const WAITING_KIB: u32 = 4 << 10;
-/// Their number at most.
+/// Maximum number of queued inputs.
 const WAITING: usize = 4_096;
-/// A transaction of so many items shows that there is much to do: larger ones cost less an item, so that the next may wait
-/// for some more to come.
+/// Number of items from which a transaction indicates high load. Larger transactions cost less per item, so the lane then lingers longer.
 const BUSY: usize = 200;
 
-/// What reaches a lane, in order for each partition.
+/// An input of a lane; in order for each partition.
 pub enum Input {
     Assigned(Lease),
     Message {
@@ -41,7 +40,7 @@ pub enum Input {
         epoch: i64,
         message: Decoded,
     },
-    /// Everything before it is to be settled; then the partition is given up.
+    /// The lane settles all earlier messages, then gives up the partition.
     Released {
         partition: i16,
         epoch: i64,
@@ -49,7 +48,7 @@ pub enum Input {
     },
 }
 
-/// Where a lane's inputs are put.
+/// The sending side of a lane's queue.
 #[derive(Clone)]
 pub struct Inputs {
     to: mpsc::Sender<Input>,
@@ -62,12 +61,12 @@ impl Inputs {
         (Self { to, room: Arc::new(Semaphore::new(WAITING_KIB as usize)) }, receiver)
     }
 
-    /// Waits for room. False when nobody takes inputs any more.
+    /// Sends an input, and waits for capacity. Returns `false` if the lane has ended.
     pub async fn put(&self, input: Input) -> bool {
         self.to.send(input).await.is_ok()
     }
 
-    /// As [`Inputs::put`], for a message, which is decoded here, so that this goes on while the lane records.
+    /// Decodes and sends a message, as [`Inputs::put`]. Decoding here lets it proceed while the lane records.
     pub async fn deliver(&self, partition: i16, epoch: i64, delivered: Delivered) -> bool {
         let kib = (delivered.payload.len() as u32).div_ceil(1024).clamp(1, WAITING_KIB);
         let Ok(room) = self.room.clone().acquire_many_owned(kib).await else { return false };
@@ -76,19 +75,19 @@ impl Inputs {
     }
 }
 
-/// A message, decoded.
+/// A decoded message.
 pub struct Decoded {
     seq: i64,
     stored_ns: i64,
     payload: Bytes,
     outcome: Result<Vec<Result<Item, Undecodable>>, WireError>,
     received: Instant,
-    /// Given back when the lane takes it.
+    /// Released when the lane takes the message.
     _room: OwnedSemaphorePermit,
 }
 
 impl Input {
-    /// Since when it waits.
+    /// Returns when the input was received.
     fn received(&self) -> Instant {
         match self {
             Self::Message { message, .. } => message.received,
@@ -97,7 +96,7 @@ impl Input {
     }
 }
 
-/// An item that can never be applied: as it came, and why.
+/// An item that can never be applied: its encoded form, and the reason.
 struct Undecodable {
     encoded: Bytes,
     why: WireError,
@@ -124,19 +123,19 @@ pub struct Lane {
     pub bus: Bus,
     pub config: Config,
     pub outbox: mpsc::Sender<Vec<OutboxRow>>,
-    /// Told when calls were recorded.
+    /// Notified when calls were recorded.
     calls: Arc<Notify>,
     positions: HashMap<i16, Position>,
 }
 
-/// The last of a partition's messages.
+/// The last message of a partition.
 #[derive(Clone, Copy)]
 struct Last {
     seq: i64,
     stored_ns: i64,
 }
 
-/// Collected so far: messages by partition with the last of each.
+/// The items collected so far, and the last message of each partition.
 #[derive(Default)]
 struct Collected {
     items: Vec<Item>,
@@ -155,7 +154,7 @@ impl Lane {
         Self { recorder, bus, config, outbox, calls, positions: HashMap::new() }
     }
 
-    /// Runs until nothing can send to it any more. Fails only on messages of a newer version.
+    /// Runs until all senders are dropped. Fails only on messages of a newer version.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>) -> anyhow::Result<()> {
         let mut held_over = None;
         let mut linger = self.config.linger;
@@ -168,7 +167,7 @@ impl Lane {
                 },
             };
             let mut collected = Collected::default();
-            // What came while the last transaction was under way has waited already.
+            // Messages that arrived during the last transaction have already waited.
             let deadline = first.received() + linger;
             let mut next = Some(first);
             while let Some(input) = next.take() {
@@ -246,12 +245,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Records what was collected, for as long as that takes; what can never be applied is put aside.
+    /// Records what was collected, retrying until it succeeds. Items that can never be applied are dead-lettered.
     async fn settle(&mut self, collected: Collected) {
         let Collected { mut items, mut last, .. } = collected;
         let traced = Recording::begin(&mut items);
         loop {
-            // What an earlier attempt recorded, and what is another worker's by now, is left out.
+            // Drops what an earlier attempt recorded, and what another worker owns by now.
             let positions = &self.positions;
             last.retain(|partition, to| positions.get(partition).is_some_and(|p| p.applied < to.seq));
             items.retain(|item| positions.get(&item.partition).is_some_and(|p| p.applied < item.seq));
@@ -263,7 +262,7 @@ impl Lane {
             if steps.is_empty() {
                 return;
             }
-            // Of people known by two ids the items come by two partitions; the stream knows their order.
+            // Items of a user with two IDs may come by two partitions; the stream sequence gives their order.
             items.sort_by_key(|item| item.seq);
             let batch = Arc::new(Batch { items: std::mem::take(&mut items), steps });
             let started = Instant::now();
@@ -304,8 +303,9 @@ impl Lane {
         }
     }
 
-    /// Partitions were not where they were thought to be: either somebody else has them by now, or a commit went through
-    /// and only its answer was lost. The database knows.
+    /// Reloads the positions of partitions whose positions were not the expected ones.
+    ///
+    /// Either another worker owns them by now, or a commit succeeded but its response was lost.
     async fn look_again(&mut self, partitions: &[i16]) {
         let rows = loop {
             let read = async { ingest_partitions::current(&self.recorder.store.connection().await?, partitions).await };

@@ -1,4 +1,4 @@
-//! Which partitions this worker reads: its fair share, held by leases and given back in order.
+//! Leases this worker's fair share of partitions, and releases them in order.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,43 +26,43 @@ struct Held {
     reader: JoinHandle<Option<Ended>>,
 }
 
-/// Keeps leases and the readers of what they cover.
+/// Holds leases and the readers of the leased partitions.
 pub struct Leases {
     store: Store,
     bus: Bus,
     worker: Uuid,
     stream: IngestStream,
-    /// A reader found another stream in its place.
+    /// Whether a reader found that the stream was replaced.
     is_replaced: bool,
-    /// Partitions whose stream lost its end, and behind which message they are to be read on.
+    /// Partitions whose stream lost its last messages, with the sequence after which to continue.
     rewound: HashMap<i16, i64>,
     ttl: Duration,
     lanes: Vec<Inputs>,
     owned: Owned,
     held: HashMap<i16, Held>,
-    /// Given up, but renewed until the lane has settled what it has of them.
+    /// Being released: renewed until the lane has settled their messages.
     releasing: HashMap<i16, i64>,
     settling: JoinSet<(i16, i64)>,
 }
 
-/// How many partitions a worker may hold where `workers` share them.
+/// Returns how many partitions a worker may hold if `workers` share them.
 fn fair_share(partitions: u16, workers: i64) -> usize {
     usize::from(partitions).div_ceil(workers.max(1) as usize)
 }
 
-/// The partitions, of those held, that are more than a share.
+/// Returns the held partitions in excess of the share.
 fn surplus(held: impl Iterator<Item = i16>, share: usize) -> Vec<i16> {
     let mut held: Vec<i16> = held.collect();
     held.sort_unstable();
     held.into_iter().skip(share).collect()
 }
 
-/// How many more a worker may take. What it gives up is its own until it is settled.
+/// Returns how many more partitions a worker may acquire. Those being released count until they are settled.
 fn room(share: usize, held: usize, releasing: usize) -> usize {
     share.saturating_sub(held + releasing)
 }
 
-/// How long a lane may take to settle what it has of a partition that is given up.
+/// How long a lane may take to settle the messages of a partition that is being released.
 const SETTLE: Duration = Duration::from_secs(10);
 
 impl Leases {
@@ -72,9 +72,9 @@ impl Leases {
         Self { store, bus, worker, stream, is_replaced, rewound, ttl, lanes, owned, held, releasing, settling }
     }
 
-    /// Runs until the shutdown, then gives everything back.
+    /// Runs until shutdown, then releases all partitions.
     pub async fn run(mut self, shutdown: Shutdown) {
-        // A lease survives two rounds that fail.
+        // A lease survives two failed rounds.
         let mut round = tokio::time::interval(self.ttl / 4);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !shutdown.is_cancelled() {
@@ -110,10 +110,10 @@ impl Leases {
         for partition in lost {
             tracing::warn!(partition, "lost a partition to another worker");
             self.drop_reader(partition).await;
-            // Whoever has it by now finds out again.
+            // The new owner detects the rewind itself.
             self.rewound.remove(&partition);
         }
-        // A reader ends when it meets a newer one or another stream, or by a fault: either way nobody reads here any more.
+        // A reader ends if it finds a newer reader or another stream, or on an error. In each case the partition is no longer read here.
         let ended: Vec<i16> = self.held.iter().filter(|(_, h)| h.reader.is_finished()).map(|(p, _)| *p).collect();
         for partition in ended {
             tracing::warn!(partition, "a partition's reader ended; giving it back");
@@ -136,8 +136,9 @@ impl Leases {
         Ok(())
     }
 
-    /// Goes over to the stream that is there now, to read it from its start; false while that cannot be. What was read of the one
-    /// before is settled first, for nobody can read it again.
+    /// Switches to the new stream, to read it from its start. Returns `false` while it cannot.
+    ///
+    /// The old stream's messages are settled first, because they cannot be read again.
     async fn follow_stream(&mut self, connection: &Connection) -> Result<bool, StoreError> {
         for partition in self.held.keys().copied().collect::<Vec<_>>() {
             self.release(partition).await;
@@ -188,7 +189,7 @@ impl Leases {
         Some(held.epoch)
     }
 
-    /// Stops reading and lets the lane settle what it has; the lease is freed after that, in [`Leases::settled`].
+    /// Stops reading and lets the lane settle its messages; [`Leases::settled`] then frees the lease.
     async fn release(&mut self, partition: i16) {
         let Some(epoch) = self.drop_reader(partition).await else { return };
         self.releasing.insert(partition, epoch);
@@ -200,7 +201,7 @@ impl Leases {
                     let _ = settled.await;
                 }
             };
-            // The lane may be waiting for a database that is away. What it commits later is fenced.
+            // The lane may be waiting for an unavailable database. Fencing rejects its later commits.
             if tokio::time::timeout(SETTLE, settle).await.is_err() {
                 tracing::warn!(partition, "did not settle in time; given back all the same");
             }
@@ -240,7 +241,7 @@ impl Leases {
     }
 }
 
-/// Brings what the reader delivers to the lane, behind word of the lease, until stopped; or returns why nothing more is read.
+/// Forwards the lease and then the reader's messages to the lane until stopped. Returns why the reader ended, if it did.
 async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shutdown) -> Option<Ended> {
     let (partition, epoch) = (lease.partition, lease.epoch);
     let forward = async {

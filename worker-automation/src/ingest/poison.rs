@@ -1,7 +1,7 @@
-//! What can never be applied: found by halving, put into the dead-letter stream with its reason, and left out.
+//! Finds items that can never be applied by bisection, dead-letters them with the reason, and skips them.
 //!
-//! Only what lies in the values counts, and panics that come again. Every other fault is the system's: it is waited out,
-//! loudly, and costs no item.
+//! Only data errors and repeatable panics count as an item's fault. Every other failure is the system's: it is logged and retried, and
+//! costs no item.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,19 +18,21 @@ use crate::ingest::batch::Batch;
 use crate::record::error::RecordError;
 use crate::record::transaction::{Mode, Recorded, Recorder};
 
-/// Why a transaction did not go through.
+/// Reason for a failed transaction.
 enum Failure {
     Deposed(Vec<i16>),
-    /// Trying again is all there is to do.
+    /// Transient: retry.
     Passing(String),
-    /// It takes too long; smaller ones may not.
+    /// Timed out; a smaller batch may succeed.
     TooSlow(String),
-    /// Something within the batch will fail again.
+    /// The data causes a failure that would repeat.
     Data(String),
 }
 
-/// Records a batch; waits for the database where it is away. `Err` holds the partitions that did not stand where the batch
-/// begins: they have another owner by now, or an earlier attempt went through and its answer was lost.
+/// Records a batch, retrying while the database is unavailable.
+///
+/// `Err` holds the partitions whose positions are not at the start of the batch: they have another owner by now, or an earlier attempt
+/// committed but its response was lost.
 pub async fn record_without_poison(
     recorder: &Arc<Recorder>,
     bus: &Bus,
@@ -57,7 +59,7 @@ pub async fn record_without_poison(
                 if !culprits.is_empty() {
                     continue;
                 }
-                // Each item alone goes through, together they do not.
+                // Each item succeeds on its own, but not together.
                 (why, true)
             }
         };
@@ -74,13 +76,13 @@ pub async fn record_without_poison(
     }
 }
 
-/// The batch without what was put aside.
+/// Returns the batch without the skipped items.
 fn without(batch: &Batch, skip: &HashSet<usize>) -> Batch {
     let items = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).map(|(_, item)| item.clone());
     Batch { items: items.collect(), steps: batch.steps.clone() }
 }
 
-/// One transaction in a task of its own, so that a panic in it is a failure like any other.
+/// Runs one transaction in its own task, so that a panic becomes an ordinary failure.
 async fn attempt(
     recorder: &Arc<Recorder>,
     batch: &Arc<Batch>,
@@ -117,12 +119,12 @@ fn panic_text(error: tokio::task::JoinError) -> String {
     }
 }
 
-/// The items that fail by themselves, and why, found by halving with transactions that are rolled back.
+/// Returns the items that fail on their own, with reasons, by bisection with transactions that are rolled back.
 async fn find(recorder: &Arc<Recorder>, batch: &Arc<Batch>, skip: &HashSet<usize>) -> Vec<(usize, String)> {
     find_by(batch.items.len(), skip, |others| attempt(recorder, batch, others, Mode::Trial)).await
 }
 
-/// `attempt` tries all items but those that it is given.
+/// Finds failing items by bisection; `attempt` tries all items except those in the given set.
 async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
     items: usize,
     skip: &HashSet<usize>,
@@ -144,7 +146,7 @@ async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
                 tokio::time::sleep(RETRY).await;
                 parts.push(part);
             }
-            // One item that is too slow by itself is not at fault.
+            // A single item that is too slow is not at fault.
             Err(Failure::TooSlow(_)) if part.len() == 1 => {}
             Err(Failure::Data(_) | Failure::TooSlow(_)) => {
                 let (left, right) = part.split_at(part.len() / 2);
@@ -156,18 +158,18 @@ async fn find_by<T, Tried: Future<Output = Result<T, Failure>>>(
     culprits
 }
 
-/// Puts one item into the dead-letter stream, as a message of its own that could be published again.
+/// Dead-letters one item, as a message of its own that can be published again.
 pub async fn bury_item(bus: &Bus, encoded: &Bytes, reason: &str) {
     let payload = EncodedBatch { version: VERSION, items: vec![encoded.clone()] }.encode_to_vec();
     bury(bus, "item", payload.into(), reason).await;
 }
 
-/// Puts a whole message there: nobody can tell its items.
+/// Dead-letters a whole message, because its items cannot be decoded.
 pub async fn bury_message(bus: &Bus, seq: i64, payload: Bytes, reason: &str) {
     bury(bus, &format!("message {seq}"), payload, reason).await;
 }
 
-/// Waits until the broker has it: only then may the position move on.
+/// Retries until the broker acknowledges: only then may the position advance.
 async fn bury(bus: &Bus, source: &str, payload: Bytes, reason: &str) {
     tracing::error!(source, reason, "cannot be applied; put into the dead-letter stream");
     metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(1);

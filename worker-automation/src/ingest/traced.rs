@@ -1,4 +1,4 @@
-//! The recording's hop of the traces that a batch's items belong to.
+//! Trace spans for recording the items of a batch.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use trace::{self, Kind, Span};
 
 use crate::ingest::item::Item;
 
-/// One hop for each trace among the items: they share the transaction and nothing else.
+/// One span for each trace among the items, which have only the transaction in common.
 #[derive(Default)]
 pub struct Recording {
     hops: HashMap<TraceContext, Hop>,
@@ -19,7 +19,7 @@ struct Hop {
 }
 
 impl Recording {
-    /// Begins the hops, and puts what the items lead to behind them. Costs a look at each item.
+    /// Begins the spans, and makes them the parents of the items' effects. Costs one check per item.
     pub fn begin(items: &mut [Item]) -> Self {
         let mut recording = Self::default();
         if !trace::is_on() {
@@ -41,7 +41,7 @@ impl Recording {
         recording
     }
 
-    /// They are recorded, in a transaction of so many items.
+    /// Ends the spans; `together` is the number of items in the transaction.
     pub fn end(self, together: usize) {
         for Hop { mut span, items } in self.hops.into_values() {
             span.count("rekindle.items", items);

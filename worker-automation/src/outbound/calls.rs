@@ -1,6 +1,8 @@
-//! Calls that runs wait for: claimed from their rows, made beside the recording, and answered into the person's own
-//! partition, where the run goes on in its turn. A row is deleted when the broker has the answer; a call that was made
-//! twice bears the same id both times.
+//! Makes the webhook calls that runs wait for.
+//!
+//! The worker claims calls from their rows, makes them outside the recording transaction, and publishes each answer to the user's own
+//! partition, where the run continues in order. It deletes the row once the broker has acknowledged the answer. A retried call has
+//! the same ID.
 
 mod answer;
 mod rotation;
@@ -34,21 +36,21 @@ use wire::event::{Answer as AnswerItem, Body, IngestBatch, IngestItem, VERSION, 
 use answer::{Judged, judge};
 use rotation::Rotation;
 
-/// Calls of one owner under way at a time, with an eighth more for the others.
+/// Maximum number of one owner's calls in flight, with an eighth more for the other owners.
 const MAX_PER_OWNER: usize = 64;
-/// Projects in one poll: high enough for all that have due calls.
+/// Maximum number of projects in one poll: enough for all that have due calls.
 const PROJECTS: i64 = 10_000;
-/// After so long a call that was claimed and not settled is made again: longer than any call takes.
+/// Lease of a claimed call, after which an unsettled call is made again: longer than any call takes.
 const LEASE: Duration = Duration::from_mins(1);
-/// How often is looked for what others left, or put off.
+/// Poll interval for retries, and for calls that other workers left.
 const LOOK: Duration = Duration::from_millis(500);
-/// Calls in all, and the time between them: about a quarter of an hour together.
+/// Maximum number of attempts. With the delays of [`AGAIN`], they span about a quarter of an hour.
 const ATTEMPTS: i32 = 6;
 const AGAIN: Backoff = Backoff { first: Duration::from_secs(2), factor: 4, most: Duration::from_mins(10) };
-/// Bytes of what is sent.
+/// Maximum size of a request body, in bytes.
 const BODY_MAX: usize = 256 * 1024;
 
-/// Makes calls.
+/// Makes the calls of webhook steps.
 pub struct Caller {
     pub store: Store,
     pub publisher: Publisher,
@@ -56,12 +58,12 @@ pub struct Caller {
     pub clock: Clock,
     pub http: HttpClient,
     pub keys: MasterKeys,
-    /// Told by the lanes when they have written calls.
+    /// Notified by the lanes when they have written calls.
     pub wake: Arc<Notify>,
 }
 
 impl Caller {
-    /// Runs until the shutdown; what is under way then comes to its end.
+    /// Runs until shutdown, then waits for calls in flight.
     pub async fn run(self, shutdown: Shutdown) {
         let (caller, slots, tasks) = (Arc::new(self), FairSlots::new(MAX_PER_OWNER), TaskTracker::new());
         let mut rotation = Rotation::default();
@@ -79,7 +81,7 @@ impl Caller {
         tasks.wait().await;
     }
 
-    /// Claims due calls, at most as many as can be made at once, so that a kill leaves few of them in doubt.
+    /// Claims due calls, at most as many as there are free slots, so that a kill leaves few calls unsettled.
     async fn look(
         self: &Arc<Self>,
         slots: &FairSlots,
@@ -98,7 +100,7 @@ impl Caller {
             let owner_of = |project: &ProjectId| owners.get(project).copied().unwrap_or_else(|| (*project).into());
             let mut due_of: HashMap<OwnerId, usize> = HashMap::new();
             due.iter().for_each(|project| *due_of.entry(owner_of(project)).or_default() += 1);
-            // Owners with the fewest calls under way go first. In one pass each owner gets an equal part of the slots, which its
+            // Owners with the fewest calls in flight go first. In one pass each owner gets an equal part of the slots, which its
             // projects share.
             due.sort_by_key(|project| slots.held(owner_of(project)));
             for project in due {
@@ -145,7 +147,7 @@ impl Caller {
             Judged::Again(why) => Answer::failed(why),
             Judged::Done(answer) => answer,
         };
-        // Only then may the row go; else the lease runs out, and the call is made again under the same id.
+        // Delete the row only after the answer is published. Otherwise the lease expires, and the call is made again under the same ID.
         if self.tell(&call, &outcome).await {
             failpoint::hit("automation.after_call_answered");
             self.settle(async |db| webhook_calls::delete(db, call.project, call.id).await).await;
@@ -168,7 +170,7 @@ impl Caller {
             return Judged::Done(Answer::failed("body_too_large"));
         }
         let now = self.clock.now();
-        // Not the secret of inbound webhooks: whoever is called could forge those.
+        // Signs with a separate secret: a recipient that knew the secret of inbound webhooks could forge those.
         let secrets = async {
             projects::signing_secrets(&mut self.store.connection().await?, &self.keys, call.project, now).await
         };

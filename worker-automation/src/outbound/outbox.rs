@@ -1,4 +1,4 @@
-//! Publishing the outbox: at once after the commit, and every second what was left over.
+//! Publishes the outbox: right after each commit, and leftover rows every second.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use store_sending::outbox::{self, OutboxRow};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-/// Left over is what has waited for longer: the publish after its commit failed, or its worker died.
+/// Age from which a row is a leftover: the publish after its commit failed, or its worker crashed.
 const LEFT_OVER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
-/// The partitions whose leftovers are this worker's to publish.
+/// Partitions whose leftover rows this worker publishes.
 pub type Owned = Arc<Mutex<Vec<i16>>>;
 
 pub struct Outbox {
@@ -28,7 +28,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Runs until the lanes have ended and what they handed over is published, or given up to the next owner.
+    /// Runs until the lanes have ended and their rows are published. Rows that fail are left to the partition's next owner.
     pub async fn run(self, mut handed_over: mpsc::Receiver<Vec<OutboxRow>>, shutdown: Shutdown) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -65,7 +65,7 @@ impl Outbox {
         failpoint::hit("automation.after_outbox_published");
         let deleted = async { outbox::delete(&self.store.connection().await?, &done).await };
         if let Err(error) = deleted.await {
-            // Published again as left over, and refused as a repeat or found settled by delivery.
+            // The rows are published again as leftovers. The broker rejects them as duplicates, or delivery finds them settled.
             tracing::debug!(%error, "cannot clear the outbox");
         }
     }

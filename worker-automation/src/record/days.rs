@@ -1,5 +1,6 @@
-//! Events counted by the day of their receipt, which is the day of their project's timezone, so that reports need no
-//! more than the counts. What a project counted before its timezone was changed stays with the days of then.
+//! Counts events by the day of their receipt in their project's timezone, so that reports need only the counts.
+//!
+//! Existing counts stay unchanged when a project's timezone changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use store_projects::projects;
 
 use crate::record::new_event::NewEvent;
 
-/// The timezones of projects that are not in UTC, as of a sequence of changes.
+/// Timezones of projects that do not use UTC, as of a change sequence number.
 #[derive(Debug, Default)]
 struct Zones {
     seq: Option<i64>,
@@ -25,7 +26,7 @@ struct Zones {
 
 impl Zones {
     fn new(seq: i64, named: Vec<(ProjectId, String)>) -> Self {
-        // A name that this program does not know counts as UTC.
+        // An unknown timezone name counts as UTC.
         let zone = |(project, name): (ProjectId, String)| Some((project, TimeZone::get(&name).ok()?));
         Self { seq: Some(seq), by_project: named.into_iter().filter_map(zone).collect() }
     }
@@ -39,12 +40,12 @@ impl Zones {
     }
 }
 
-/// Which day it is where.
+/// Cache of the projects' timezones.
 #[derive(Default)]
 pub struct Days(ArcSwap<Zones>);
 
 impl Days {
-    /// Reads the timezones anew if projects have changed since (`seq`).
+    /// Reloads the timezones if `seq`, the number of the newest project change, has changed.
     pub async fn follow(&self, tx: &Transaction<'_>, seq: i64) -> Result<(), StoreError> {
         if self.0.load().seq != Some(seq) {
             self.0.store(Arc::new(Zones::new(seq, projects::timezones_beside_utc(tx).await?)));
@@ -52,12 +53,12 @@ impl Days {
         Ok(())
     }
 
-    /// A project's timezone.
+    /// Returns a project's timezone.
     pub fn timezone(&self, project: ProjectId) -> TimeZone {
         self.0.load().of(project)
     }
 
-    /// Counts new events by project, day and name; returns the projects.
+    /// Counts new events by project, day and name. Returns the projects.
     pub async fn count(
         &self,
         tx: &Transaction<'_>,
@@ -65,7 +66,7 @@ impl Days {
         new: &[NewEvent<'_>],
     ) -> Result<Vec<ProjectId>, StoreError> {
         let zones = self.0.load();
-        // All offsets are whole minutes, so that the day is found once for each project and minute.
+        // UTC offsets are whole minutes, so one lookup per project and minute is enough.
         let mut days: HashMap<(ProjectId, i64), Date> = HashMap::default();
         let mut counts: BTreeMap<(ProjectId, Date), counters::Names<'_>> = BTreeMap::new();
         for event in new {

@@ -1,5 +1,6 @@
-//! Which projects have endpoints of other systems, and what those ask to be told: known in memory, so that whoever has none
-//! pays nothing. Telling them is rows of the recording transaction; delivery sends them.
+//! Caches which event types each project's webhook endpoints subscribe to, so that projects without endpoints cost nothing.
+//!
+//! The recording transaction inserts the notifications as rows; the delivery worker sends them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use kernel::ids::ProjectId;
 use store_projects::webhook_endpoints;
 use store_sending::webhook_deliveries::tell::{self, MessageNews, RunNews};
 
-/// What projects ask for, as of a sequence of changes.
+/// The subscribed types of each project, as of a change sequence number.
 #[derive(Debug, Default)]
 pub struct Asked {
     seq: i64,
@@ -28,7 +29,9 @@ impl Asked {
         self.projects.get(&project).is_some_and(|types| types.contains(ALL_TYPES) || types.contains(kind))
     }
 
-    /// Tells those who ask. What is told of runs is looked through here.
+    /// Inserts notifications for the endpoints that subscribe to them.
+    ///
+    /// Filters `runs` by subscription; the caller has already filtered `messages`.
     pub async fn tell(
         &self,
         tx: &Transaction<'_>,
@@ -48,7 +51,7 @@ impl Asked {
     }
 }
 
-/// Follows what is asked for.
+/// Cache of the current subscriptions.
 pub struct Endpoints(ArcSwap<Asked>);
 
 impl Default for Endpoints {
@@ -58,7 +61,9 @@ impl Default for Endpoints {
 }
 
 impl Endpoints {
-    /// As it is now, where the newest change is `seq`. There are few endpoints, and they seldom change: all are read.
+    /// Returns the current subscriptions; `seq` is the number of the newest change.
+    ///
+    /// Reads all endpoints on a change: there are few, and they seldom change.
     pub async fn follow(&self, tx: &Transaction<'_>, seq: i64) -> Result<Arc<Asked>, StoreError> {
         let known = self.0.load_full();
         if known.seq == seq {

@@ -1,5 +1,6 @@
-//! Erasing people within the recording transaction: in the order of their items, and for good. What was accepted before
-//! an erasure but comes to be applied after it, by another partition or from a restored backup, is left out.
+//! Erases users permanently within the recording transaction, in the order of the items.
+//!
+//! Items that were accepted before an erasure but are applied after it, by another partition or from a restored backup, are dropped.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -23,13 +24,13 @@ use crate::ingest::item::{Action, Item, Named};
 use crate::record::error::RecordError;
 use crate::record::known::{Begun, Known};
 
-/// A part of a batch: erasures take their turn among the other items.
+/// A part of a batch: items between erasures, or one erasure.
 pub enum Part<'a> {
     Items(Vec<&'a Item>),
     Erasure(&'a Item, Uuid),
 }
 
-/// Cuts a batch at its erasures.
+/// Splits a batch at its erasures.
 pub fn parts(items: Vec<&Item>) -> Vec<Part<'_>> {
     let mut parts = Vec::with_capacity(1);
     let mut between = Vec::with_capacity(items.len());
@@ -49,7 +50,7 @@ pub fn parts(items: Vec<&Item>) -> Vec<Part<'_>> {
     parts
 }
 
-/// Why a transaction was aborted.
+/// Reason for aborting a transaction.
 #[derive(Debug)]
 pub enum Aborted {
     /// The erasures must be announced again, for these users too.
@@ -69,8 +70,9 @@ impl From<StoreError> for Aborted {
     }
 }
 
-/// Announces the erasures of a batch. Returns the users that it is going to erase, under all ids known so far, and those that were
-/// found to be missing before (`more`).
+/// Announces the erasures of a batch.
+///
+/// Returns the users it will erase, under all IDs known so far, plus those in `more`, which an earlier attempt found missing.
 pub async fn announce(
     db: &mut Connection,
     batch: &Batch,
@@ -91,8 +93,8 @@ pub async fn announce(
     Ok(users)
 }
 
-/// Begins to record: follows what was erased, and locks the users whom the transaction erases and those of its items' users who
-/// are being erased by others.
+/// Prepares the transaction: updates the cache with recent erasures, and locks the users that the transaction erases and those of its
+/// items' users who are being erased by other transactions.
 pub async fn begin(
     tx: &Transaction<'_>,
     known: &Known,
@@ -102,14 +104,14 @@ pub async fn begin(
     let edition = removals::edition(tx).await?;
     let begun = known.follow(tx, edition).await?;
     removals::lock(tx, erased, &known.pending(items.flat_map(keys))).await?;
-    // Another erasure of the same users may have ended the announcement.
+    // An erasure of the same users by another transaction may have ended the announcement.
     if removals::pending(tx, erased).await?.len() < erased.len() {
         return Err(Aborted::Unannounced(Vec::new()));
     }
     Ok(begun)
 }
 
-/// When the latest erasure was accepted, as this transaction sees it.
+/// The acceptance time of the latest erasure, as this transaction sees it.
 pub struct Erasures {
     latest: Option<Timestamp>,
 }
@@ -119,8 +121,9 @@ impl Erasures {
         Ok(Self { latest: erasures::latest(tx).await? })
     }
 
-    /// Leaves out the items of people who were erased after these were accepted. Mostly there is nobody to be looked up:
-    /// what is applied was accepted after the latest erasure.
+    /// Drops items that were accepted before their user's erasure.
+    ///
+    /// Usually no lookup is needed, because the items were accepted after the latest erasure.
     pub async fn leave_out<'a>(&self, tx: &Transaction<'_>, items: Vec<&'a Item>) -> Result<Vec<&'a Item>, StoreError> {
         let is_early = |item: &Item| self.latest.is_some_and(|latest| item.received <= latest);
         let named: BTreeSet<PersonKey> =
@@ -130,8 +133,9 @@ impl Erasures {
         Ok(items.into_iter().filter(|item| erased.is_empty() || !is_erased(item)).collect())
     }
 
-    /// Erases a person under all their ids, which it returns. An item that comes again erases nothing: the user may have come back
-    /// since. All of them must have been `announced`.
+    /// Erases a user under all their IDs, and returns these.
+    ///
+    /// A redelivered item erases nothing, because the user may have come back since. All IDs must be in `announced`.
     pub async fn erase(
         &mut self,
         tx: &Transaction<'_>,
@@ -148,11 +152,11 @@ impl Erasures {
     }
 }
 
-/// Months whose events and messages are removed in the transaction of the erasure: the next one, whose partitions are made
-/// ahead, this one and the last. The scheduler removes older rows, so that this transaction locks few partitions.
+/// Number of months whose events and messages the erasure's transaction removes: the next one, whose partitions are created ahead,
+/// the current and the last one. The scheduler removes older rows, so that this transaction locks few partitions.
 const RECENT_MONTHS: usize = 3;
 
-/// The ids that an item names somebody by; an internal one in a known id's place only where the product itself sent it.
+/// Returns the IDs by which an item names its users. An internal ID counts only in items that the product itself sent.
 fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
     let known = item.who.known.as_ref().filter(|_| item.names_internally());
     let internal = known.and_then(|n: &Named| Uuid::try_parse(&n.name).ok());
@@ -161,8 +165,9 @@ fn keys(item: &Item) -> impl Iterator<Item = PersonKey> {
     named.chain(internal).chain(chose).map(|id| (item.project, id))
 }
 
-/// An entry of the log of erasures, by which the scheduler repeats them on a restored database: an item for each of the user's
-/// ids, and nothing else of the user.
+/// Returns an entry for the erasure log, from which the scheduler repeats erasures on a restored database.
+///
+/// It holds one item for each of the user's IDs, and no other user data.
 pub fn log_entry(names: &Names, partition: i16, item: &Item, gone: &[PersonKey]) -> OutboxRow {
     let erase = |(_, user): &PersonKey| IngestItem {
         project_id: id_bytes(item.project.0),
@@ -192,7 +197,7 @@ async fn erase(
     let mut ids = read::all_ids(tx, project, person).await?;
     ids.sort_unstable();
     let keys: Vec<PersonKey> = ids.iter().map(|id| (project, *id)).collect();
-    // An id that was merged since the announcement.
+    // IDs merged since the announcement.
     let unannounced: Vec<PersonKey> = keys.iter().filter(|key| !announced.contains(key)).copied().collect();
     if !unannounced.is_empty() {
         return Err(Aborted::Unannounced(unannounced));
@@ -201,7 +206,7 @@ async fn erase(
     let mut moves = erasures::remove_people(tx, project, &ids).await?;
     let months = erasures::months(tx).await?;
     let (older, recent) = months.split_at(months.len().saturating_sub(RECENT_MONTHS));
-    // Most users have no older rows, and then nothing is left to the scheduler.
+    // Most users have no older rows; then nothing is left to the scheduler.
     let mut left = erasures::have_rows(tx, project, &ids, older).await?;
     for month in recent {
         let removed = erasures::remove_slice(tx, project, &ids, (at, None), *month).await?;
@@ -213,7 +218,7 @@ async fn erase(
     erasures::record(tx, project, &ids, Erased { accepted: at, applied: now }, left).await?;
     let mut people = -(rows.iter().filter(|row| row.merged_into.is_none()).count() as i64);
 
-    // Who did something since, which another partition applied earlier, is a new person.
+    // A user with activity after the erasure, applied earlier by another partition, becomes a new user.
     let mut again: Vec<NewPerson> = Vec::new();
     for (id, seen) in erasures::active_since(tx, project, &ids, at).await? {
         let Some(row) = rows.iter().find(|row| row.key.1 == id) else { continue };

@@ -1,4 +1,4 @@
-//! Why a batch was not recorded.
+//! Errors of the recording transaction.
 
 use database::StoreError;
 
@@ -6,7 +6,7 @@ use database::StoreError;
 pub enum RecordError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// These partitions do not stand where the batch begins; nothing was committed.
+    /// The positions of these partitions are not at the start of the batch; nothing was committed.
     #[error("partitions {0:?} do not stand where the batch begins")]
     Deposed(Vec<i16>),
 }

@@ -1,4 +1,4 @@
-//! Writing a batch's events, and finding out which were new.
+//! Writes a batch's events and finds out which were new.
 
 use database::{StoreError, Transaction};
 use foldhash::HashSet;
@@ -14,8 +14,9 @@ pub struct Inserted<'a> {
     pub repeats: u64,
 }
 
-/// Writes events, no two of which have one id. With `trusted`, those that are not remembered are taken to be new, and it is
-/// a unique violation where one is not.
+/// Inserts events; their IDs must be distinct.
+///
+/// With `trusted`, events that it does not remember are taken to be new. If one is not, this fails with a unique violation.
 pub async fn insert<'a>(
     tx: &Transaction<'_>,
     trusted: Option<&Recent>,
@@ -35,7 +36,7 @@ pub async fn insert<'a>(
             received_at: e.item.received,
         })
         .collect();
-    // In the order of the widest index, so that neighbouring rows meet the same pages.
+    // Sorts by the widest index, so that neighboring rows touch the same pages.
     rows.sort_unstable_by_key(|e| (e.project, e.user_id, e.id));
     let suspect: Vec<bool> = match trusted {
         Some(recent) => recent.are_suspect(rows.iter().map(|e| (e.project, e.id))),

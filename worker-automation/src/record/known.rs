@@ -1,25 +1,23 @@
-//! Who is known to be there, so that most events ask the database nothing about their person.
+//! Caches which users exist, so that most events need no query for their user.
 //!
-//! What recording must know of the person of an event is whether there is a row, whether it was merged into another
-//! person's, and when it last noted that they were seen. All three are remembered here after a commit. Another process
-//! may change each of them meanwhile, and this is why that does no harm:
+//! To record an event, the worker must know whether its user has a row, whether that user was merged into another, and which
+//! last-seen time is stored. The cache learns all three after a commit. Another process may change each of them in the meantime,
+//! which does no harm for these reasons:
 //!
-//! - **Rows that go away.** Only an erasure removes users, in three steps (`store_profiles::users::removals`). It is announced, and
-//!   waits until the transactions that do not know of it have ended. Later ones read what was announced ([`Known::follow`]):
-//!   they forget these users, believe nothing of them until the erasure is finished, and share a lock on each that they name,
-//!   which the erasure takes exclusively. All other users stay in memory. Everything is forgotten when the server was restarted
-//!   or is another one, for it may then have lost the last commits (a failover, a restored backup), and whenever a partition
-//!   does not stand where it was left.
-//! - **Merges.** Only anonymous people are merged, once, and for good. An anonymous person's event that is recorded under
-//!   their own id after another worker has merged them is read as the known person's all the same, because reads expand
-//!   a person into all their ids and merging rewrites no events: it is as if the event had come a moment earlier, and
-//!   the two came by different partitions, whose order nobody promised. Whatever is *decided* by a person, though (a
-//!   profile update, a run that an event starts), locks the person's row and follows the merge that it finds there,
-//!   whatever is known here.
-//! - **When last seen.** The statement that notes it compares with the row once more and only ever moves it forward.
+//! - **Removed rows.** Only an erasure removes users, in three steps (`store_profiles::users::removals`). It is announced, and
+//!   waits until the transactions that do not know of it have ended. Later transactions read the announcement ([`Known::follow`]):
+//!   they evict these users, do not cache them until the erasure is finished, and take a shared lock on each that they name, which
+//!   the erasure takes exclusively. All other users stay cached. The cache is cleared if the server was restarted or replaced,
+//!   because it may have lost the last commits (a failover, a restored backup), and if a partition's position is not the expected one.
+//! - **Merges.** Only anonymous users are merged, once and permanently. If an event is recorded under an anonymous ID after another
+//!   worker merged it, reads still attribute it to the known user, because they expand a user into all their IDs and a merge rewrites
+//!   no events. The result is the same as if the event had arrived a moment earlier; the two came by different partitions, whose order
+//!   is not guaranteed. A decision that depends on a user (a profile update, a run that an event starts) always locks the user's row
+//!   and follows the merge found there, regardless of the cache.
+//! - **Last-seen time.** The statement that stores it compares it with the row and only moves it forward.
 //!
-//! And nothing is believed for longer than [`TRUST`]: a person is then looked up again, in the same statement that finds
-//! out whether the time of their last event needs to be noted. So even the harmless kinds of being late end by then.
+//! No entry is trusted for longer than [`TRUST`]. After that the user is looked up again, by the statement that also finds out whether
+//! the last-seen time must be stored, so even harmless staleness is bounded.
 
 use std::sync::RwLock;
 
@@ -31,27 +29,28 @@ use store_profiles::users::record::PersonKey;
 use store_profiles::users::removals::{self, Edition, Removal};
 use uuid::Uuid;
 
-/// For how long a person is believed to be as they were, in milliseconds.
+/// How long a cached user is trusted, in milliseconds.
 const TRUST: i64 = 60_000;
-/// Erasures that are remembered at least, and for how long in milliseconds: longer than any transaction runs.
+/// Number of erasures above which old ones are forgotten. [`REMEMBERED_FOR`] is the age, in milliseconds, from which they are old:
+/// longer than any transaction runs.
 const REMEMBERED: usize = 10_000;
 const REMEMBERED_FOR: i64 = 3_600_000;
-/// By how much the noted time may be behind the last event, in milliseconds.
+/// How far the stored last-seen time may lag behind the last event, in milliseconds.
 pub const SEEN_EVERY: i64 = 60_000;
 
-/// What is known of a person, in seconds of Unix time: fewer bytes, for there are many.
+/// A cached user. Times are in Unix seconds, to save memory.
 #[derive(Clone, Copy, Debug)]
 struct Present {
     seen: u32,
     checked: u32,
 }
 
-/// What a committed transaction has learnt.
+/// Cache updates of a committed transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Learnt {
-    /// Who is there, and when they were last seen as far as the row says.
+    /// Existing users, with the last-seen time that their rows store.
     pub present: Vec<(PersonKey, Timestamp)>,
-    /// Who was merged into whom.
+    /// Merged users, with the user each was merged into.
     pub merged: Vec<(PersonKey, Uuid)>,
 }
 
@@ -62,7 +61,7 @@ impl Learnt {
     }
 }
 
-/// The memory, shared by a worker's lanes and bounded.
+/// A bounded cache of users, shared by a worker's lanes.
 pub struct Known {
     present: Cache<PersonKey, Present>,
     merged: Cache<PersonKey, Uuid>,
@@ -72,35 +71,35 @@ pub struct Known {
 #[derive(Default)]
 struct State {
     edition: Option<Edition>,
-    /// How often everything was forgotten.
+    /// Number of times the cache was cleared.
     resets: u64,
     /// Users who are being erased.
     pending: HashSet<PersonKey>,
-    /// In which edition a user's erasure was announced or, later, finished. Editions count milliseconds.
+    /// The edition in which each user's erasure was announced or, later, finished. Editions count milliseconds.
     removed: HashMap<PersonKey, i64>,
 }
 
-/// What a transaction began with.
+/// The cache state when a transaction began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
     seq: i64,
     resets: u64,
 }
 
-/// How a person stands, as far as is known.
+/// Cached status of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// There, and noted as seen recently enough for an event of the time asked about.
+    /// Exists, and the stored last-seen time is recent enough for the given event.
     Fresh,
     Merged(Uuid),
-    /// To be looked up.
+    /// Must be looked up.
     Unknown,
-    /// Being erased: to be looked up, and locked.
+    /// Being erased: must be looked up and locked.
     Erased,
 }
 
 impl State {
-    /// Whether it includes what had changed by an edition.
+    /// Returns whether the cache includes all changes up to an edition.
     fn includes(&self, edition: Edition) -> bool {
         self.edition.is_some_and(|own| own.server_started == edition.server_started && own.seq >= edition.seq)
     }
@@ -116,14 +115,15 @@ impl State {
 }
 
 impl Known {
-    /// Remembers so many people at most, of about 60 bytes each.
+    /// Creates a cache of at most `people` users, at about 60 bytes each.
     pub fn new(people: usize) -> Self {
         let (present, merged) = (Cache::new(people), Cache::new(people / 16 + 1));
         Self { present, merged, state: RwLock::default() }
     }
 
-    /// Forgets the users of erasures that were announced or finished since the last call. Each transaction calls it with the edition
-    /// that it has read, before anything else.
+    /// Evicts the users of erasures that were announced or finished since the last call.
+    ///
+    /// Each transaction calls this first, with the edition that it has read.
     pub async fn follow(&self, tx: &Transaction<'_>, edition: Edition) -> Result<Begun, StoreError> {
         let (includes, last) = match self.state.read() {
             Ok(state) => (state.includes(edition), state.edition),
@@ -134,7 +134,7 @@ impl Known {
         }
         if let Some(last) = last.filter(|last| last.server_started == edition.server_started) {
             let changed = removals::changed_since(tx, Some(last.seq)).await?;
-            // An erasure by an earlier version of the program is not among them.
+            // Erasures by an earlier version of the program are not listed; in that case clear the whole cache.
             if changed.iter().any(|removal| removal.seq >= edition.seq) {
                 self.remove(edition, &changed);
                 return Ok(self.begun(edition));
@@ -169,7 +169,7 @@ impl Known {
 
     fn reset(&self, edition: Edition, pending: &[Removal]) {
         let Ok(mut state) = self.state.write() else { return };
-        // Another lane may have done so.
+        // Another lane may already have cleared it.
         if !state.includes(edition) {
             self.clear(&mut state);
             state.edition = Some(edition);
@@ -183,14 +183,14 @@ impl Known {
         *state = State { resets: state.resets + 1, ..State::default() };
     }
 
-    /// Forgets everybody.
+    /// Clears the cache.
     pub fn forget(&self) {
         if let Ok(mut state) = self.state.write() {
             self.clear(&mut state);
         }
     }
 
-    /// Returns those of these users who are being erased.
+    /// Returns those of `users` who are being erased.
     pub fn pending(&self, users: impl Iterator<Item = PersonKey>) -> Vec<PersonKey> {
         match self.state.read() {
             Ok(state) if !state.pending.is_empty() => users.filter(|user| state.pending.contains(user)).collect(),
@@ -198,7 +198,7 @@ impl Known {
         }
     }
 
-    /// How a person stands at `now` for an event of the time `seen`.
+    /// Returns a user's cached status at `now`, for an event seen at `seen`.
     pub fn standing(&self, key: &PersonKey, seen: Timestamp, now: Timestamp) -> Standing {
         if self.state.read().is_ok_and(|state| state.pending.contains(key)) {
             return Standing::Erased;
@@ -216,9 +216,11 @@ impl Known {
         }
     }
 
-    /// Learns what a transaction found, after its commit: nothing of users whose erasure it did not know to be finished.
+    /// Applies a transaction's cache updates after its commit.
+    ///
+    /// Skips users whose erasure the transaction did not know to be finished.
     pub fn learn(&self, begun: Begun, learnt: Learnt, now: Timestamp) {
-        // Held while learning, so that nothing comes in behind a removal.
+        // Holds the lock while it inserts, so that no removed user is inserted after the removal.
         let Ok(state) = self.state.read() else { return };
         if state.edition.is_none() || state.resets != begun.resets {
             return;
@@ -237,7 +239,7 @@ impl Known {
     }
 }
 
-/// Rounded down: what was noted is never taken for later than it was.
+/// Converts to Unix seconds, rounded down so that a stored time is never taken for later than it is.
 fn seconds(time: Timestamp) -> u32 {
     u32::try_from(time.as_second()).unwrap_or(0)
 }

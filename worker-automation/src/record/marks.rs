@@ -1,5 +1,7 @@
-//! Marking people whose segments may have changed, within the recording transaction: only what the project's followed
-//! segments look at, so that whoever follows none pays nothing. They are evaluated beside it, by the scheduler.
+//! Marks users whose segments may have changed, within the recording transaction.
+//!
+//! Marks only what a project's followed segments depend on, so that projects without followed segments cost nothing. The scheduler
+//! evaluates the segments separately.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +17,10 @@ use store_profiles::users::record::PersonKey;
 
 use crate::record::new_event::NewEvent;
 
-/// What one project's segments look at.
+/// What one project's segments depend on.
 #[derive(Clone, Debug, Default)]
 struct Watched {
-    /// By name, with the look's text.
+    /// Event names, with the text of their `Look`.
     events: HashMap<String, String>,
     profile: bool,
     seen: bool,
@@ -35,7 +37,7 @@ impl Watched {
                 Look::Profile => watched.profile = true,
                 Look::Seen => watched.seen = true,
                 Look::Devices => watched.devices = true,
-                // Messages and lists are marked by whoever changes them, and people always.
+                // The code that changes messages and lists marks them; user changes are always marked.
                 Look::Messages | Look::Segment(_) | Look::Person => {}
             }
         }
@@ -43,14 +45,14 @@ impl Watched {
     }
 }
 
-/// What the segments of all projects look at, as of a sequence of changes.
+/// What the segments of all projects depend on, as of a change sequence number.
 #[derive(Clone, Debug, Default)]
 pub struct Watches {
     seq: i64,
     projects: HashMap<ProjectId, Arc<Watched>>,
 }
 
-/// Follows what is looked at.
+/// Cache of the current [`Watches`].
 pub struct Watching(ArcSwap<Watches>);
 
 impl Default for Watching {
@@ -60,13 +62,13 @@ impl Default for Watching {
 }
 
 impl Watching {
-    /// As it is now, where the newest change is `seq`.
+    /// Returns the current dependencies; `seq` is the number of the newest change.
     pub async fn follow(&self, tx: &Transaction<'_>, seq: i64) -> Result<Arc<Watches>, StoreError> {
         let known = self.0.load_full();
         if known.seq == seq {
             return Ok(known);
         }
-        // A database that was set back is read as a whole.
+        // A lower number means that the database was restored to an earlier state: read everything.
         let mut watches = if known.seq > seq { Watches::default() } else { Watches::clone(&known) };
         let after = if known.seq > seq { -1 } else { known.seq };
         for (project, looks) in follow::watched_after(tx, after).await? {
@@ -83,10 +85,10 @@ impl Watching {
     }
 }
 
-/// The marks of a part of a batch.
+/// The marks for one part of a batch.
 pub struct Marks<'w> {
     watches: &'w Watches,
-    /// By the text of the look.
+    /// Keyed by the text of the `Look`.
     found: HashSet<(&'w str, PersonKey)>,
 }
 
@@ -99,7 +101,7 @@ impl<'w> Marks<'w> {
         self.watches.projects.get(&project).map(Arc::as_ref)
     }
 
-    /// Whether there can be any.
+    /// Returns whether no project has followed segments.
     fn is_idle(&self) -> bool {
         self.watches.projects.is_empty()
     }
@@ -110,7 +112,7 @@ impl<'w> Marks<'w> {
         }
     }
 
-    /// New events.
+    /// Marks the users of new events that a segment depends on.
     pub fn events(&mut self, new: &[NewEvent<'_>]) {
         if self.is_idle() {
             return;
@@ -123,7 +125,7 @@ impl<'w> Marks<'w> {
         }
     }
 
-    /// Whose devices were registered.
+    /// Marks users whose devices were registered.
     pub fn devices(&mut self, registered: impl IntoIterator<Item = PersonKey>) {
         if self.is_idle() {
             return;
@@ -139,12 +141,12 @@ impl<'w> Marks<'w> {
         seen.into_iter().for_each(|person| self.mark(person, "seen", |watched| watched.seen));
     }
 
-    /// People of whom everything may have changed: who are new, were merged or are gone.
+    /// Marks users for all segments: those who were created, merged or erased.
     pub fn people(&mut self, people: impl IntoIterator<Item = PersonKey>) {
         people.into_iter().for_each(|person| self.mark(person, "person", |_| true));
     }
 
-    /// Writes them.
+    /// Stores the marks.
     pub async fn store(self, tx: &Transaction<'_>, now: Timestamp) -> Result<(), StoreError> {
         if self.found.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Events that were not recorded before, and word of messages: what days count, segments look at, and runs hear of.
+//! New events and receipts, which daily counts, segments and runs consume.
 
 use automation::TriggerType;
 use kernel::ids;
@@ -8,10 +8,10 @@ use uuid::Uuid;
 use crate::automations::matching::{Index, Startable};
 use crate::ingest::item::{Item, Named};
 
-/// In place of a person's id where a webhook named nobody.
+/// Stands in for a user's ID if a webhook names no user.
 pub const NOBODY: Uuid = Uuid::nil();
 
-/// An event that was really new, or word of a message, and whose it is.
+/// A new event or a receipt, and its user.
 pub struct NewEvent<'a> {
     pub item: &'a Item,
     pub person: PersonKey,
@@ -26,12 +26,12 @@ impl NewEvent<'_> {
         self.person.1 == NOBODY || (self.item.unproven && self.item.who.anonymous.as_ref().is_some_and(refused))
     }
 
-    /// By what kind of automation it may be waited for; none where it is nobody's.
+    /// Returns the trigger type of automations that may wait for the event, or `None` if it is unattributed.
     pub fn trigger(&self) -> Option<TriggerType> {
         self.item.action.trigger().filter(|_| !self.is_unattributed())
     }
 
-    /// The automations that it starts.
+    /// Returns the automations that the event starts.
     pub fn starts<'i>(&self, index: &'i Index) -> impl Iterator<Item = &'i Startable> + use<'i> {
         index.started_by(self.person.0, self.trigger(), self.name)
     }

@@ -1,4 +1,4 @@
-//! The people that a batch touches: made, locked and merged within the recording transaction.
+//! The users that a batch touches: creates, locks and merges them within the recording transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,34 +16,34 @@ use crate::record::known::{Known, Learnt, SEEN_EVERY, Standing};
 use crate::record::marks::Marks;
 use crate::record::profile::{self, TooLarge};
 
-/// What a batch knows of its people, and what it has changed of them so far.
+/// What a batch knows about its users, and how it has changed them so far.
 #[derive(Default)]
 pub struct People {
-    /// Those locked until the end of the transaction.
+    /// Users locked until the end of the transaction.
     locked: HashMap<PersonKey, Profile>,
-    /// Of the others, those who were merged.
+    /// Merged users that are not locked, with the user each was merged into.
     pointers: HashMap<PersonKey, Uuid>,
-    /// When anonymous users were merged, by their rows or by this batch: the earlier of the two.
+    /// When anonymous users were merged, by their rows or by this batch, whichever is earlier.
     merged_at: HashMap<PersonKey, Timestamp>,
     internal: Internal,
-    /// When the rows that were read or made say that they were last seen.
+    /// Last-seen times in the rows that were read or created.
     noted: HashMap<PersonKey, Timestamp>,
     changed: BTreeSet<PersonKey>,
     seen: HashMap<PersonKey, Timestamp>,
     merges: Vec<(PersonKey, Uuid)>,
     counts: BTreeMap<ProjectId, i64>,
-    /// When those who count were last seen before, by the rows that were locked.
+    /// Last-seen times of unmerged users in the locked rows, before this batch.
     before: HashMap<PersonKey, Timestamp>,
     moves: Moves,
-    /// Made with an external id, by which they are searched.
+    /// Users created with an external ID, which is their search text.
     made: BTreeMap<PersonKey, String>,
-    /// Those searched by other words from now on.
+    /// Users whose search text has changed.
     renamed: BTreeSet<PersonKey>,
-    /// Made by this batch, also without an external id.
+    /// All users that this batch created, including those without an external ID.
     new: Vec<PersonKey>,
 }
 
-/// How a batch's items name a person.
+/// How a batch's items mention a user.
 struct Mention<'a> {
     name: &'a str,
     is_known: bool,
@@ -52,7 +52,7 @@ struct Mention<'a> {
     locks: bool,
 }
 
-/// The people that a batch mentions, and those of them who have no row yet.
+/// The users that a batch mentions, and those of them who have no row yet.
 pub struct Wanted<'a> {
     mentions: HashMap<PersonKey, Mention<'a>>,
     missing: BTreeSet<PersonKey>,
@@ -67,7 +67,9 @@ impl Mention<'_> {
 }
 
 impl People {
-    /// Looks up those who are not known to be there, and changes nothing yet. `locks` says whose row an item decides by.
+    /// Looks up the users that the cache does not know, without any change.
+    ///
+    /// `locks` returns whether an item's effect depends on its user's row, which must then be locked.
     pub async fn look_up<'a>(
         tx: &Transaction<'_>,
         known: &Known,
@@ -100,7 +102,7 @@ impl People {
         let mut missing = BTreeSet::new();
         for (key, mention) in &mut mentions {
             match known.standing(key, mention.last, now) {
-                // Whether an item without proof counts depends on when the merge was, which the cache does not know.
+                // Whether an unproven item counts depends on the time of the merge, which the cache does not hold.
                 _ if unproven.contains(key) => {
                     missing.insert(*key);
                 }
@@ -128,8 +130,9 @@ impl People {
         Ok((people, Wanted { mentions, missing }))
     }
 
-    /// Makes those that are missing, and locks those whose row decides something: of the mentioned, and `others` where they
-    /// are there. From here to the end of the transaction another worker that needs one of them waits.
+    /// Creates missing users, and locks the mentioned users whose rows must be locked, and those of `others` that exist.
+    ///
+    /// Another worker that needs one of these rows waits until the transaction ends.
     pub async fn hold(
         &mut self,
         tx: &Transaction<'_>,
@@ -140,7 +143,7 @@ impl People {
         let mut to_lock: BTreeSet<PersonKey> = decisive.chain(others).collect();
         self.make(tx, &missing, &mentions).await?;
         self.lock(tx, to_lock.clone()).await?;
-        // Whoever decides something is never only believed to be there.
+        // The cache may be stale: create the users that it wrongly took to exist.
         to_lock.retain(|key| !self.locked.contains_key(key));
         if !to_lock.is_empty() {
             self.make(tx, &to_lock, &mentions).await?;
@@ -169,7 +172,7 @@ impl People {
         Ok(())
     }
 
-    /// Locks people, and whom they were merged into: an end of its own, for a known person is never merged.
+    /// Locks users and those they were merged into. This terminates, because a known user is never merged.
     async fn lock(&mut self, tx: &Transaction<'_>, wanted: BTreeSet<PersonKey>) -> Result<(), StoreError> {
         let mut wanted: Vec<PersonKey> = wanted.into_iter().collect();
         while !wanted.is_empty() {
@@ -191,8 +194,9 @@ impl People {
         self.merged_at.entry(anonymous).and_modify(|earliest| *earliest = (*earliest).min(at)).or_insert(at);
     }
 
-    /// Who is meant, before merges are followed. Callers name users by external ids; the product's own items by internal ids,
-    /// which mean nobody once that user is gone.
+    /// Returns the user that an item names, before merges are followed.
+    ///
+    /// Callers name users by external ID. The product's own items use internal IDs, which resolve to `None` once the user is gone.
     fn meant(&self, item: &Item, named: &Named) -> Option<PersonKey> {
         if !item.names_internally() {
             return Some((item.project, named.id));
@@ -200,7 +204,7 @@ impl People {
         internal_id(item.project, named).filter(|key| self.internal.0.contains(key))
     }
 
-    /// Whom an id leads to now.
+    /// Follows a user's merge, if there is one.
     pub fn resolve(&self, key: PersonKey) -> PersonKey {
         let into = match self.locked.get(&key) {
             Some(profile) => profile.merged_into,
@@ -209,20 +213,20 @@ impl People {
         (key.0, into.unwrap_or(key.1))
     }
 
-    /// The person that an item counts for.
+    /// Returns the user that an item is attributed to.
     pub fn of(&self, item: &Item) -> Option<PersonKey> {
         let key = self.meant(item, item.who.named()?)?;
         (!self.refuses(item)).then(|| self.resolve(key))
     }
 
-    /// Whether an item without proof names a user with an external id, by an anonymous id that had been merged into them
-    /// before the item was received.
+    /// Returns whether to refuse an item: it is unproven, and its anonymous ID was merged into a user with an external ID before the
+    /// item was received.
     pub fn refuses(&self, item: &Item) -> bool {
         let merged_at = || self.merged_at.get(&(item.project, item.who.anonymous.as_ref()?.id));
         item.unproven && merged_at().is_some_and(|at| *at < item.received)
     }
 
-    /// The locked row of a person.
+    /// Returns the locked row of a user.
     pub fn profile(&self, key: PersonKey) -> Option<&Profile> {
         self.locked.get(&key)
     }
@@ -231,8 +235,9 @@ impl People {
         self.seen.entry(key).and_modify(|t| *t = (*t).max(at)).or_insert(at);
     }
 
-    /// Applies an identify: the merge first, then the properties. Whoever it names must be locked. Where the profile would
-    /// grow too large, the merge stands and the properties stay as they were.
+    /// Applies an identify item: first the merge, then the properties. The users it names must be locked.
+    ///
+    /// On `TooLarge`, the merge remains and the properties are unchanged.
     pub fn identify(&mut self, item: &Item, patch: &Map<String, Value>) -> Result<(), TooLarge> {
         let known = item.who.known.as_ref().map(|n| (item.project, n.id));
         let anonymous = item.who.anonymous.as_ref().map(|n| (item.project, n.id));
@@ -240,7 +245,7 @@ impl People {
             self.merge(anonymous, known, item.received);
         }
         let Some(person) = self.of(item) else { return Ok(()) };
-        // Said of the anonymous person before they became the known one, but arriving after: the known one's words win.
+        // Sent for the anonymous user before the merge, but arrived later: the known user's values win.
         let merged_at = anonymous.and_then(|a| self.locked.get(&a)?.merged_at);
         let said_before_merge = known.is_none() && merged_at.is_some_and(|at| item.received < at);
         let applied = self.change(person, patch, if said_before_merge { profile::fill } else { profile::patch });
@@ -250,7 +255,7 @@ impl People {
         applied.unwrap_or(Ok(()))
     }
 
-    /// Merges properties into a locked person's profile; none where nobody is locked under that key.
+    /// Merges properties into a locked user's profile. Returns `None` if no user is locked under that key.
     pub fn patch(&mut self, person: PersonKey, patch: &Map<String, Value>) -> Option<Result<(), TooLarge>> {
         self.change(person, patch, profile::patch)
     }
@@ -271,7 +276,7 @@ impl People {
         Some(applied)
     }
 
-    /// An anonymous person becomes a known one, once: whoever was merged stays where they are.
+    /// Merges an anonymous user into a known one. A user who was merged before stays merged as it is.
     fn merge(&mut self, anonymous: PersonKey, known: PersonKey, at: Timestamp) {
         let Some(mut from) = self.locked.remove(&anonymous) else { return };
         if from.merged_into.is_none()
@@ -288,8 +293,10 @@ impl People {
         self.locked.insert(anonymous, from);
     }
 
-    /// The runs, the push tokens, the places on the suppression list and the choices of subscriptions of those who were merged
-    /// are those of whom they became; before any are read or written. When their dates come is found anew.
+    /// Moves the runs, push tokens, subscription preferences and suppression entries of merged users to the users they became.
+    ///
+    /// Call this before any of them are read or written. It deletes the due dates of the anonymous users; the merge then notes those of the
+    /// known users again.
     pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
         store_sending::runs::record::reassign(tx, &self.merges).await?;
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();
@@ -299,7 +306,7 @@ impl People {
         store_sending::suppressions::reassign(tx, &self.merges).await
     }
 
-    /// Writes what has changed, and marks whose; returns what is known of people once that is committed.
+    /// Stores all changes and marks the changed users. Returns the cache updates to apply after the commit.
     pub async fn store(
         mut self,
         tx: &Transaction<'_>,
@@ -358,7 +365,7 @@ impl People {
     }
 }
 
-/// Whom an item names: an event counts for one person, a profile update may name two.
+/// Returns the names in an item. An event is attributed to one user; a profile update may name two.
 fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
     let known = item.who.known.as_ref().map(|n| (n, true));
     let anonymous = item.who.anonymous.as_ref().map(|n| (n, false));
@@ -367,7 +374,7 @@ fn named(item: &Item, both: bool) -> impl Iterator<Item = (&Named, bool)> {
     known.into_iter().chain(second)
 }
 
-/// Those of the people whom items name by their internal ids who are there.
+/// Existing users that items name by internal ID.
 #[derive(Default)]
 struct Internal(HashSet<PersonKey>);
 
@@ -384,7 +391,7 @@ impl Internal {
     }
 }
 
-/// The internal id that a name looks like.
+/// Parses a name as an internal ID.
 fn internal_id(project: ProjectId, named: &Named) -> Option<PersonKey> {
     let id = Uuid::try_parse(&named.name).ok().filter(|_| named.name.len() == 36)?;
     Some((project, id))

@@ -1,15 +1,15 @@
-//! How a profile changes, within its limits. Pure.
+//! Profile changes and their limits. This module does no I/O.
 
 use domain::profile::Contact;
 use serde_json::{Map, Value};
 use store_profiles::users::record::Profile;
 
-/// A profile's properties at most, in bytes of JSON.
+/// Maximum size of a profile's properties, in bytes of JSON.
 pub const MAX_BYTES: usize = 32 * 1024;
-/// And in keys.
+/// Maximum number of a profile's properties.
 pub const MAX_KEYS: usize = 255;
 
-/// The profile would outgrow the limits; it stays as it was.
+/// The change would exceed the profile's limits; the profile is unchanged.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the profile would have {keys} properties in {bytes} bytes; {MAX_KEYS} in {MAX_BYTES} are allowed")]
 pub struct TooLarge {
@@ -17,12 +17,12 @@ pub struct TooLarge {
     bytes: usize,
 }
 
-/// Merges properties key by key; null removes a key.
+/// Merges `patch` into the properties key by key; null removes a key.
 pub fn patch(profile: &mut Profile, patch: &Map<String, Value>) -> Result<(), TooLarge> {
     change(profile, |properties| domain::profile::merge(properties, patch))
 }
 
-/// Adds only what is missing: what the profile has was said later, or of the known person.
+/// Adds the properties that the profile lacks. Existing values win: they are newer, or belong to the known user.
 pub fn fill(profile: &mut Profile, from: &Map<String, Value>) -> Result<(), TooLarge> {
     change(profile, |properties| {
         for (key, value) in from {
@@ -33,7 +33,9 @@ pub fn fill(profile: &mut Profile, from: &Map<String, Value>) -> Result<(), TooL
     })
 }
 
-/// The anonymous person becomes the known one. Where both together would be too large, the known one's are kept.
+/// Merges an anonymous user into a known one.
+///
+/// If the merged properties would exceed the limits, the known user's properties stay unchanged.
 pub fn merge(known: &mut Profile, anonymous: &mut Profile, at: jiff::Timestamp) {
     let _ = fill(known, &std::mem::take(&mut anonymous.properties));
     if known.anonymous_id.is_none() {

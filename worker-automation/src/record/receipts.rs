@@ -1,5 +1,5 @@
-//! What is told about messages that were sent: by devices, in the events that the SDKs record, and by providers and the
-//! project's own systems, in webhooks.
+//! Applies receipts of sent messages: events that the SDKs record on devices, and webhooks from providers and the project's own
+//! systems.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -24,7 +24,7 @@ use crate::record::new_event::NewEvent;
 use crate::record::people::People;
 use crate::record::suppression::{self, Told, ToldOf};
 
-/// The SDKs' own events about a push.
+/// Returns the delivery state that an SDK's push event reports.
 fn of_event(name: &str) -> Option<DeliveryState> {
     match name {
         "push_received" => Some(DeliveryState::Delivered),
@@ -37,37 +37,37 @@ fn of_event(name: &str) -> Option<DeliveryState> {
 #[serde(rename_all = "camelCase")]
 struct About {
     message_id: Uuid,
-    /// A string, if it is to be of use.
+    /// Used only if it is a string.
     #[serde(default)]
     reason: serde_json::Value,
-    /// Likewise: what was clicked.
+    /// The clicked URL. Used only if it is a string.
     #[serde(default)]
     url: serde_json::Value,
 }
 
-/// What an item tells about a message.
+/// Returns the receipt in an item, if it has one.
 fn told(item: &Item) -> Option<Receipt> {
     let (state, properties) = match &item.action {
         Action::Track { name, properties } => (of_event(name)?, properties),
         Action::Webhook { kind, properties } => (DeliveryState::told_by(kind)?, properties),
         _ => return None,
     };
-    // An event may hold anything; one that names no message is an event like any other.
+    // Event properties are arbitrary: without a message ID, this is an ordinary event.
     let about: About = serde_json::from_str(properties.as_str()).ok()?;
     let reason = about.reason.as_str().map(|text| text.chars().take(REASON_MAX).collect());
     let url = about.url.as_str().filter(|url| state == DeliveryState::Clicked && (1..=URL_MAX).contains(&url.len()));
     Some(Receipt { message: about.message_id, state, at: item.timestamp, reason, url: url.map(str::to_owned) })
 }
 
-/// Characters of a reason that are kept.
+/// Maximum length of a stored reason, in characters.
 const REASON_MAX: usize = 500;
-/// Bytes of an address that is counted: longer ones are not tracked either.
+/// Maximum length of a counted URL, in bytes. Longer URLs are not tracked either.
 const URL_MAX: usize = 1_500;
 
-/// Of messages, the states that they have come to for the first time.
+/// Messages and the states that they reached for the first time.
 pub type Reached = HashSet<(ProjectId, Uuid, DeliveryState)>;
 
-/// Moves on the messages that the items tell about.
+/// Applies the items' receipts to their messages and to the suppression list. Returns the states reached for the first time.
 pub async fn store(
     tx: &Transaction<'_>,
     items: &[&Item],
@@ -99,8 +99,9 @@ pub async fn store(
     Ok(reached)
 }
 
-/// Leaves out what events say about messages that are no pushes to the events' own users: anyone who has a public key can send
-/// such an event.
+/// Drops receipts from events unless the message is a push to the event's own user.
+///
+/// Anyone who has a public key can send such an event.
 async fn without_others_pushes(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -123,18 +124,18 @@ async fn without_others_pushes(
     Ok(told.into_iter().filter(counts).map(|(_, receipt)| receipt).collect())
 }
 
-/// Word of a message for which an automation waits, and whose message it is. It is kept as no event.
+/// A receipt that an automation waits for, with the message's user. It is not recorded as an event.
 pub struct Awaited<'a> {
     item: &'a Item,
     kind: &'a str,
     properties: &'a str,
     message: Uuid,
     state: DeliveryState,
-    /// Before merges are followed.
+    /// The user before merges are followed.
     pub person: PersonKey,
 }
 
-/// Finds what automations wait for: mostly nothing, and then nothing is asked.
+/// Finds the receipts that automations wait for. Without any, which is the usual case, it runs no query.
 pub async fn awaited<'a>(
     tx: &Transaction<'_>,
     index: &Index,
@@ -161,13 +162,14 @@ pub async fn awaited<'a>(
             awaited.person.1 = recipients.get(&awaited.message).map_or(Uuid::nil(), |of| of.user_id);
         }
     }
-    // Of a message that is kept no more nobody knows whose it was.
+    // The user of a message that is no longer stored is unknown.
     found.retain(|awaited| awaited.person.1 != Uuid::nil());
     Ok(found)
 }
 
-/// What automations are told: of each click, and of every other state once, when a message has come to it. Of people who are
-/// there no more nothing is told.
+/// Returns the receipts to report to automations: every click, and every other state only when a message first reaches it.
+///
+/// Drops the receipts of users who no longer exist.
 pub fn news<'a>(awaited: Vec<Awaited<'a>>, mut reached: Reached, people: &People) -> Vec<NewEvent<'a>> {
     let mut is_news = |awaited: &Awaited<'_>| {
         let is_first = reached.remove(&(awaited.item.project, awaited.message, awaited.state));
@@ -180,7 +182,7 @@ pub fn news<'a>(awaited: Vec<Awaited<'a>>, mut reached: Reached, people: &People
     told.filter(|event| people.profile(event.person).is_some()).collect()
 }
 
-/// What endpoints are told, by project: as automations, of each click, and of every other state once.
+/// Returns the notifications for webhook endpoints, by project: every click, and every other state only once, as for automations.
 pub fn for_endpoints(asked: &Asked, items: &[&Item], reached: &Reached) -> BTreeMap<ProjectId, Vec<MessageNews>> {
     let mut found: BTreeMap<ProjectId, Vec<MessageNews>> = BTreeMap::new();
     if asked.is_empty() {

@@ -1,39 +1,39 @@
-//! Which events were recorded lately, so that most are written without being looked up.
+//! Remembers recently recorded events, so that most events are written without a lookup.
 //!
-//! `COPY` costs a third less than an insert that looks for each row first, but fails as a whole where a row is there
-//! already. Repeats mostly follow soon: who had no answer sends again. So the ids recorded last are remembered; what is
-//! not among them is copied, the rest is inserted and found to be a repeat. This is a guess about cost alone: a repeat of
-//! an older event, or of one that another worker recorded, meets the primary key, and its batch is recorded once more,
-//! trusting nothing. Where that happens often, trust is suspended for longer and longer.
+//! `COPY` costs a third less than an insert that checks for each row first, but fails as a whole if one row exists. Most repeats
+//! arrive soon, from clients that retry after they got no response. So this module remembers the latest IDs: events that are not
+//! among them are copied; the rest are inserted, which detects repeats. A wrong guess only costs time: a repeat of an older event,
+//! or of one that another worker recorded, violates the primary key, and the batch is recorded again without trust. If that happens
+//! often, trust is suspended for increasing periods.
 
 use std::sync::{Mutex, PoisonError};
 
 use kernel::ids::ProjectId;
 use uuid::Uuid;
 
-/// Marks remembered at one place.
+/// Marks in each bucket.
 const WAYS: usize = 8;
-/// Places; all of them together remember the last two million events, in 8 MiB.
+/// Number of buckets. Together they hold the last two million events in 8 MiB.
 const PLACES: usize = 1 << 18;
-/// Transactions that trust nothing after the first mistake,
+/// Number of transactions without trust after the first mistake.
 const FIRST: u32 = 4;
-/// and after many.
+/// Maximum number of transactions without trust.
 const MOST: u32 = 1_024;
 
-/// The memory, shared by a worker's lanes.
+/// Fingerprints of recent events, shared by a worker's lanes.
 pub struct Recent {
-    /// The newest mark first. 0 stands for none.
+    /// Newest mark first; 0 means empty.
     places: Mutex<Vec<[u32; WAYS]>>,
     trust: Mutex<Trust>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Trust {
-    /// Transactions that are still to go without.
+    /// Transactions that remain without trust.
     suspended: u32,
-    /// For how many the last mistake suspended it.
+    /// Transactions for which the last mistake suspended trust.
     last: u32,
-    /// Transactions since that went well.
+    /// Trusted transactions since the last mistake.
     well: u32,
 }
 
@@ -62,7 +62,7 @@ impl Default for Recent {
     }
 }
 
-/// Ids hold a time and 74 random bits, some of which say where to look, others what for.
+/// Returns the bucket and the mark of an event, from the 74 random bits of its ID mixed with its project.
 fn place_and_mark(project: ProjectId, id: Uuid) -> (usize, u32) {
     let (high, low) = id.as_u64_pair();
     let of_project = project.0.as_u64_pair().1;
@@ -72,17 +72,17 @@ fn place_and_mark(project: ProjectId, id: Uuid) -> (usize, u32) {
 }
 
 impl Recent {
-    /// Whether the next transaction may rely on this memory.
+    /// Returns whether the next transaction may trust this memory. Each call counts as one transaction.
     pub fn is_trusted(&self) -> bool {
         self.trust.lock().unwrap_or_else(PoisonError::into_inner).ask()
     }
 
-    /// Something that was not remembered was there.
+    /// Suspends trust after an event that was not remembered turned out to exist.
     pub fn mistaken(&self) {
         self.trust.lock().unwrap_or_else(PoisonError::into_inner).mistaken();
     }
 
-    /// For each of these events whether it may have been recorded before.
+    /// Returns for each event whether it may have been recorded before.
     pub fn are_suspect(&self, events: impl Iterator<Item = (ProjectId, Uuid)>) -> Vec<bool> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let is_suspect = |(project, id)| {
@@ -92,7 +92,7 @@ impl Recent {
         events.map(is_suspect).collect()
     }
 
-    /// To be called with what a committed transaction has recorded.
+    /// Remembers the events of a committed transaction.
     pub fn remember(&self, events: &[(ProjectId, Uuid)]) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         for (project, id) in events {

@@ -1,4 +1,4 @@
-//! Projects that were deleted: what was accepted for them before that is dropped when its turn comes.
+//! Drops items that were accepted for projects deleted since.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use store_projects::project_removals;
 
 use crate::ingest::item::Item;
 
-/// Those that were deleted, as of a sequence of changes.
+/// Deleted projects, as of a change sequence number.
 #[derive(Debug, Default)]
 struct AsOf {
     seq: Option<i64>,
@@ -22,7 +22,7 @@ struct AsOf {
 pub struct Removed(ArcSwap<AsOf>);
 
 impl Removed {
-    /// Looks again if projects have changed since (`seq`).
+    /// Reloads the deleted projects if `seq`, the number of the newest project change, has changed.
     pub async fn follow(&self, tx: &Transaction<'_>, seq: i64) -> Result<(), StoreError> {
         if self.0.load().seq != Some(seq) {
             let projects = project_removals::all(tx).await?;
@@ -31,7 +31,7 @@ impl Removed {
         Ok(())
     }
 
-    /// Drops the items of deleted projects, and counts them.
+    /// Drops and counts the items of deleted projects.
     pub fn leave_out(&self, items: &mut Vec<(usize, &Item)>) {
         let removed = self.0.load();
         if removed.projects.is_empty() {

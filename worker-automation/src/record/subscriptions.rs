@@ -1,4 +1,4 @@
-//! What people choose to get: kept in the order of its acceptance, whatever partition it comes by.
+//! Stores subscription preferences in the order in which they were accepted, across partitions.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,14 @@ fn chosen<'a>(items: &'a [&Item]) -> impl Iterator<Item = (&'a Item, &'a Subscri
     })
 }
 
-/// Whose choices these are. They are to be locked: meanwhile nobody merges them, and a merge before is seen.
+/// Returns the users whose preferences change.
+///
+/// They must be locked: this prevents a concurrent merge and reveals an earlier one.
 pub fn people(items: &[&Item]) -> impl Iterator<Item = PersonKey> {
     chosen(items).map(|(item, chosen)| (item.project, chosen.person))
 }
 
-/// Keeps what was chosen by people who are there.
+/// Stores the preferences of users that exist.
 pub async fn store(tx: &Transaction<'_>, items: &[&Item], people: &People) -> Result<(), StoreError> {
     let mut choices: BTreeMap<ProjectId, Vec<Choice>> = BTreeMap::new();
     for (item, chosen) in chosen(items) {

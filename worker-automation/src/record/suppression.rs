@@ -1,4 +1,4 @@
-//! What bounces, complaints and unsubscriptions mean for the suppression list.
+//! Applies bounces, complaints and unsubscriptions to the suppression list.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -16,19 +16,19 @@ use uuid::Uuid;
 use crate::ingest::item::{Action, Item};
 use crate::record::people::People;
 
-/// The kind of the webhook that takes somebody off; our own links tell of it in the same way.
+/// Webhook kind of an unsubscription. Our own unsubscribe links publish the same kind.
 pub const UNSUBSCRIBED: &str = "message.unsubscribed";
-/// What providers call a bounce that may not happen the next time.
+/// Provider names for a temporary bounce, after which a later message may arrive.
 const SOFT: [&str; 5] = ["soft", "transient", "temporary", "softbounce", "soft_bounce"];
 
-/// What an item says about the address that a message went to.
+/// What an item reports about the address of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     Bounced {
         softly: bool,
     },
     Complained,
-    /// On the channel of the message, as far as the link or webhook names it.
+    /// `channel` is set if the link or webhook names it.
     Unsubscribed {
         channel: Option<Channel>,
     },
@@ -36,11 +36,13 @@ pub enum Told {
 }
 
 impl Told {
-    /// What an item tells, and of which message. Who unsubscribes may be named in the place of a message.
+    /// Returns the report in an item and the ID of its message.
+    ///
+    /// Only an unsubscription may lack a message ID: it can name a user instead.
     pub fn of(item: &Item) -> Option<(Option<Uuid>, Self)> {
         let Action::Webhook { kind, properties } = &item.action else { return None };
         if kind != UNSUBSCRIBED && DeliveryState::told_by(kind).is_none() {
-            // Any other webhook: what it says need not be read.
+            // Any other webhook: do not parse its properties.
             return None;
         }
         let about: Value = serde_json::from_str(properties.as_str()).ok()?;
@@ -63,18 +65,19 @@ impl Told {
     }
 }
 
-/// `bounceType` or `type`; a bounce that says nothing about itself is a hard one.
+/// Reads `bounceType`, `bounce_type` or `type`. A bounce without any of them is a hard one.
 fn is_soft(about: &Value) -> bool {
     let kind = ["bounceType", "bounce_type", "type"].into_iter().find_map(|name| about.get(name)?.as_str());
     kind.is_some_and(|kind| SOFT.contains(&kind.to_lowercase().as_str()))
 }
 
-/// An item, its message if it names one, and what it tells.
+/// An item, the ID of its message if it names one, and the report.
 pub type ToldOf<'a> = (&'a Item, Option<Uuid>, Told);
 
-/// Of those who unsubscribed by a link: the items of who had done so already. They are kept as no event and start nothing, for
-/// links are called again and again, by mail programs too. On the list the address is put all the same: nobody who just wants
-/// nothing any more gets messages because somebody took the address off meanwhile.
+/// Returns the link unsubscriptions whose addresses had already unsubscribed.
+///
+/// They are not recorded as events and start nothing, because users and mail programs follow links repeatedly. [`store`] still
+/// puts the address on the list, in case it was removed in the meantime.
 pub async fn repeated(
     tx: &Transaction<'_>,
     items: &[&Item],
@@ -103,7 +106,7 @@ pub async fn repeated(
         );
         for item in items.iter().filter(|item| item.project == project) {
             if matches!(&item.action, Action::Subscribe(chosen) if chosen.resubscribe) {
-                // Whoever that is: at worst one counts twice.
+                // Clears all addresses, not only this user's: at worst a repeat is recorded as an event.
                 left.clear();
             }
             let addresses = told.iter().find(|(of, ..)| std::ptr::eq(*of, *item)).map(of).unwrap_or_default();
@@ -116,8 +119,9 @@ pub async fn repeated(
     Ok(repeated)
 }
 
-/// The people who are to be locked because they may come onto the list themselves, and not an address of theirs: meanwhile
-/// nobody merges them, and a merge before is seen.
+/// Returns the users who may be put on the list by user ID rather than by address.
+///
+/// They must be locked: this prevents a concurrent merge and reveals an earlier one.
 pub async fn people(tx: &Transaction<'_>, items: &[&Item]) -> Result<Vec<PersonKey>, StoreError> {
     let mut messages: BTreeMap<ProjectId, Vec<Uuid>> = BTreeMap::new();
     for item in items {
@@ -137,7 +141,7 @@ pub async fn people(tx: &Transaction<'_>, items: &[&Item]) -> Result<Vec<PersonK
     Ok(people)
 }
 
-/// Keeps what was told of one project's messages.
+/// Stores the reports about one project's messages.
 pub async fn store(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -173,9 +177,10 @@ pub async fn store(
     suppressions::said_again(tx, project, &new).await
 }
 
-/// Ends a user's unsubscription from everything: their own entries, and that of the address the message went to. If the message's
-/// row is gone, those of their current addresses that the message's link unsubscribed. No other address in a profile is known to be
-/// the user's.
+/// Ends a user's unsubscription from everything.
+///
+/// Removes the user's own entries and that of the address the message went to. If the message's row is gone, removes those of
+/// the user's current addresses that the message's link unsubscribed. No other address in a profile is known to be the user's.
 pub async fn take_back(
     tx: &Transaction<'_>,
     (project, person): PersonKey,
@@ -194,9 +199,10 @@ pub async fn take_back(
     suppressions::take_back(tx, project, &own, until).await
 }
 
-/// Returns the addresses that something was reported of: where the message went to. Without the message's row only an
-/// unsubscription counts, for the user: on the channel that it names, on every channel with addresses if it was made by a message
-/// of unknown channel (a link made by an earlier version), or for email if it names no message.
+/// Returns the addresses that a report concerns: normally the one the message went to.
+///
+/// Without the message's row, only an unsubscription counts, and it applies to the user: on the channel it names; on every channel
+/// with addresses if it names a message but no channel (a link made by an earlier version); or on email if it names neither.
 fn addresses_of((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, UsersAddress>, people: &People) -> Vec<Address> {
     if let Some((_, address)) = message.and_then(|id| of.get(&id)) {
         return vec![address.clone()];
@@ -213,7 +219,7 @@ fn addresses_of((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, UsersAddr
 /// A message's recipient and the address that it went to.
 type UsersAddress = (Uuid, Address);
 
-/// Where messages went to; of one that was not sent yet, where it would go now.
+/// Returns the recipient and address of each message. For an unsent message, this is the user's current address.
 async fn addresses(
     tx: &Transaction<'_>,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! Push tokens within the recording transaction: whose device is whose.
+//! Stores push tokens within the recording transaction.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,15 @@ use store_profiles::users::record::PersonKey;
 use crate::ingest::item::{Action, Item};
 use crate::record::people::People;
 
-/// The people whose devices the items register.
+/// Returns the users whose devices the items register.
 pub fn registered<'a>(items: &'a [&Item], people: &'a People) -> impl Iterator<Item = PersonKey> + 'a {
     let registers = |item: &&&Item| matches!(item.action, Action::RegisterToken { .. });
     items.iter().filter(registers).filter_map(|item| people.of(item))
 }
 
-/// Writes what the items say about tokens: of each the last word by its acceptance, whatever partition it comes by, so that
-/// nobody's late registration takes back what is another's by now. Whom they name must be locked.
+/// Stores the latest registration or removal of each token by acceptance time, across partitions.
+///
+/// A late registration thus cannot take a token from its current owner. The users that the items name must be locked.
 pub async fn store(tx: &Transaction<'_>, items: &[&Item], people: &People) -> Result<(), StoreError> {
     let mut last = BTreeMap::new();
     for item in items {

@@ -1,7 +1,7 @@
-//! Adds up what recording has counted, so that reading the totals stays cheap.
+//! Folds event counters into totals, so that reading the totals stays cheap.
 //!
-//! Which projects have rows to be added up is known from what this worker has recorded; what earlier workers left is
-//! looked for at the start. Nothing depends on its being done: the totals are exact before and after.
+//! The worker knows which projects have unfolded rows from what it has recorded, and reads those of earlier workers at the start.
+//! Correctness does not depend on folding: the totals are exact before and after.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -13,13 +13,13 @@ use kernel::shutdown::Shutdown;
 use store_profiles::events::counters;
 use tokio::time::Instant;
 
-/// How often to look for what is worth adding up.
+/// Interval between rounds.
 const ROUND: Duration = Duration::from_secs(5);
-/// Rows of a project that are added up at the next look,
+/// Number of rows from which a project is folded in the next round.
 const MANY: u32 = 200;
-/// and for how long fewer may lie.
+/// Age from which fewer rows are folded.
 const LONG: Duration = Duration::from_secs(30);
-/// Projects in one transaction.
+/// Maximum number of projects in one transaction.
 const TOGETHER: usize = 50;
 
 struct Noted {
@@ -27,12 +27,12 @@ struct Noted {
     since: Instant,
 }
 
-/// What waits to be added up.
+/// Projects with unfolded counter rows.
 #[derive(Default)]
 pub struct Totals(Mutex<HashMap<ProjectId, Noted>>);
 
 impl Totals {
-    /// A transaction has counted events of these projects.
+    /// Notes that a transaction has counted events of these projects.
     pub fn note(&self, projects: impl IntoIterator<Item = ProjectId>) {
         let Ok(mut noted) = self.0.lock() else { return };
         for project in projects {
@@ -40,7 +40,7 @@ impl Totals {
         }
     }
 
-    /// Projects whose rows are many or old, in order, so that two workers do not wait for each other in a circle.
+    /// Removes and returns the projects with many or old rows, sorted so that two workers cannot deadlock.
     fn due(&self, now: Instant) -> Vec<ProjectId> {
         let Ok(mut noted) = self.0.lock() else { return Vec::new() };
         let is_due = |n: &mut Noted| n.rows >= MANY || now.saturating_duration_since(n.since) >= LONG;
@@ -49,7 +49,7 @@ impl Totals {
         due
     }
 
-    /// Runs until the shutdown.
+    /// Folds due projects periodically until shutdown.
     pub async fn run(&self, store: Store, shutdown: Shutdown) {
         let mut looked = false;
         while shutdown.run_until_cancelled(tokio::time::sleep(ROUND)).await.is_some() {

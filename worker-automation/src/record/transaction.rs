@@ -1,5 +1,6 @@
-//! One recording transaction: what a batch of items does to events, people, runs and messages, and how far that has
-//! brought the partitions. All of it is committed, or nothing.
+//! The recording transaction: applies a batch of items to events, users, runs and messages, and advances the partitions' positions.
+//!
+//! It commits all of this or nothing.
 
 mod snapshot;
 
@@ -41,30 +42,30 @@ use crate::record::totals::Totals;
 use crate::record::{receipts, subscriptions, suppression, tokens};
 use snapshot::Snapshot;
 
-/// Whether a transaction is to stand, or only to be tried out.
+/// Whether to commit a transaction, or to roll it back after a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Commit,
     Trial,
 }
 
-/// What was committed.
+/// The result of a committed transaction.
 #[derive(Debug, Default)]
 pub struct Recorded {
     pub outbox: Vec<OutboxRow>,
-    /// Queues of delivery that have new messages.
+    /// Delivery queues with new messages.
     pub queues: Vec<Queue>,
     pub events: u64,
     pub repeats: u64,
     pub runs: u64,
-    /// Calls to be made.
+    /// Number of webhook calls to make.
     pub calls: usize,
-    /// Of traces, ended and still to be kept.
+    /// Ended trace spans, to be exported.
     pub hops: Vec<Span>,
 }
 
 impl Recorded {
-    /// What was committed in two transactions.
+    /// Combines the results of two transactions.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.outbox.extend(other.outbox);
@@ -82,7 +83,7 @@ impl Recorded {
     }
 }
 
-/// What every transaction needs.
+/// State shared by all recording transactions of a worker.
 pub struct Recorder {
     pub store: Store,
     pub clock: Clock,
@@ -98,17 +99,17 @@ pub struct Recorder {
     endpoints: Endpoints,
 }
 
-/// A batch to be recorded without the items in `skip`.
+/// One attempt to record a batch without the items in `skip`.
 #[derive(Clone, Copy)]
 struct Attempt<'a> {
     batch: &'a Batch,
     skip: &'a HashSet<usize>,
     mode: Mode,
-    /// The events that were recorded lately, if others are taken to be new.
+    /// Recently recorded events, if events not among them are taken to be new.
     trusted: Option<&'a Recent>,
 }
 
-/// What a transaction has done, if it is committed.
+/// The effects of a transaction, valid once it is committed.
 struct Applied {
     recorded: Recorded,
     begun: Begun,
@@ -119,7 +120,7 @@ struct Applied {
 }
 
 impl Recorder {
-    /// Remembers so many people at most.
+    /// Creates a recorder that caches at most `people` users.
     pub fn new(store: Store, clock: Clock, names: Names, people: usize) -> Self {
         let index = ArcSwap::from_pointee(Reading::default().finish(-1));
         let (programs, known, totals) = (Programs::default(), Known::new(people), Totals::default());
@@ -169,7 +170,7 @@ impl Recorder {
         }
         let moved = ingest_partitions::advance(&tx, &batch.steps).await?;
         if moved.len() != batch.steps.len() {
-            // Another reads on, or the database was set back.
+            // Another worker has taken over the partition, or the database was restored to an earlier state.
             self.known.forget();
             let deposed = batch.steps.iter().map(|s| s.partition).filter(|p| !moved.contains(p)).collect();
             return Err(RecordError::Deposed(deposed).into());
@@ -195,7 +196,7 @@ impl Recorder {
         let begun = erase::begin(tx, &self.known, erased, batch.items.iter()).await?;
         let snapshot = self.snapshot(tx).await?;
         let now = self.clock.now();
-        // Two lanes never hold one partition, so the partition tells their counters apart.
+        // Uses the lowest partition as the lane of counters: two lanes never hold the same partition.
         let lane = batch.steps.iter().map(|s| s.partition).min().unwrap_or(0);
         let mut all: Vec<(usize, &Item)> = batch.items.iter().enumerate().filter(|(i, _)| !skip.contains(i)).collect();
         self.removed.leave_out(&mut all);
@@ -243,8 +244,8 @@ impl Recorder {
         };
         let (mut people, wanted) = People::look_up(tx, &self.known, items, now, decides).await?;
 
-        // Events first, which take longest, then people, so that locks on users shared with other workers are held briefly.
-        // What is not known of merges yet does not matter here, for reads expand a person into all their ids.
+        // Inserts events before it locks users: inserts take longest, and other workers may wait for the locks.
+        // A merge that is not known yet does not matter here, because reads expand a user into all their IDs.
         let repeated = suppression::repeated(tx, items, &people).await?;
         let kept = items.iter().filter(|item| !repeated.contains(&(item.project, item.id)));
         let tracked = kept.filter_map(|item| {
@@ -296,9 +297,9 @@ impl Recorder {
                 | Action::Erase { .. } => {}
             }
         }
-        // A merge later in the batch tells whose the earlier events are.
+        // A merge later in the batch changes the user of earlier events.
         for event in &mut new.events {
-            // A merge that the lock has shown refuses events that were taken for the anonymous user's.
+            // A merge that only the lock revealed refuses events first attributed to the anonymous user.
             event.person = if people.refuses(event.item) { refused(event.item) } else { people.resolve(event.person) };
         }
 
@@ -322,14 +323,14 @@ impl Recorder {
         applied.recorded.hops.extend(written.hops);
         applied.learnt.add(people.store(tx, (&self.known, &mut marks), lane, now).await?);
         marks.store(tx, now).await?;
-        // Whom it names is there by now.
+        // Runs last: the users and messages it refers to exist by now.
         snapshot.asked.tell(tx, &for_endpoints, &written.news, now).await?;
         outbox::insert(tx, &written.outbox, now).await?;
         applied.recorded.outbox.extend(written.outbox);
         Ok(())
     }
 
-    /// Leaves out what was recorded before under the same client id, here or earlier in the batch.
+    /// Drops items whose client ID was recorded before, or occurs earlier in the batch.
     async fn without_repeats<'a>(
         &self,
         tx: &Transaction<'_>,
@@ -352,7 +353,7 @@ impl Recorder {
     }
 }
 
-/// In place of the user of an item that was refused for want of a proof.
+/// Returns the key that stands in for the user of an item refused for lack of proof.
 fn refused(item: &Item) -> PersonKey {
     (item.project, item.who.anonymous.as_ref().map_or(NOBODY, |anonymous| ids::unproven(anonymous.id)))
 }

@@ -1,4 +1,4 @@
-//! Maps the outcome of a webhook call to the next step of the delivery and of the endpoint. Pure.
+//! Maps the outcome of a webhook call to the next step of the delivery and of the endpoint. This module does no I/O.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub struct Verdict {
     pub next: Next,
     /// Why the call failed; `None` if it succeeded.
     pub error: Option<String>,
-    /// How long nothing else is sent to the endpoint.
+    /// How long no further delivery is sent to the endpoint.
     pub back_off: Option<Duration>,
     is_gone: bool,
 }
@@ -58,7 +58,9 @@ impl Verdict {
     }
 }
 
-/// Judges a call. `tries`: earlier failed calls of this delivery; `failures`: consecutive ones of the endpoint.
+/// Classifies the outcome of a call.
+///
+/// `tries` is the number of earlier failed calls of this delivery; `failures` the number of consecutive failed calls of the endpoint.
 pub fn judge(outcome: &Result<Answer, CallError>, tries: i32, failures: i32, now: Timestamp, random: f64) -> Verdict {
     let (error, retry_after, is_gone) = match outcome {
         Ok(answer) if answer.status.is_success() => {

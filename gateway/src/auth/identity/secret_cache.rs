@@ -1,4 +1,4 @@
-//! The secrets that users' proofs are made with, of each project.
+//! Caches the secrets of each project that proofs of user IDs are made with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use secrets::MasterKeys;
 use sha2::{Digest, Sha256};
 use store_projects::projects::{self, IdentitySecrets};
 
-/// Identity secrets of projects, loaded on first use. A rotation removes its project ([`crate::auth::watch`]).
+/// Identity secrets of projects, loaded on first use. A rotation removes the project's entry ([`crate::auth::watch`]).
 pub struct SecretCache {
     loaded: Cache<ProjectId, Arc<IdentitySecrets>>,
-    /// Counts removals, so that a load that began before one is not kept after it.
+    /// Counts removals: a load that began before a removal is not cached after it.
     removals: AtomicU64,
 }
 
@@ -25,7 +25,7 @@ impl Default for SecretCache {
 }
 
 impl SecretCache {
-    /// Returns a project's secrets; `None` where there is no such project.
+    /// Returns a project's secrets, or `None` if the project does not exist.
     pub async fn get(
         &self,
         store: &Store,
@@ -47,7 +47,7 @@ impl SecretCache {
         Ok(Some(secrets))
     }
 
-    /// Removes projects that have changed.
+    /// Removes changed projects.
     pub fn remove(&self, projects: impl IntoIterator<Item = ProjectId>) {
         self.removals.fetch_add(1, Ordering::SeqCst);
         for project in projects {

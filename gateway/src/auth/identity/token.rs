@@ -11,21 +11,21 @@ use sha2::Sha256;
 use super::Refusal;
 use super::secret_cache::{SecretHash, secret_hash};
 
-/// Bytes of a token at most.
+/// Maximum length of a token, in bytes.
 pub const MAX_BYTES: usize = 4_096;
-/// By how many seconds the clock of the server that signed may differ from ours.
+/// Tolerated clock skew to the server that signed the token, in seconds.
 const LEEWAY: f64 = 60.0;
-/// The latest expiry that is kept as it is; a later one is as good as this (the year 9000).
+/// The latest expiry that is stored as is (the year 9000); later ones are capped.
 const LATEST: f64 = 221_845_392_000.0;
 
 #[derive(Deserialize)]
 struct Header {
     alg: String,
-    /// Extensions that a reader must understand; none is.
+    /// Extensions that the recipient must understand. None is supported.
     crit: Option<IgnoredAny>,
 }
 
-/// Times are seconds since the Unix epoch, fractions allowed.
+/// Times are seconds since the Unix epoch; fractions are allowed.
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
@@ -34,18 +34,19 @@ struct Claims {
     iat: Option<f64>,
 }
 
-/// What a valid token says.
+/// The claims of a valid token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserToken {
     pub user_id: String,
-    /// When it stops being accepted.
+    /// When it stops being accepted, leeway included.
     pub until: Timestamp,
-    /// The secret that it is signed with.
+    /// The secret that the token is signed with.
     pub secret: SecretHash,
 }
 
-/// Verifies a token against the secrets that are accepted. Nothing of it is believed before its signature is verified, and
-/// `alg` chooses nothing: the only algorithm is HS256.
+/// Verifies a token against the accepted secrets.
+///
+/// No claim is read before the signature is verified, and `alg` selects nothing: the only algorithm is HS256.
 pub fn verify<'s>(
     secrets: impl IntoIterator<Item = &'s str>,
     token: &str,
@@ -75,7 +76,7 @@ pub fn verify<'s>(
     Ok(UserToken { user_id: claims.sub, until, secret })
 }
 
-/// A part as its JSON object; one whose text could be written in another way is none.
+/// Decodes a part as a JSON object. Non-canonical base64 is rejected, so that each part has exactly one encoding.
 fn part<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Refusal> {
     let json = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refusal::Malformed)?;
     if json.first() != Some(&b'{') {

@@ -1,4 +1,4 @@
-//! A value within a body: its type and range are checked, and what is wrong with it is reported under its path.
+//! A value within a body. Checks its type and range, and reports problems under its path.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use super::Fields;
 use super::problems::Problems;
 use super::text::Text;
 
-/// A value and where it stands.
+/// A value and its path.
 pub struct Element<'a> {
     pub(super) value: &'a Value,
     pub(super) path: String,
@@ -28,7 +28,7 @@ impl<'a> Element<'a> {
         self.problems.report(self.path.clone(), message.into());
     }
 
-    /// Reports a problem with what lies within this value, by its whole path.
+    /// Reports a problem with a nested value, under its full path.
     pub fn problem_at(&self, path: impl Into<String>, message: impl Into<String>) {
         self.problems.report(path.into(), message.into());
     }
@@ -69,7 +69,7 @@ impl<'a> Element<'a> {
         found
     }
 
-    /// One of a few names.
+    /// Returns the value that the text names.
     pub fn choice<T: Copy>(&self, allowed: &[(&str, T)]) -> Option<T> {
         let text = self.value.as_str();
         let found = allowed.iter().find(|(name, _)| Some(*name) == text).map(|(_, value)| *value);
@@ -91,7 +91,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// A whole number, also when written as `3.0`.
+/// Returns a whole number, also when written as `3.0`.
 fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15).map(|f| f as i64))
 }

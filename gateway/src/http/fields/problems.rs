@@ -1,10 +1,10 @@
-//! The problems that are found with one body, whichever of its objects they are in.
+//! The problems that are found in one body, in any of its objects.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::http::error::Problem;
 
-/// Problems reported at most, so that an answer stays readable.
+/// Maximum number of reported problems, which keeps a response readable.
 const MOST: usize = 100;
 
 /// Shared by all objects of a body.
@@ -19,7 +19,7 @@ impl Problems {
         }
     }
 
-    /// Removes and returns what was reported.
+    /// Removes and returns the reported problems.
     pub fn take(&self) -> Vec<Problem> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,8 +1,8 @@
-//! What a text in a field may be.
+//! Constraints on a text field.
 
 use std::ops::RangeInclusive;
 
-/// What a text may be. Lengths are in characters.
+/// The constraints on a text. Lengths are in characters.
 #[derive(Clone, Debug)]
 pub struct Text {
     length: RangeInclusive<usize>,
@@ -10,22 +10,22 @@ pub struct Text {
 }
 
 impl Text {
-    /// 1 to `most` characters without control characters: names, ids.
+    /// Allows 1 to `most` characters without control characters, for names and IDs.
     pub const fn line(most: usize) -> Self {
         Self { length: 1..=most, control_characters: false }
     }
 
-    /// As [`Text::line`], or empty.
+    /// Like [`Text::line`], but also allows the empty text.
     pub const fn maybe_line(most: usize) -> Self {
         Self { length: 0..=most, control_characters: false }
     }
 
-    /// Up to `most` characters of any kind: bodies.
+    /// Allows up to `most` characters of any kind, for bodies.
     pub const fn any(most: usize) -> Self {
         Self { length: 0..=most, control_characters: true }
     }
 
-    /// As [`Text::any`], of at least so many characters.
+    /// Like [`Text::any`], but requires at least `least` characters.
     pub const fn within(least: usize, most: usize) -> Self {
         Self { length: least..=most, control_characters: true }
     }
@@ -34,9 +34,9 @@ impl Text {
         self.refuses(text).is_none()
     }
 
-    /// Why a text is not allowed.
+    /// Returns why a text is not allowed, or `None` if it is.
     pub(super) fn refuses(&self, text: &str) -> Option<String> {
-        // Bytes bound characters from above, so that short texts need no counting.
+        // There are never more characters than bytes, so short texts need not be counted.
         let (least, most) = (*self.length.start(), *self.length.end());
         let long = text.len() > most && text.chars().count() > most;
         if long || text.chars().take(least).count() < least {

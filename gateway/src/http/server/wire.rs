@@ -1,12 +1,13 @@
-//! A connection's bytes, watched from below HTTP.
+//! Watches a connection's bytes below HTTP.
 //!
-//! It does three things that the HTTP library leaves out. The time for a request's head runs from its first byte, so that
-//! a connection between two requests may stay idle for longer; only of a head whose beginning came along with the request
-//! before, the rest has as long as an idle connection. An answer that its client does not read ends the connection. And
-//! what could not be read as HTTP at all is answered in the same shape as every other error.
+//! It adds three features to the HTTP library:
 //!
-//! A connection has one timer for what it waits to read, which a request does not touch: it is left to go off, and set
-//! anew for what is left of the time then.
+//! - The timeout of a request's head runs from its first byte, so that an idle connection may have a longer one. Exception: if
+//!   a head began to arrive together with the previous request, its rest has as long as an idle connection.
+//! - A response that its client does not read ends the connection.
+//! - Input that is not valid HTTP gets an error response of the same shape as all others.
+//!
+//! A connection has one read timer, which requests do not reset: it fires and is then re-armed for the remaining time.
 
 use std::io;
 use std::pin::Pin;
@@ -21,17 +22,17 @@ use tokio::time::{Instant, Sleep};
 
 use crate::http::{request_id, respond};
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Clone, Default)]
 pub struct Phase(Arc<AtomicU8>);
 
-/// A head is awaited or arriving.
+/// Waiting for a request's head, or receiving it.
 const HEAD: u8 = 0;
-/// A request is being answered.
+/// Responding to a request.
 const BUSY: u8 = 1;
 /// Between two requests.
 const IDLE: u8 = 2;
-/// An answer is being made while it is written.
+/// Streaming a response.
 const STREAMING: u8 = 3;
 
 impl Phase {
@@ -43,7 +44,7 @@ impl Phase {
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Until what it returns is dropped; then the connection is idle.
+    /// Enters the streaming phase. The connection becomes idle when the returned guard is dropped.
     pub fn streaming(&self) -> Streaming {
         self.0.store(STREAMING, Ordering::Relaxed);
         Streaming(self.clone())
@@ -62,14 +63,14 @@ impl Drop for Streaming {
     }
 }
 
-/// How long a client may take.
+/// Timeouts for a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For a request's head, from its first byte.
+    /// Time for a request's head, from its first byte.
     pub head: Duration,
     /// Between two requests.
     pub idle: Duration,
-    /// To take an answer that does not fit into the system's buffers; where it is still being made, some of it.
+    /// Time to read a response that exceeds the system's buffers; for a streamed response, to read some of it.
     pub write: Duration,
 }
 
@@ -77,12 +78,12 @@ pub struct Wire<S> {
     stream: S,
     phase: Phase,
     limits: Limits,
-    /// The phase in which something is waited for, and since when.
+    /// The phase in which the connection waits for input, and since when.
     waiting: Option<(u8, Instant)>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Runs from when the client took no more, until all that was written is with the system.
+    /// Runs from when the client stopped reading until everything written has reached the system's buffers.
     write_deadline: Option<Pin<Box<Sleep>>>,
-    /// Our own words, written in place of the library's, and how far.
+    /// The gateway's own error response, written in place of the library's, and the bytes of it that have been written.
     instead: Option<(Vec<u8>, usize)>,
 }
 
@@ -91,13 +92,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Self { stream, phase, limits, waiting: None, timer: None, write_deadline: None, instead: None }
     }
 
-    /// Ready when what is waited for has not come in its time.
+    /// Returns `Ready` when the time limit of the current phase has passed.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let phase = self.phase.0.load(Ordering::Relaxed);
         let limit = match phase {
             HEAD => self.limits.head,
             IDLE => self.limits.idle,
-            // A body has its own time.
+            // The body has its own timeout.
             _ => {
                 self.waiting = None;
                 return Poll::Pending;
@@ -121,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Poll::Pending
     }
 
-    /// What a write came to, or that its time is over.
+    /// Returns the result of a write, or an error if the write deadline has passed.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_pending() {
             let timeout = self.limits.write;
@@ -129,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             ready!(deadline.as_mut().poll(cx));
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        // It may never be that all of it is with the system, however fast the client reads.
+        // A streamed response may never be fully flushed, however fast the client reads.
         if self.phase.is(STREAMING) {
             self.write_deadline = None;
         }
@@ -141,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Takes what the library says by itself; true when our own words go out in its place.
+    /// Intercepts an error response of the library. Returns whether the gateway's own response replaces it.
     fn replaces(&mut self, start: &[u8]) -> bool {
         if !self.phase.is(HEAD) || self.instead.is_some() {
             return false;
@@ -165,8 +166,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     }
 }
 
-/// The answer in place of one that the library gave by itself: those have an empty body, and no request id as all of
-/// ours have.
+/// Returns the replacement for an error response of the HTTP library, or `None` for any other output.
+///
+/// The library's own responses have an empty body and, unlike the gateway's, no request ID.
 fn unreadable(start: &[u8]) -> Option<Vec<u8>> {
     let head = std::str::from_utf8(start).ok()?;
     let code = head.strip_prefix("HTTP/1.1 4")?.get(..2)?;

@@ -1,12 +1,12 @@
-//! What a request to import people asks for.
+//! The parameters of an import request.
 
 use super::reader::Shape;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
     pub shape: Shape,
-    /// By which the import is found again.
+    /// The `Idempotency-Key` that identifies the import.
     pub key: Option<&'a str>,
-    /// The number of the body's first line in the whole.
+    /// The number of the body's first line within the complete file.
     pub from_line: Option<u64>,
 }

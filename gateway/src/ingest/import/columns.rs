@@ -1,12 +1,12 @@
-//! What the columns of CSV mean, by the header line. Pure.
+//! Maps the columns of a CSV file to fields and properties, by its header line. Pure.
 
 use serde_json::{Map, Value, json};
 
 use super::rows::{Fields, MAX_COLUMNS};
 use crate::http::error::{ApiError, Problem};
 
-/// Columns that are no properties, whatever the case of their letters, and the field that each stands for. Those of the
-/// last kind are shown by `GET` and say nothing here.
+/// Columns that are not properties, in lower case, and the field that each is mapped to. `IGNORED` columns are part of `GET`
+/// responses and have no effect.
 const FIELDS: [(&str, &str); 15] = [
     ("user_id", "user_id"),
     ("userid", "user_id"),
@@ -26,7 +26,7 @@ const FIELDS: [(&str, &str); 15] = [
 ];
 const IGNORED: &str = "";
 
-/// How the cells of a column are read.
+/// The type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -35,7 +35,7 @@ enum Kind {
     Json,
 }
 
-/// What stands behind a column's name for that, after a colon.
+/// The types that a column name may end with, after a colon.
 const KINDS: [(&str, Kind); 4] =
     [("text", Kind::Text), ("number", Kind::Number), ("boolean", Kind::Boolean), ("json", Kind::Json)];
 
@@ -56,16 +56,16 @@ impl Target {
     }
 }
 
-/// The meaning of a file's columns.
+/// The mapping of a file's columns.
 #[derive(Debug)]
 pub struct Columns {
-    /// As the header names them.
+    /// The column names of the header.
     names: Vec<String>,
     targets: Vec<Target>,
 }
 
 impl Columns {
-    /// From the header line.
+    /// Parses the header line. Fails with 422 if it is invalid.
     pub fn of(header: Fields<'_>) -> Result<Self, ApiError> {
         let refuse = |message: String| Err(ApiError::invalid("header", message));
         if header.len() > MAX_COLUMNS {
@@ -96,7 +96,7 @@ impl Columns {
         Ok(Self { names, targets })
     }
 
-    /// A row as the object that it stands for. Empty cells say nothing.
+    /// Converts a row to a JSON object. Empty cells are skipped.
     pub fn object(&self, row: Fields<'_>) -> Result<Map<String, Value>, Vec<Problem>> {
         if row.len() != self.targets.len() {
             let message = format!("must have {} columns as the header does, not {}", self.targets.len(), row.len());
@@ -137,7 +137,7 @@ fn target(name: &str) -> Target {
     if let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == lower) {
         return if *field == IGNORED { Target::Ignored } else { Target::Field(field) };
     }
-    // What is behind another colon belongs to the name.
+    // The type follows the last colon; earlier colons are part of the name.
     let typed = name.rsplit_once(':').and_then(|(key, kind)| {
         let kind = kind.trim().to_lowercase();
         let (_, kind) = KINDS.iter().find(|(name, _)| *name == kind)?;

@@ -1,4 +1,4 @@
-//! Who is at an import: one request at a time, which says so again and again.
+//! Leases an import to one request at a time. The request renews its lease while it runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::resources::audit_log;
 
-/// For how long an import is held without a word of its holder.
+/// How long a lease lasts without renewal.
 const LEASE: Duration = Duration::from_secs(30);
 const RENEWED_EVERY: Duration = Duration::from_secs(8);
 
-/// The ids that a text may name an import by: its own, or the key that it was begun under.
+/// Returns the IDs that a text may refer to: the import's own ID, or the one derived from its `Idempotency-Key`.
 pub fn candidates(project: ProjectId, text: &str) -> Vec<Uuid> {
     let derived = client_ids::resource_key(project, "user_import", text);
     Uuid::try_parse(text).ok().into_iter().chain([derived]).collect()
 }
 
-/// An import that is this request's. Given up when it is dropped.
+/// The lease of an import. Released when dropped.
 pub struct Hold {
     store: Store,
     clock: Clock,
@@ -38,7 +38,9 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Takes the import that the request names, or makes it; returns it as it was.
+    /// Acquires the import that the request names, or creates it. Returns the import as it was before.
+    ///
+    /// Fails with 409 if another request holds it or if the request does not match it, and with 429 at the project's limit.
     pub async fn begin(cx: &Context<'_>, asked: &Asked<'_>, digest: u64) -> Result<(Self, UserImport), ApiError> {
         let now = cx.app.clock.now();
         let mut db = cx.database().await?;
@@ -84,12 +86,12 @@ impl Hold {
         self.holder.id
     }
 
-    /// The line to go on with: all before it are settled.
+    /// Returns the line to resume at. All lines before it are settled.
     pub fn next_line(&self) -> u64 {
         self.next_line.load(Ordering::Relaxed)
     }
 
-    /// Notes what was settled.
+    /// Records progress and extends the lease. Fails with 409 if another request has taken the import over.
     pub async fn advance(&self, by: &Advance) -> Result<(), ApiError> {
         let now = self.clock.now();
         if !imports::advance(&self.store.connection().await?, self.holder, by, (now, now + LEASE)).await? {
@@ -99,7 +101,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Ends only when the import is no longer this request's.
+    /// Renews the lease until that fails. Returns the reason.
     pub async fn keep(&self) -> ApiError {
         let mut held_until = Instant::now() + LEASE;
         loop {
@@ -117,7 +119,7 @@ impl Hold {
         }
     }
 
-    /// Gives the import up; returns it as it is then.
+    /// Releases the import. Returns its final state.
     pub async fn release(&self, completed: bool) -> Result<UserImport, ApiError> {
         let db = self.store.connection().await?;
         imports::release(&db, self.holder, completed, self.clock.now()).await?;
@@ -132,7 +134,7 @@ impl Drop for Hold {
         if self.released.load(Ordering::Relaxed) {
             return;
         }
-        // The client went, and its request with it.
+        // The client has disconnected, which cancelled the request.
         let (store, holder, now) = (self.store.clone(), self.holder, self.clock.now());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
@@ -146,7 +148,7 @@ impl Drop for Hold {
     }
 }
 
-/// The project, or its owner in this gateway, has as many imports under way as allowed.
+/// Returns the error for a project, or an owner in this gateway, that has reached its limit of running imports.
 pub fn too_many() -> ApiError {
     ApiError::TooMany(
         "this project and its creator's other projects have reached their limit of running imports; wait until one is complete",

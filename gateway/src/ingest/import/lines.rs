@@ -1,23 +1,23 @@
-//! Lines out of bytes that arrive in pieces.
+//! Splits bytes that arrive in pieces into lines.
 
-/// Bytes of a line at most, also of a row of CSV. The largest profile has place in it.
+/// Maximum length of a line or CSV row, in bytes. The largest profile fits.
 pub const MAX_LINE: usize = 64 * 1024;
 
-/// Cuts bytes at line breaks. Holds one line and one piece at most.
+/// Splits bytes at line breaks. Buffers at most one line and one piece.
 #[derive(Default)]
 pub struct Lines {
     buffer: Vec<u8>,
-    /// Of the buffer, what has been given out.
+    /// Bytes of the buffer that have been returned.
     taken: usize,
-    /// From here on there may be a line break.
+    /// Where the search for the next line break starts.
     unseen: usize,
-    /// Line breaks passed.
+    /// Line breaks consumed so far.
     breaks: u64,
-    /// The beginning of this line has been dropped.
+    /// Whether the beginning of the current line has been dropped.
     too_long: bool,
 }
 
-/// A line is longer than [`MAX_LINE`].
+/// The line is longer than [`MAX_LINE`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLong;
 
@@ -32,17 +32,17 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The number of the line that comes next.
+    /// Returns the number of the next line.
     pub fn number(&self) -> u64 {
         self.breaks + 1
     }
 
-    /// Counts on from another number.
+    /// Sets the number of the next line.
     pub fn set_number(&mut self, number: u64) {
         self.breaks = number - 1;
     }
 
-    /// The next line; none where more bytes are needed, or at the `end` no more are there.
+    /// Returns the next line, or `None` if more bytes are needed. With `end`, the remaining bytes are the last line.
     pub fn next(&mut self, end: bool) -> Option<Line<'_>> {
         let number = self.number();
         let found = self.buffer[self.unseen..].iter().position(|b| *b == b'\n').map(|at| self.unseen + at);

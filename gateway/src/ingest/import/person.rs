@@ -1,4 +1,4 @@
-//! What a line says about a person. Pure.
+//! Parses the user that a line describes. Pure.
 
 use kernel::ids::{IdSpace, ProjectId};
 use serde_json::{Map, Value};
@@ -9,12 +9,12 @@ use crate::http::fields::Text;
 use crate::ingest::{ids, properties};
 use crate::resources::users::change;
 
-/// As everywhere where a user is named.
+/// The constraints on user IDs, as in the rest of the API.
 const ID: Text = Text::line(200);
 const USER_ID: [&str; 4] = ["user_id", "userId", "external_id", "externalId"];
 const ANONYMOUS_ID: [&str; 2] = ["anonymous_id", "anonymousId"];
 
-/// A person as a line has them: checked.
+/// A validated user of an import.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Person {
     pub user_id: Option<String>,
@@ -24,7 +24,7 @@ pub struct Person {
 }
 
 impl Person {
-    /// Takes the fields of a line: ids, `email`, `name` and `properties`, and what `GET` shows besides.
+    /// Reads the fields of a line: IDs, `email`, `name` and `properties`. Accepts and ignores the other fields of a `GET` response.
     pub fn of(mut fields: Map<String, Value>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let user_id = id(&mut fields, &USER_ID, &mut problems);
@@ -32,7 +32,7 @@ impl Person {
         if problems.is_empty() && user_id.is_none() && anonymous_id.is_none() {
             problems.push(Problem::new("user_id", "is required, or else anonymous_id"));
         }
-        // An export shows those that are not there as null, which must not remove a property.
+        // Exports contain missing fields as null, which must not remove a property.
         fields.retain(|name, value| !(value.is_null() && (name == "email" || name == "name")));
         let properties = match change::patch(&fields) {
             Ok(patch) => Value::Object(patch).to_string(),
@@ -45,7 +45,7 @@ impl Person {
                 String::new()
             }
         };
-        // Together with the address and the name.
+        // The limits apply to the properties including email address and name.
         if problems.is_empty()
             && let Some(why) = properties::refuses(&properties)
         {
@@ -54,7 +54,7 @@ impl Person {
         if problems.is_empty() { Ok(Self { user_id, anonymous_id, properties }) } else { Err(problems) }
     }
 
-    /// As it goes onto the wire.
+    /// Returns the item in the wire format, as an `identify` call.
     pub fn item(&self, project: ProjectId, received_ms: i64) -> BorrowedItem<'_> {
         BorrowedItem {
             project_id: project,
@@ -70,14 +70,14 @@ impl Person {
         }
     }
 
-    /// About how much memory it takes, in bytes.
+    /// Returns the approximate memory usage in bytes.
     pub fn size(&self) -> usize {
         let id = |id: &Option<String>| id.as_ref().map_or(0, String::len);
         self.properties.len() + id(&self.user_id) + id(&self.anonymous_id) + 100
     }
 }
 
-/// An id under any of its names.
+/// Reads an ID under any of its names.
 fn id(fields: &mut Map<String, Value>, names: &[&'static str], problems: &mut Vec<Problem>) -> Option<String> {
     let mut found = None;
     for name in names {
@@ -93,7 +93,7 @@ fn id(fields: &mut Map<String, Value>, names: &[&'static str], problems: &mut Ve
     found
 }
 
-/// The fields of a line of NDJSON.
+/// Parses a line of NDJSON.
 pub fn object(line: &[u8]) -> Result<Map<String, Value>, Vec<Problem>> {
     let problem = |message: String| vec![Problem::new("line", message)];
     let text = std::str::from_utf8(line).map_err(|_| problem("must be UTF-8".to_owned()))?;
@@ -101,7 +101,7 @@ pub fn object(line: &[u8]) -> Result<Map<String, Value>, Vec<Problem>> {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(problem("must be a JSON object such as {\"user_id\": \"u1\"}".to_owned())),
         Err(error) => {
-            // It knows of one line only.
+            // The parser sees a single line, so its line number is wrong.
             let why = error.to_string();
             let why = why.split(" at line ").next().unwrap_or_default();
             Err(problem(format!("must be one JSON object on a line of its own: {why} at column {}", error.column())))

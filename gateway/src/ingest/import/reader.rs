@@ -1,4 +1,4 @@
-//! A body as people: line by line of NDJSON, row by row of CSV.
+//! Reads users from a body: one per line of NDJSON or per row of CSV.
 
 use bytes::Bytes;
 use hyper::body::Body;
@@ -11,7 +11,7 @@ use super::rows::Rows;
 use super::source::Source;
 use crate::http::error::{ApiError, Problem};
 
-/// What a body is.
+/// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Ndjson,
@@ -32,14 +32,14 @@ enum Parts {
     Rows { rows: Box<Rows>, columns: Option<Columns> },
 }
 
-/// A line that is not empty.
+/// A non-empty line.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its number, of a row that of its first line.
+    /// The line's number; for a row, that of its first line.
     pub line: u64,
     /// The digest of all lines up to this one.
     pub digest: u64,
-    /// Whom it describes, where that was asked for.
+    /// The user that the line describes; `None` if the line was skipped.
     pub person: Option<Result<Person, Vec<Problem>>>,
 }
 
@@ -63,7 +63,7 @@ where
         Self { source, parts, digest: 0, ended: false }
     }
 
-    /// Reads what comes before the first person. The lines behind that count from `from`, where it is given.
+    /// Reads the header, if the format has one. If `from` is given, the lines after it are numbered from there.
     pub async fn open(&mut self, from: Option<u64>) -> Result<(), ApiError> {
         self.fill().await?;
         if self.ended {
@@ -93,22 +93,22 @@ where
         Ok(())
     }
 
-    /// Of all that was read.
+    /// Returns the digest of everything read so far.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Goes on from the digest of what came before.
+    /// Continues from the digest of the preceding lines.
     pub fn set_digest(&mut self, digest: u64) {
         self.digest = digest;
     }
 
-    /// What is left of the body, for a sender who is to read the answer.
+    /// Returns the unread rest of the body, to be drained before the response.
     pub fn into_body(self) -> B {
         self.source.into_body()
     }
 
-    /// The number of the line that comes next.
+    /// Returns the number of the next line.
     pub fn number(&self) -> u64 {
         match &self.parts {
             Parts::Lines(lines) => lines.number(),
@@ -116,8 +116,8 @@ where
         }
     }
 
-    /// The next line that is not empty, none at the end. Those before the line `from` are passed without a look at whom
-    /// they describe.
+    /// Returns the next non-empty line, or `None` at the end. Lines before `from` are counted and hashed, but their users are not
+    /// parsed.
     pub async fn next(&mut self, from: u64) -> Result<Option<Entry>, ApiError> {
         loop {
             if let Some(entry) = self.read(from) {

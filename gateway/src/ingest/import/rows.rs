@@ -1,14 +1,13 @@
-//! Rows of CSV out of bytes that arrive in pieces: quoted fields may hold line breaks, and any of LF, CR LF and CR ends a
-//! row.
+//! Splits bytes that arrive in pieces into CSV rows. Quoted fields may contain line breaks, and LF, CR LF or CR ends a row.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::lines::{MAX_LINE, TooLong};
 
-/// Columns at most: an id, an address, a name and all the properties that a profile may have.
+/// Maximum columns: an ID, an email address, a name, and all properties that a profile may have.
 pub const MAX_COLUMNS: usize = 300;
 
-/// A row's number of its first line, from 1, and its fields.
+/// The number of a row's first line, from 1, and its fields.
 pub type Row<'a> = (u64, Result<Fields<'a>, TooLong>);
 
 /// The fields of a row.
@@ -28,23 +27,23 @@ impl<'a> Fields<'a> {
         (0..ends.len()).map(move |i| &bytes[if i == 0 { 0 } else { ends[i - 1] }..ends[i]])
     }
 
-    /// All fields in one.
+    /// Returns all fields, concatenated.
     pub fn joined(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
-/// Cuts bytes into rows. Holds one row and one piece at most.
+/// Splits bytes into rows. Buffers at most one row and one piece.
 pub struct Rows {
     parser: Reader,
     input: Vec<u8>,
-    /// Of the input, what has been read.
+    /// Bytes of the input that have been consumed.
     read: usize,
     fields: Vec<u8>,
     ends: Vec<usize>,
-    /// Of the row that is being read, what is in `fields` and `ends`.
+    /// How much of `fields` and `ends` the current row has filled.
     filled: (usize, usize),
-    /// The first line of the row that is being read.
+    /// The number of the current row's first line.
     begun: Option<u64>,
     too_long: bool,
     line: u64,
@@ -73,17 +72,17 @@ impl Rows {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The number of the line that comes next.
+    /// Returns the number of the next line.
     pub fn number(&self) -> u64 {
         self.line
     }
 
-    /// Counts on from another number.
+    /// Sets the number of the next line.
     pub fn set_number(&mut self, number: u64) {
         self.line = number;
     }
 
-    /// The next row; none where more bytes are needed, or at the `end` no more are there. Empty lines are no rows.
+    /// Returns the next row, or `None` if more bytes are needed, or at the `end` of the input. Empty lines are skipped.
     pub fn next(&mut self, end: bool) -> Option<Row<'_>> {
         loop {
             if self.begun.is_none() {
@@ -102,7 +101,7 @@ impl Rows {
             self.pass(read);
             match result {
                 ReadRecordResult::InputEmpty => {}
-                // What has been read is dropped; the parser goes on to the row's end.
+                // The row is dropped, but the parser continues to its end.
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
                     self.too_long = true;
                     self.filled = (0, 0);
@@ -123,7 +122,7 @@ impl Rows {
         }
     }
 
-    /// Counts the line breaks of what is passed.
+    /// Consumes bytes and counts their line breaks.
     fn pass(&mut self, bytes: usize) {
         for byte in &self.input[self.read..self.read + bytes] {
             if *byte == b'\r' || (*byte == b'\n' && !self.after_cr) {

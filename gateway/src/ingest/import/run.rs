@@ -1,4 +1,4 @@
-//! One request of an import, from its first byte to its end or to where it broke off.
+//! Runs one request of an import, until it completes or is interrupted.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,13 +19,15 @@ use crate::http::body;
 use crate::http::error::ApiError;
 use crate::limits::slots::Full;
 
-/// For how long the worker may take to record a slice, before the client is told to come back.
+/// How long the worker may take to record a slice before the client is asked to retry.
 const RECORDED: Duration = Duration::from_mins(1);
 
-/// For how long a body may take to bring its first line.
+/// How long a body may take until its first line arrives.
 const OPENED: Duration = Duration::from_secs(30);
 
-/// Imports the request's body. An import that broke off goes on where it was.
+/// Imports the request's body. An interrupted import is resumed.
+///
+/// Fails with [`ApiError::Interrupted`] if the import has begun and can be resumed.
 pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
     let _slot = cx.app.imports.slots.take(cx.owner).map_err(|full| match full {
         Full::Owner => too_many(),
@@ -47,7 +49,7 @@ pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiEr
 }
 
 async fn import(cx: &Context<'_>, asked: Asked<'_>, reader: &mut Reader<Incoming>) -> Result<UserImport, ApiError> {
-    // Nobody knows yet whose place this is among the project's imports.
+    // Bounded because the request already holds a slot, but no import yet that would count against the project's limit.
     timeout(OPENED, reader.open(asked.from_line)).await.map_err(|_| ApiError::Timeout)??;
     let (hold, before) = Hold::begin(cx, &asked, reader.digest()).await?;
     let outcome = tokio::select! {
@@ -70,7 +72,7 @@ async fn all(
     reader: &mut Reader<Incoming>,
 ) -> Result<(), ApiError> {
     let settled = before.next_line as u64;
-    // What is sent again must be what has been settled; of a rest that cannot be told.
+    // A resent body must match the lines already imported. With `fromLine` this cannot be checked.
     let mut is_other = settled > 1 && asked.from_line.is_none();
     if asked.from_line.is_some() {
         reader.set_digest(before.digest as u64);
@@ -109,8 +111,9 @@ async fn all(
     Ok(())
 }
 
-/// Hands a slice on, notes how far that has brought the import, and waits until the people are recorded. Of all imports
-/// of this gateway one slice at a time is under way: all that what people do now may have to wait for.
+/// Publishes a slice, records the progress, and waits until the worker has recorded the users.
+///
+/// Only one slice of all imports of this gateway is in flight at a time. This bounds how long live events wait.
 async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiError> {
     let Ok(_turn) = cx.app.imports.turn.acquire().await else {
         return Err(ApiError::Internal("nobody closes the imports' turn".to_owned()));

@@ -1,4 +1,4 @@
-//! So many people at a time: handed to the ingest stream, and awaited until they are recorded.
+//! A slice of an import: a bounded number of users that are published together.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::http::error::{ApiError, Problem};
 use crate::ingest::applied::Position;
 use crate::ingest::publish::Outgoing;
 
-/// People of a slice at most, and their bytes: what people do now may have to wait for as many to be recorded.
+/// Maximum users and bytes of a slice. Live events may wait until that many are recorded.
 const PEOPLE: usize = 1_000;
 const BYTES: usize = 512 * 1024;
-/// For how long a slice gathers, where lines come slowly.
+/// How long a slice collects lines if they arrive slowly.
 const GATHERS: Duration = Duration::from_secs(1);
-/// For how long the broker may be away.
+/// How long to retry while the broker is unavailable.
 const PUBLISH: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -40,7 +40,7 @@ impl Slice {
         full || self.since.is_some_and(|since| since.elapsed() >= GATHERS)
     }
 
-    /// Adds a line; of its problems only as many are kept as may still be shown.
+    /// Adds a line. Problems beyond `MAX_PROBLEMS` are only counted.
     pub fn add(&mut self, line: u64, person: Result<Person, Vec<Problem>>, shown: &mut usize) {
         self.since.get_or_insert_with(Instant::now);
         match person {
@@ -63,14 +63,15 @@ impl Slice {
         }
     }
 
-    /// Hands the people on; returns where they stand in the stream. A broker that is away is waited for: whoever is there
-    /// twice then is the same twice.
+    /// Publishes the users and returns their positions in the stream.
+    ///
+    /// Retries while the broker is unavailable. A user that is published twice is harmless, because both items are the same.
     pub async fn publish(&self, cx: &Context<'_>) -> Result<Vec<Position>, ApiError> {
         let until = Instant::now() + PUBLISH;
         loop {
             let mut outgoing = Outgoing::new(&cx.app.ingest.group_commit, cx.project, self.people.len());
             for person in &self.people {
-                // Accepted when the request was: who is erased since is not brought back by what was written before.
+                // Carries the time of the request, so that it does not recreate a user who has been erased since.
                 outgoing.push(&person.item(cx.project, cx.received_ms))?;
             }
             match outgoing.publish(&cx.app.ingest.group_commit, None).await {

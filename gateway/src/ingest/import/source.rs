@@ -1,4 +1,4 @@
-//! A body of any length as it arrives, decompressed. Only a few pieces of it are ever there.
+//! Reads a body of any length as it arrives, and decompresses it. Only a few pieces are in memory at a time.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::http::body::{self, READ_TIMEOUT};
 use crate::http::error::ApiError;
 
-/// Bytes that are decompressed at once: they may become a thousand times as many.
+/// Bytes that are decompressed at once: they may expand a thousandfold.
 const COMPRESSED: usize = 2 * 1024;
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -21,12 +21,12 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub struct Source<B> {
     body: B,
     gunzip: Option<MultiGzDecoder<Vec<u8>>>,
-    /// Of the compressed bytes, those still to be decompressed.
+    /// Received bytes that have not been decompressed yet.
     compressed: Bytes,
-    /// What may still come, also after decompression.
+    /// Bytes that may still follow, after decompression.
     left: u64,
     limit: u64,
-    /// The beginning, while it may be a byte order mark.
+    /// The first bytes, while they may be a byte order mark.
     start: Option<Vec<u8>>,
     ended: bool,
 }
@@ -36,7 +36,7 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    /// A body that announces more than `limit` bytes is refused at once.
+    /// Begins to read a body. Refuses at once one whose `Content-Length` is over `limit` bytes.
     pub fn new(body: B, headers: &HeaderMap, limit: u64) -> Result<Self, (ApiError, B)> {
         let gzip = match body::is_gzip(headers) {
             Ok(gzip) => gzip,
@@ -51,12 +51,13 @@ where
         Ok(Self { body, gunzip, compressed, left: limit, limit, start, ended: false })
     }
 
-    /// The next bytes, none at the end. Each piece has its own time to arrive, so that a stall ends it and length does not.
-    /// A byte order mark at the start is left out.
+    /// Returns the next bytes, or `None` at the end. Skips a byte order mark at the start.
+    ///
+    /// Each piece has its own timeout, so that a stalled body fails but a long one does not.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         loop {
             let Some(piece) = self.piece().await? else {
-                // So short that it could still have become a mark.
+                // The whole body is shorter than a byte order mark.
                 return Ok(self.start.take().filter(|start| !start.is_empty()));
             };
             self.left = self.left.checked_sub(piece.len() as u64).ok_or(ApiError::OverLimit(self.limit))?;
@@ -75,7 +76,7 @@ where
         }
     }
 
-    /// Bytes that are not nothing.
+    /// Returns the next non-empty piece.
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         loop {
             if let Some(gunzip) = &mut self.gunzip {
@@ -88,7 +89,7 @@ where
                 }
                 let piece = std::mem::take(gunzip.get_mut());
                 if !piece.is_empty() {
-                    // A frame may unfold into a thousand times its size, for which nothing has to be awaited.
+                    // Decompressing a frame can yield many pieces without awaiting, so give other tasks a chance to run.
                     tokio::task::yield_now().await;
                     return Ok(Some(piece));
                 }
@@ -112,7 +113,7 @@ where
         }
     }
 
-    /// What is left of the body, for a sender who is to read the answer.
+    /// Returns the unread rest of the body, to be drained before the response.
     pub fn into_body(self) -> B {
         self.body
     }

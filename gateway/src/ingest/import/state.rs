@@ -1,17 +1,17 @@
-//! What imports share.
+//! State shared by imports.
 
 use tokio::sync::Semaphore;
 
 use crate::limits::slots::Slots;
 
-/// Imports under way in one gateway.
+/// Maximum concurrent imports in one gateway.
 const AT_ONCE: usize = 8;
-/// Imports under way of one project in all gateways, and of the projects of one owner in one gateway.
+/// Maximum concurrent imports of one project in all gateways, and of the projects of one owner in one gateway.
 pub const AT_ONCE_PER_OWNER: usize = 2;
 
 pub struct Imports {
     pub slots: Slots,
-    /// Whose slice is under way.
+    /// Held while a slice is in flight.
     pub turn: Semaphore,
 }
 

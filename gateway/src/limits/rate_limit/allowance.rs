@@ -1,4 +1,4 @@
-//! Whether a limit admits a request, and the headers that say so.
+//! The result of a rate limit and its response headers.
 
 use std::time::Duration;
 
@@ -38,24 +38,24 @@ impl Scope {
     }
 }
 
-/// Outcome of counting a request against a limit.
+/// The outcome of counting a request against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     pub scope: Scope,
-    /// Granted, or denied for this many seconds.
+    /// `Ok` if granted, or else the seconds after which to retry.
     pub granted: Result<(), u32>,
     /// Requests per second.
     pub limit: u32,
-    /// Requests that may follow at once, as far as this gateway knows.
+    /// Requests that may follow immediately, as far as this gateway knows.
     pub remaining: u32,
-    /// Seconds until all of the limit is available again.
+    /// Seconds until the whole limit is available again.
     pub reset: u32,
 }
 
 impl Allowance {
     pub(super) fn granted(scope: Scope, limit: u32, left: u32) -> Self {
         let remaining = left.min(limit);
-        // Less than the whole limit is there again within the second.
+        // The missing part of the limit is refilled within a second.
         Self { scope, granted: Ok(()), limit, remaining, reset: u32::from(remaining < limit) }
     }
 
@@ -64,7 +64,7 @@ impl Allowance {
         Self { scope, granted: Err(seconds), limit, remaining: 0, reset: seconds }
     }
 
-    /// Both limits apply: what is denied by either is denied.
+    /// Combines two limits: a request that either of them denies is denied.
     pub(super) fn and(self, other: Self) -> Self {
         if self.granted.is_err() || other.granted.is_ok() {
             let (remaining, reset) = (self.remaining.min(other.remaining), self.reset.max(other.reset));
@@ -73,7 +73,7 @@ impl Allowance {
         other
     }
 
-    /// An error (429) where the request was denied.
+    /// Returns a 429 error if the request was denied.
     pub fn check(&self) -> Result<(), ApiError> {
         self.granted.map_err(|retry_after| {
             metrics::counter!(Metric::RateLimited).increment(1);
@@ -81,7 +81,7 @@ impl Allowance {
         })
     }
 
-    /// Adds the headers about the limit that the request was counted against.
+    /// Adds the headers of the limit that the request was counted against.
     pub fn tell(&self, reply: &mut Reply) {
         for (name, value) in
             [(RATELIMIT_LIMIT, self.limit), (RATELIMIT_REMAINING, self.remaining), (RATELIMIT_RESET, self.reset)]

@@ -1,4 +1,4 @@
-//! Limits that one gateway keeps for many keys, where nothing is shared between gateways.
+//! Rate limits per key within one gateway, not shared with others.
 
 use std::convert::Infallible;
 use std::hash::Hash;
@@ -11,10 +11,10 @@ use super::local::Local;
 use super::{Allowance, Lane, Scope};
 use crate::http::error::ApiError;
 
-/// Keys whose state is kept; the buckets of others are full.
+/// Maximum keys in memory. The bucket of an evicted key is full again.
 const CAPACITY: usize = 100_000;
 
-/// A token bucket for each key: `per_second` tokens per second, and twice as many at once.
+/// A token bucket per key: `per_second` tokens per second, with a burst of twice that.
 pub struct LimitByKey<K> {
     scope: Scope,
     per_second: u32,
@@ -26,13 +26,13 @@ impl<K: Eq + Hash + Clone> LimitByKey<K> {
         Self { scope, per_second, buckets: Cache::new(CAPACITY) }
     }
 
-    /// Takes a token; an error (429) where there is none.
+    /// Takes a token. Fails with 429 if there is none.
     pub fn take(&self, key: &K) -> Result<(), ApiError> {
         let taken = self.bucket(key).take(Lane::Public, Instant::now());
         self.within(taken)
     }
 
-    /// Whether there is a token, like [`LimitByKey::take`] but without taking it.
+    /// Like [`LimitByKey::take`], but does not take the token.
     pub fn check(&self, key: &K) -> Result<(), ApiError> {
         let Some(bucket) = self.buckets.get(key) else { return Ok(()) };
         self.within(bucket.peek(Lane::Public, Instant::now()))

@@ -1,4 +1,4 @@
-//! A limit kept by this process alone. Pure: the caller brings the time.
+//! A limit within this process. Pure: the caller passes the time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use super::{BURST, Lane, priority_capacity};
 /// Float tolerance when comparing tokens.
 const EPSILON: f64 = 1e-6;
 
-/// A token bucket: full at first, and with tokens for [`Lane::Priority`] where it has them.
+/// A token bucket, initially full, with optional extra tokens for [`Lane::Priority`].
 pub struct Local {
     /// Tokens per second.
     rate: f64,
-    /// Tokens that it holds at most, without those for [`Lane::Priority`].
+    /// Maximum tokens, without those for [`Lane::Priority`].
     capacity: f64,
     priority_capacity: f64,
     level: Mutex<Level>,
@@ -28,19 +28,19 @@ struct Level {
 }
 
 impl Local {
-    /// The share of one of `replicas` gateways in `limit` requests per second.
+    /// Returns the share of one of `replicas` gateways in a limit of `limit` requests per second.
     pub fn share(limit: u32, replicas: u32, has_priority: bool) -> Self {
         let share = (limit / replicas.max(1)).max(1);
         Self::new(share, if has_priority { priority_capacity(share) } else { 0 })
     }
 
-    /// With a burst of [`BURST`] seconds.
+    /// Returns a bucket with a burst of [`BURST`] seconds.
     pub fn new(per_second: u32, priority_capacity: u32) -> Self {
         let rate = f64::from(per_second);
         Self::full(rate, rate * f64::from(BURST), f64::from(priority_capacity))
     }
 
-    /// With a burst of a minute.
+    /// Returns a bucket with a burst of one minute.
     pub fn per_minute(count: u32) -> Self {
         Self::full(f64::from(count) / 60.0, f64::from(count), 0.0)
     }
@@ -50,7 +50,7 @@ impl Local {
         Self { rate, capacity, priority_capacity, level: Mutex::new(level) }
     }
 
-    /// Holds at most the tokens that `before` holds.
+    /// Starts with the tokens of `before`, capped by this bucket's capacity.
     pub fn carry_over(&self, before: &Self, now: Instant) {
         let mut known = *before.level.lock().unwrap_or_else(PoisonError::into_inner);
         before.fill(&mut known, now);
@@ -59,12 +59,12 @@ impl Local {
         *level = Level { tokens, priority: known.priority.min(self.priority_capacity), at: known.at };
     }
 
-    /// Takes a token; returns how many are left, or how long to wait for one.
+    /// Takes a token. Returns how many are left, or how long to wait for one.
     pub fn take(&self, lane: Lane, now: Instant) -> Result<u32, Duration> {
         self.look(lane, now, true)
     }
 
-    /// Whether there is a token, like [`Local::take`] but without taking it.
+    /// Like [`Local::take`], but does not take the token.
     pub fn peek(&self, lane: Lane, now: Instant) -> Result<u32, Duration> {
         self.look(lane, now, false)
     }
@@ -95,7 +95,7 @@ impl Local {
         level.tokens = (level.tokens + come - to_priority).min(self.capacity);
     }
 
-    /// How long it takes until there is a token. Until the priority tokens are full, only the rest of what comes is for all.
+    /// Returns how long to wait for a token. Until the priority tokens are full, the public ones get only the rest of the refill.
     fn wait(&self, level: Level, is_privileged: bool) -> Duration {
         let (short, missing) = (1.0 - level.tokens, self.priority_capacity - level.priority);
         let mut needed = (short / (1.0 - PRIORITY_SHARE)).min(short + missing);

@@ -1,4 +1,4 @@
-//! One limit in this gateway: tokens leased from Redis, spent in process; its own share without Redis.
+//! One limit in this gateway: tokens leased from Redis and spent in process, or the gateway's own share without Redis.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -11,8 +11,8 @@ use tokio::sync::Mutex;
 use super::local::Local;
 use super::{Allowance, BURST, Lane, Scope, priority_capacity};
 
-/// How long Redis is not asked again after it had fewer tokens than a lease: a project far over its limit would otherwise keep
-/// it and the gateway busy. The bucket keeps what comes meanwhile.
+/// Minimum time between two leases after Redis had fewer tokens than one lease. Otherwise a project far over its limit would
+/// keep Redis and the gateway busy. Tokens keep accumulating in the bucket.
 const GATHER: Duration = Duration::from_millis(10);
 
 pub struct Quota {
@@ -24,18 +24,18 @@ pub struct Quota {
     lanes: [Leased; 2],
 }
 
-/// Tokens of one lane. What public callers may take and what the others may take are separate leases of one bucket.
+/// The leased tokens of one lane. Both lanes lease from the same bucket.
 pub struct Leased {
     limit: u32,
     scope: Scope,
     lane: Lane,
     /// Leased and not yet spent.
     tokens: AtomicI64,
-    /// What was left in Redis when last asked.
+    /// Tokens that were left in Redis after the last lease.
     left: AtomicU32,
-    /// Redis is not asked before this time, because it had nothing more to give.
+    /// No lease is requested before this time, because the bucket had fewer tokens than a lease.
     empty_until: ArcSwapOption<Instant>,
-    /// Held by the request that asks Redis on behalf of all that wait.
+    /// Held by the request that leases tokens on behalf of all waiters.
     asking: Mutex<()>,
     refilling: AtomicBool,
 }
@@ -47,7 +47,7 @@ impl Quota {
         Self { bucket, scope, limit, local, lanes }
     }
 
-    /// Begins with the tokens that the limit had before it was changed, or each change would grant another burst.
+    /// Starts with the tokens of the limit before its change. Otherwise each change would grant another burst.
     pub fn carry_over(&self, before: &Self) {
         self.local.carry_over(&before.local, Instant::now());
     }
@@ -73,7 +73,7 @@ impl Quota {
         if let Some(allowance) = leased.spend(Instant::now, || self.refill(redis, lane)) {
             return allowance;
         }
-        // Nothing left to spend: one request asks for all that wait.
+        // No tokens left: one request leases more on behalf of all waiters.
         let _asking = leased.asking.lock().await;
         if let Some(allowance) = leased.spend(Instant::now, || self.refill(redis, lane)) {
             return allowance;
@@ -87,7 +87,7 @@ impl Quota {
         }
     }
 
-    /// Leases the next tokens in the background, before the last ones are spent.
+    /// Leases tokens in the background before the last ones are spent.
     fn refill(self: &Arc<Self>, redis: &Arc<Buckets>, lane: Lane) {
         let (quota, redis) = (self.clone(), redis.clone());
         tokio::spawn(async move {
@@ -111,7 +111,7 @@ impl Leased {
         }
     }
 
-    /// Tokens leased at a time: those of a twentieth of a second.
+    /// Returns the number of tokens per lease: a twentieth of a second's quota.
     fn size(&self) -> u32 {
         (self.limit / 20).max(1)
     }
@@ -125,7 +125,7 @@ impl Leased {
         Priority { capacity: capacity.into(), is_granted: self.lane == Lane::Priority }
     }
 
-    /// Decides a request for which Redis was asked.
+    /// Decides the request on whose behalf Redis was asked.
     fn answered(&self, lease: Lease, now: impl FnOnce() -> Instant) -> Allowance {
         if lease.taken < self.size() {
             self.empty_until.store(Some(Arc::new(now() + lease.wait.max(GATHER))));
@@ -137,7 +137,7 @@ impl Leased {
         self.allowance()
     }
 
-    /// Spends a token, or denies without asking; `None` when Redis must be asked. Reads the time only where it matters.
+    /// Spends a token, or denies locally. Returns `None` if Redis must be asked. Reads the clock only if necessary.
     fn spend(&self, now: impl FnOnce() -> Instant, refill: impl FnOnce()) -> Option<Allowance> {
         let spent = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |t| (t > 0).then_some(t - 1));
         if let Ok(before) = spent {
@@ -150,7 +150,7 @@ impl Leased {
         self.wait(now).map(|wait| Allowance::denied(self.scope, self.limit, wait))
     }
 
-    /// How long Redis is not to be asked.
+    /// Returns how long no lease may be requested.
     fn wait(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
         let until = self.empty_until.load_full()?;
         Some(until.saturating_duration_since(now())).filter(|wait| *wait > Duration::ZERO)

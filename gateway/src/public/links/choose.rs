@@ -1,4 +1,4 @@
-//! Handing on what people chose behind a link.
+//! Publishes the choices that users make behind a link.
 
 use domain::link::About;
 use domain::subscription::Source;
@@ -11,28 +11,28 @@ use crate::app::App;
 use crate::http::error::ApiError;
 use crate::ingest::ids;
 
-/// Changes by one link in a minute.
+/// Maximum changes through one link per minute.
 const OFTEN: u32 = 20;
 const MINUTE_MS: i64 = 60_000;
 
-/// What somebody chose.
+/// A user's choices.
 #[derive(Debug)]
 pub struct Chosen {
-    /// Groups, and whether they want to be subscribed.
+    /// Subscription groups, and whether to subscribe to them.
     pub choices: Vec<(Uuid, bool)>,
     pub source: Source,
-    /// They take back that they wanted nothing at all.
+    /// Revokes an earlier unsubscription from everything.
     pub resubscribe: bool,
 }
 
-/// Why a choice is not taken.
+/// The reason why a choice was not accepted.
 #[derive(Debug)]
 pub enum Refused {
     TooMany,
     Failed(ApiError),
 }
 
-/// Hands a choice to the stream: it is durable on return, and mostly in effect.
+/// Publishes a choice. On return it is durable, and in most cases applied.
 pub async fn tell(app: &App, about: About, chosen: Chosen) -> Result<(), Refused> {
     let at_ms = app.clock.now_ms();
     let choice = |(group, subscribed): (Uuid, bool)| Choice { group_id: id_bytes(group), subscribed };
@@ -54,8 +54,10 @@ pub async fn tell(app: &App, about: About, chosen: Chosen) -> Result<(), Refused
     in_turn(app, about, async { hand_over(app, about, named(app, about).await, item).await }).await
 }
 
-/// Unlike what only ever happens once, choices go back and forth, so each of them counts; so many by one link in a minute, that
-/// nobody fills the stream with one. What fails is not among them.
+/// Runs a change within the limit of `OFTEN` changes per minute and link.
+///
+/// Users change choices back and forth, so unlike opens and clicks each one counts. The limit keeps one link from flooding the
+/// stream. A failed change does not count towards it.
 pub async fn in_turn(
     app: &App,
     about: About,

@@ -1,12 +1,12 @@
-//! What links have told of late, so that one link, called without end, does not fill the stream.
+//! Deduplicates the events that links report, so that one link that is called endlessly does not flood the stream.
 
 use quick_cache::sync::Cache;
 use uuid::Uuid;
 
-/// Tellings remembered. What was forgotten may go out once more, and is found to be a repeat when it is applied.
+/// Maximum remembered events. An evicted event may be published again; it is then deduplicated when applied.
 const REMEMBERED: usize = 100_000;
 
-/// By ids that hold the minute, so that they need not be forgotten.
+/// A set of deduplication IDs. These contain the minute, so entries need no expiry.
 pub struct Lately(Cache<Uuid, ()>);
 
 impl Default for Lately {
@@ -24,7 +24,7 @@ impl Lately {
         self.0.insert(once, ());
     }
 
-    /// Where it could not be told after all.
+    /// Removes an event that could not be published.
     pub fn forget(&self, once: Uuid) {
         self.0.remove(&once);
     }

@@ -1,4 +1,4 @@
-//! Pages for people: plain HTML that works without scripts.
+//! Pages for visitors of links: plain HTML that works without scripts.
 
 use std::fmt::{self, Display};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::http::respond::Reply;
 
 const STYLE: &str = include_str!("page.css");
-/// Nothing is loaded or run, only this style counts, nobody may frame the page, and its forms go nowhere else.
+/// The page loads and runs nothing, uses only this style, cannot be framed, and submits forms only to its own origin.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let style = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
     let policy = format!(
@@ -21,7 +21,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"))
 });
 
-/// A text as it may stand in HTML, between tags and within quotes.
+/// A text, escaped for HTML content and quoted attributes.
 pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {
@@ -37,7 +37,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// A page. The title is a text, the content HTML.
+/// Returns a page. The title is plain text, the content HTML.
 pub fn page(status: StatusCode, title: &str, content: &str) -> Reply {
     let title = Escaped(title);
     let html = format!(
@@ -59,7 +59,7 @@ pub fn no_link() -> Reply {
     page(StatusCode::NOT_FOUND, "This link does not work", "<p>It is incomplete, or was never made here.</p>")
 }
 
-/// What was asked for was not taken.
+/// Returns the page for a request that could not be accepted now.
 pub fn not_yet() -> Reply {
     let later = "<p>Something is not working right now. Please try again in a moment.</p>";
     page(StatusCode::SERVICE_UNAVAILABLE, "Not yet", later).with("retry-after", "5")

@@ -1,4 +1,4 @@
-//! The page where people choose what they get.
+//! The page on which users choose what they receive.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,31 +22,31 @@ use crate::app::App;
 use crate::http::query::Query;
 use crate::http::respond::Reply;
 
-/// How long what the page shows may take to be read.
+/// Timeout of the page's database reads.
 const LOOK: Duration = Duration::from_secs(5);
-/// Of a form: more are not read.
+/// Maximum groups that are read from a form.
 const READ: usize = 2 * GROUPS_MAX;
 
-/// What somebody sees.
+/// The data of the page.
 #[derive(Debug)]
 struct Seen {
     project: String,
-    /// Of the groups that are shown.
+    /// Public groups only.
     groups: Vec<Subscription>,
-    /// They wanted nothing at all.
+    /// Whether the user has unsubscribed from everything.
     from_everything: bool,
 }
 
-/// What a form asks for.
+/// The request of a form.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
-    /// Nothing of anything any more.
+    /// Unsubscribe from everything.
     Nothing,
-    /// Groups that were shown, and whether they were ticked; whether messages are to come again after all.
+    /// The displayed groups and whether each was ticked; `again` revokes an unsubscription from everything.
     Groups { choices: Vec<(Uuid, bool)>, again: bool },
 }
 
-/// Without a form it only shows; with one it changes what was asked for.
+/// Shows the page or, with a form, applies the request first.
 pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     let Some(about) = link::read_preferences(&app.master_keys, token) else { return no_link() };
     if form.is_none() && app.links.limit.take(&about.message).is_err() {
@@ -72,7 +72,7 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
             page(StatusCode::OK, "Your messages", &shown(&seen, true))
         }
         (Ok(Some(seen)), None) => page(StatusCode::OK, "Your messages", &shown(&seen, false)),
-        // It was taken, whatever can be shown.
+        // The choice was accepted, even if the page cannot be rendered.
         (_, Some(_)) => page(StatusCode::OK, "Your messages", DONE),
         (Ok(None), None) => no_link(),
         (Err(error), None) => {
@@ -105,7 +105,7 @@ async fn tell(app: &App, about: About, asked: &Asked) -> Result<(), Refused> {
     }
 }
 
-/// None: there is no such person or project any more.
+/// Loads the page's data. Returns `None` if the user or project no longer exists.
 async fn look(app: &App, about: About) -> Result<Option<Seen>, StoreError> {
     let db = app.store.connection().await?;
     let Some(project) = projects::get(&db, about.project).await? else { return Ok(None) };
@@ -117,7 +117,7 @@ async fn look(app: &App, about: About) -> Result<Option<Seen>, StoreError> {
     let channel = went_to.as_ref().map(|went_to| went_to.channel).or(about.channel);
     let channels = channel.map_or(WITH_ADDRESSES.to_vec(), |channel| vec![channel]);
     let mut addresses: Vec<Address> = channels.into_iter().map(|channel| Address::person(channel, person.id)).collect();
-    // No other address in the profile is known to be the user's.
+    // Other addresses in the profile are not known to belong to the user.
     match went_to {
         Some(to) => addresses.extend(to.address.map(|text| Address { channel: to.channel, text })),
         None => addresses.extend(suppressions::unsubscribed_by(&db, about.project, about.message, person).await?),
@@ -128,7 +128,7 @@ async fn look(app: &App, about: About) -> Result<Option<Seen>, StoreError> {
 }
 
 impl Seen {
-    /// What was just asked for may not have been applied yet.
+    /// Applies the request to the displayed data, because the worker may not have applied it yet.
     fn reflect(&mut self, asked: &Asked) {
         match asked {
             Asked::Nothing => self.from_everything = true,
@@ -191,15 +191,15 @@ fn shown(seen: &Seen, done: bool) -> String {
     html
 }
 
-/// A box to tick, with what it stands for.
+/// A checkbox and its label.
 struct Choice<'a> {
-    /// Its own in the page.
+    /// Unique within the page.
     id: &'a str,
     name: &'a str,
     value: &'a str,
     is_ticked: bool,
     text: &'a str,
-    /// A description, or nothing.
+    /// A description, or empty.
     more: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What the pages behind links share between requests.
+//! State shared by the pages behind links.
 
 use uuid::Uuid;
 
@@ -6,19 +6,19 @@ use super::lately::Lately;
 use crate::limits::permits::Permits;
 use crate::limits::rate_limit::{LimitByKey, Scope};
 
-/// Reads for the pages behind links at once in one gateway.
+/// Maximum concurrent reads for the pages behind links in one gateway.
 const AT_ONCE: usize = 4;
-/// Reads at once for the links of one project.
+/// Maximum concurrent reads for the links of one project.
 const AT_ONCE_PER_OWNER: usize = 2;
-/// Pages shown per second behind one message's links, in one gateway.
+/// Page views per second through the links of one message, per gateway.
 const PER_LINK: u32 = 10;
 
 pub struct Links {
-    /// Repeats of what links tell.
+    /// Deduplicates the events that links report.
     pub told: Lately,
-    /// For what the pages read from the database.
+    /// Permits for the pages' database reads.
     pub permits: Permits,
-    /// Pages shown behind the links of one message.
+    /// Limits page views through the links of one message.
     pub limit: LimitByKey<Uuid>,
 }
 

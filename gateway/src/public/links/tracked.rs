@@ -1,4 +1,4 @@
-//! Opens and clicks. People are counted and led on, programs only led on.
+//! Opens and clicks. Requests of programs get the same response but are not counted.
 
 use bytes::Bytes;
 use domain::link::{self, Sent};
@@ -12,9 +12,9 @@ use crate::app::App;
 use crate::http::respond::Reply;
 use crate::ingest::publish;
 
-/// Headers by which browsers and mail programs say that they fetch ahead.
+/// Headers by which browsers and mail programs announce a prefetch.
 const AHEAD: [&str; 4] = ["purpose", "sec-purpose", "x-purpose", "x-moz"];
-/// What programs that read mails, or unfold links, call themselves: parts of their names in lower case.
+/// Parts of the user agents of programs that scan mail or expand links, in lower case.
 const PROGRAMS: [&str; 19] = [
     "bot",
     "crawl",
@@ -36,14 +36,14 @@ const PROGRAMS: [&str; 19] = [
     "okhttp",
     "java/",
 ];
-/// All that Apple's servers say, which load every picture of a mail when it arrives, whether or not it is ever opened.
+/// The whole user agent of Apple's proxies, which load every image of a mail on arrival, whether or not it is opened.
 const LOADS_EVERYTHING: &str = "mozilla/5.0";
 
-/// A picture of one transparent point.
+/// A transparent image of one pixel.
 const POINT: &[u8] =
     b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\0\0\0!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
 
-/// Whether somebody looks, as far as headers tell: not a program that fetches ahead, or reads whatever a mail links to.
+/// Returns whether a person made the request, as far as headers show: not a prefetch, mail scanner or link expander.
 pub fn by_a_person(method: &Method, headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("").to_ascii_lowercase();
     let ahead =
@@ -54,7 +54,7 @@ pub fn by_a_person(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::GET && !ahead && !is_program
 }
 
-/// The picture comes whoever asks: its link tells nothing.
+/// Records an open. The image is returned in any case, so that the response reveals nothing.
 pub async fn opened(app: &App, seen: bool, token: &str) -> Reply {
     if let Some(sent) = link::read_open(&app.master_keys, token).filter(|_| seen) {
         let data = json!({ "messageId": sent.message, "source": "link" });
@@ -69,10 +69,10 @@ pub async fn opened(app: &App, seen: bool, token: &str) -> Reply {
     Reply { headers, body: Bytes::from_static(POINT), ..Reply::empty(StatusCode::OK) }
 }
 
-/// On to the page that the link was made for, whether or not it can be told.
+/// Records a click and redirects to the link's target, whether or not the click could be recorded.
 pub async fn clicked(app: &App, seen: bool, token: &str) -> Reply {
     let found = link::read_click(&app.master_keys, token);
-    // Where a link may lead was decided when it was made.
+    // The target was checked when the link was created.
     let with_header = found.and_then(|(sent, page)| Some((sent, HeaderValue::from_str(&page).ok()?, page)));
     let Some((sent, location, page)) = with_header else { return no_link() };
     if seen {
@@ -87,7 +87,7 @@ pub async fn clicked(app: &App, seen: bool, token: &str) -> Reply {
     reply
 }
 
-/// Hands it to the stream, unless that was done just now. That it cannot be taken is nobody's business who reads a mail.
+/// Publishes the event, unless it was published just now. A failure is logged but not shown to the visitor.
 async fn tell(app: &App, sent: Sent, told: &Told) {
     if app.links.told.was_told(told.once) {
         return;

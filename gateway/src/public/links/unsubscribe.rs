@@ -1,4 +1,4 @@
-//! The page by which people take themselves off: of a group where the message was of one, or of everything.
+//! The page to unsubscribe from the message's group, if it has one, or from everything.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::app::App;
 use crate::http::query::Query;
 use crate::http::respond::Reply;
 
-/// How long it looks for the name of a group.
+/// Timeout of the lookup of the group's name.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Without a form it only asks; with one it unsubscribes: by the page's button or by the mail program's own (RFC 8058).
+/// Asks for confirmation or, with a form, unsubscribes. The page's button or the mail program (RFC 8058) sends the form.
 pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     let Some(about) = link::read_unsubscribe(&app.master_keys, token) else { return no_link() };
     if form.is_none() && app.links.limit.take(&about.message).is_err() {
         return too_many();
     }
-    // Beside the page's own address, wherever that is.
+    // Relative to the page's own URL, wherever that is.
     let choose = format!(
         "<p><a href=\"{}\">Choose what you get</a></p>",
         Escaped(&link::preferences(&app.master_keys, "..", about))
@@ -47,7 +47,7 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     }
 }
 
-/// The page that says why a choice was not taken.
+/// Returns the page that explains why a choice was not accepted.
 pub fn refuses(about: About, refused: &Refused) -> Reply {
     match refused {
         Refused::TooMany => too_many(),
@@ -79,10 +79,10 @@ async fn name_of(app: &App, about: About, group: Uuid) -> Option<String> {
     Some(subscription_groups::get(&db, about.project, group).await.ok()??.name)
 }
 
-/// Hands an unsubscription from everything to the stream. Each counts: the one before may have been taken back since.
+/// Publishes an unsubscription from everything. Each one counts, because the previous one may have been revoked since.
 pub async fn tell(app: &App, about: About) -> Result<(), Refused> {
     let change = async {
-        // Whom it is about is only needed by automations that wait for it.
+        // Only automations that wait for the event need the user's IDs.
         let person = named(app, about).await;
         let mut data = json!({ "messageId": about.message, "userId": person.external_id, "source": "link" });
         if let Some(channel) = about.channel {

@@ -1,4 +1,4 @@
-//! The versions of the script that pages may pin, newest first: the last ten. `npm run release` in `sdk/` writes the list.
+//! The last ten versions of the script, which pages may pin, newest first. `npm run release` in `sdk/` writes the list.
 
 use super::{File, Files};
 

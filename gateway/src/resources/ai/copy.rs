@@ -1,14 +1,14 @@
-//! What a model is told about each channel, and what becomes of its answer. Pure.
+//! Builds the prompts for each channel and validates the model's response. No I/O.
 
 use domain::message::Channel;
 use serde::Deserialize;
 use template::Template;
 
-/// What a channel takes.
+/// The limits of a channel's copy.
 struct Shape {
-    /// What title and body are called there.
+    /// How the prompt describes the channel's title and body.
     words: &'static str,
-    /// Characters at most; no title where it is 0.
+    /// Maximum number of characters; 0 if the channel has no title.
     title: usize,
     body: usize,
     html: bool,
@@ -25,7 +25,7 @@ fn shape(channel: Channel) -> Shape {
     }
 }
 
-/// What the model is told to be.
+/// Returns the system prompt for a channel.
 pub fn instructions(channel: Channel) -> String {
     let Shape { words, title, body, html } = shape(channel);
     let title = match title {
@@ -47,12 +47,12 @@ pub fn instructions(channel: Channel) -> String {
     )
 }
 
-/// What the model is asked for.
+/// Returns the user prompt.
 pub fn request(context: &str, tone: &str) -> String {
     format!("Tone: {tone}\nWhat the message is about:\n{context}")
 }
 
-/// A text that can be sent as it is.
+/// Generated copy that can be sent without changes.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub struct Copy {
     #[serde(default)]
@@ -61,7 +61,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Reads the model's answer and fits it to the channel; the error says why it is of no use.
+    /// Parses the model's response and fits it to the channel. Returns an error with the reason if it cannot be used.
     pub fn of(channel: Channel, answer: &str) -> Result<Self, String> {
         let Shape { title: title_max, body: body_max, html, .. } = shape(channel);
         let object = object_in(answer).ok_or("it is not the JSON object that was asked for")?;
@@ -83,7 +83,7 @@ impl Copy {
     }
 }
 
-/// Models like to put their JSON between words and fences.
+/// Extracts the JSON object. Models often wrap it in prose or code fences.
 fn object_in(answer: &str) -> Option<&str> {
     let (first, last) = (answer.find('{')?, answer.rfind('}')?);
     answer.get(first..=last)
@@ -93,8 +93,8 @@ fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// At most so many characters, cut between two words where there are several, with an ellipsis. A placeholder that
-/// would be cut in two goes whole.
+/// Shortens `text` to at most `most` characters, ending in an ellipsis. Cuts at a word boundary if one lies in the
+/// second half, and drops a placeholder that the cut would split.
 fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Text by a language model: any endpoint that speaks OpenAI's chat completions, as the operator configures it.
+//! Client for the language model: any endpoint with OpenAI's chat completions API, configured by the operator.
 
 pub mod config;
 mod limit;
@@ -15,19 +15,19 @@ use config::AiConfig;
 use limit::Limits;
 use wire::{Completion, Failure, Request};
 
-/// Bytes of an answer at most.
+/// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there is no text.
+/// Reason why no text was generated.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum AiError {
-    /// What the provider said, or that it said nothing of use.
+    /// The provider's error message, or why its response cannot be used.
     #[error("{0}")]
     Failed(String),
     #[error("the AI provider did not answer within {0} s")]
     Timeout(u64),
-    /// The owner's limit; seconds until it makes sense to try again.
+    /// The owner's rate limit is exceeded; `retry_after` is in seconds.
     #[error(
         "the limit is {per_minute} generated texts a minute for this project and its creator's others; wait {retry_after} s"
     )]
@@ -45,7 +45,7 @@ impl From<AiError> for ApiError {
     }
 }
 
-/// The configured endpoint.
+/// Client for the configured endpoint.
 pub struct Ai {
     config: AiConfig,
     client: Client,
@@ -53,12 +53,12 @@ pub struct Ai {
 }
 
 impl Ai {
-    /// `replicas` gateways share each owner's limit.
+    /// Creates the client. Each owner's limit is divided among `replicas` gateways.
     pub fn new(config: AiConfig, replicas: u32) -> anyhow::Result<Self> {
-        // One is set already where several programs share a process.
+        // Fails if a provider is already installed, as when several programs share a process.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = Client::builder()
-            // The address is the operator's; nobody may lead elsewhere from there.
+            // The operator configures the URL; a redirect must not lead to another host.
             .redirect(Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(config.timeout)
@@ -66,7 +66,7 @@ impl Ai {
         Ok(Self { limits: Limits::new(config.per_minute, replicas), config, client })
     }
 
-    /// The model's answer to a user's words under a system's.
+    /// Returns the model's response to a system prompt and a user prompt. Fails if the owner's rate limit is exceeded.
     pub async fn complete(&self, owner: OwnerId, system: &str, user: &str) -> Result<String, AiError> {
         self.limits.take(owner)?;
         self.ask(&Request::new(&self.config.model, system, user)).await
@@ -99,12 +99,12 @@ impl Ai {
         if error.is_timeout() {
             return AiError::Timeout(self.config.timeout.as_secs());
         }
-        // The error's own text names the address, which is the operator's business.
+        // The error text contains the URL, which only the operator may see.
         tracing::warn!(%error, "the AI provider cannot be reached");
         AiError::Failed("the AI provider cannot be reached, or broke off; the operator's log says why".to_owned())
     }
 
-    /// Some providers repeat the key that they refuse.
+    /// Redacts the API key: some providers repeat a rejected key in their error message.
     fn without_key(&self, words: &str) -> String {
         match &self.config.api_key {
             Some(key) => words.replace(key.as_str(), "…"),

@@ -1,4 +1,4 @@
-//! What may be saved as an automation.
+//! Validates automations in request bodies.
 
 mod parts;
 mod steps;
@@ -15,7 +15,7 @@ use parts::{date, event_rules, goal, person_rules, segment_id};
 
 const NAME: Text = Text::line(200);
 const EVENT_NAME: Text = Text::line(200);
-/// Of a step's type, or an id.
+/// A step type or an ID.
 const WORD: Text = Text::within(1, 100);
 const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
 
@@ -29,7 +29,7 @@ const TRIGGERS: &[(&str, TriggerType)] = &[
     ("DATE_PROPERTY", TriggerType::DateProperty),
 ];
 
-/// An automation as posted. `name`, `triggerType` and what belongs to the trigger are required.
+/// Reads a new automation. `name`, `triggerType` and the trigger's own fields are required.
 pub fn new_automation(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Automation, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -45,7 +45,8 @@ pub fn new_automation(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Re
     Ok(Automation { id, name, active, version: 1, definition, created_at: now, updated_at: now })
 }
 
-/// An automation with the fields that were sent. A change of anything but the name and `active` makes the next version.
+/// Applies the fields in the request to an automation. Increments the version if anything but the name and `active`
+/// changes.
 pub fn changed_automation(
     body: &Map<String, Value>,
     current: Automation,
@@ -70,7 +71,7 @@ pub fn changed_automation(
     Ok(automation)
 }
 
-/// Takes over what was sent of a definition; null takes a part away that may be missing.
+/// Applies the fields in the request to a definition. Null removes an optional part.
 fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
     if let Some(trigger_type) = fields.element("triggerType").and_then(|element| element.choice(TRIGGERS)) {
         definition.trigger_type = trigger_type;
@@ -120,12 +121,12 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
     if definition.trigger_event.is_none() && !is_there(fields, "triggerEvent") {
         fields.problem("triggerEvent", "is required");
     } else {
-        // What starts by a date or a segment shows it as null, and can be sent back.
+        // Automations with a date or segment trigger return null here, and a client may send that back unchanged.
         fields.not_null(&["triggerEvent"]);
     }
 }
 
-/// Reports fields that were sent, and not as null.
+/// Reports a problem for each of these fields that is present and not null.
 fn refuse(fields: &mut Fields<'_>, names: &[&'static str], why: &str) {
     for name in names {
         if is_there(fields, name) {
@@ -134,7 +135,7 @@ fn refuse(fields: &mut Fields<'_>, names: &[&'static str], why: &str) {
     }
 }
 
-/// Whether a field was sent that is not null.
+/// Whether a field is present and not null.
 fn is_there(fields: &mut Fields<'_>, name: &'static str) -> bool {
     fields.has(name) && !fields.is_null(name)
 }

@@ -1,4 +1,5 @@
-//! What an automation names: templates, other automations, segments and subscription groups, all of which must be there.
+//! Checks that everything an automation refers to exists: templates, other automations, segments and subscription
+//! groups.
 
 use std::collections::HashMap;
 
@@ -15,8 +16,10 @@ use uuid::Uuid;
 use crate::context::Context;
 use crate::http::error::{ApiError, Problem};
 
-/// Checks all of it. None of the templates, segments and groups can be deleted before the end of the transaction. Where a segment
-/// starts the automation, or did, the change of segments must have begun.
+/// Checks all references.
+///
+/// Referenced templates, segments and groups cannot be deleted until the transaction ends. If the automation has, or
+/// had, a segment trigger, the caller must have called `segments::begin_change`.
 pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, automation: &Automation) -> Result<(), ApiError> {
     let mut problems = check_templates(cx, tx, automation).await?;
     problems.extend(check_started(cx, tx, automation).await?);
@@ -25,7 +28,7 @@ pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, automation: &Automati
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }
 
-/// Every step's template must be there, and of the step's channel.
+/// Checks that each step's template exists and matches the step's channel.
 async fn check_templates(
     cx: &Context<'_>,
     tx: &Transaction<'_>,

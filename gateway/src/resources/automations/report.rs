@@ -1,4 +1,4 @@
-//! How many came how far.
+//! Funnel of an automation.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::http::respond::{Reply, ok};
 #[serde(rename_all = "camelCase")]
 struct ReportView {
     automation_id: Uuid,
-    /// Whose steps are told; the other counts are those of all versions.
+    /// Version whose steps are listed; the other counts cover all versions.
     version: i32,
     entered: i64,
     waiting: i64,
@@ -96,14 +96,14 @@ fn steps(definition: &Definition, version: i32, counts: &[Count]) -> Vec<StepVie
     definition.all_steps().into_iter().map(view).collect()
 }
 
-/// How many runs came to a step, and how many of them wait there still.
+/// Number of runs that entered a step, and number of runs still waiting there.
 #[derive(Debug, PartialEq, Eq)]
 struct Passage {
     entered: i64,
     waiting: i64,
 }
 
-/// From what happened at a step.
+/// Derives the passage from the outcomes recorded at a step.
 fn passage(kind: &str, outcomes: &BTreeMap<String, i64>) -> Passage {
     let sum = |names: &[&str]| names.iter().filter_map(|name| outcomes.get(*name)).sum::<i64>();
     let waited = sum(&["waited", "called"]);

@@ -1,4 +1,4 @@
-//! People's ways through an automation, one by one.
+//! Runs: each user's passage through an automation.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ struct RunView {
     anonymous_id: Option<String>,
     status: &'static str,
     reason: Option<String>,
-    /// The step that it waits at.
+    /// The step that the run waits at.
     step: Option<String>,
     #[serde(serialize_with = "time_format::maybe_time")]
     due_at: Option<Timestamp>,
@@ -82,7 +82,7 @@ struct WayView {
     path: Vec<MarkView>,
 }
 
-/// One thing that happened, and at what kind of step.
+/// One recorded outcome and the step it occurred at.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MarkView {
@@ -102,10 +102,10 @@ pub(super) struct MarkView {
     message_status_reason: Option<String>,
 }
 
-/// Of messages by their ids.
+/// Status and status reason of messages, by message ID.
 pub(super) type States = HashMap<Uuid, (DeliveryState, Option<String>)>;
 
-/// What happened to a run of a version, as it is shown.
+/// Returns the view of a run's history; `definition` is that of the run's version.
 pub(super) fn way(marks: Vec<Mark>, definition: Option<&Definition>, states: &States) -> Vec<MarkView> {
     let steps: HashMap<String, _> = definition.map(Definition::all_steps).into_iter().flatten().collect();
     let view = |mark: Mark| {

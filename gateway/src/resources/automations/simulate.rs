@@ -1,4 +1,4 @@
-//! A dry run: the way that a person would take, with nothing sent, written or called.
+//! Simulates an automation for a user without sending, storing or calling anything.
 
 mod input;
 mod ride;
@@ -30,13 +30,13 @@ use ride::{EffectView, Ride};
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SimulationView {
-    /// Whether the trigger's filter and the entry rules let the person in.
+    /// Whether the trigger filter and the entry rules admit the user.
     admitted: bool,
     status: Option<&'static str>,
     reason: Option<String>,
     converted: bool,
     path: Vec<runs::MarkView>,
-    /// What would be done.
+    /// Effects that a real run would have.
     effects: Vec<EffectView>,
 }
 
@@ -86,7 +86,7 @@ pub async fn simulate(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError
     ok(&rendering::rendered(cx, thought_through).await?)
 }
 
-/// Somebody of whom nothing is known.
+/// Returns a user without any data.
 fn nobody(now: Timestamp) -> Person {
     Person {
         id: Uuid::nil(),

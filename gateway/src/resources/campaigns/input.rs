@@ -1,4 +1,4 @@
-//! What may be saved as a campaign.
+//! Validates campaigns in request bodies.
 
 mod settings;
 #[cfg(test)]
@@ -19,10 +19,10 @@ use crate::resources::templates::CHANNELS;
 const NAME: Text = Text::line(200);
 const READ_ONLY: &[&str] = &["id", "status", "statusReason", "startedAt", "recipients", "createdAt", "updatedAt"];
 const EXCLUDED_MAX: usize = 20;
-/// How late a time may be when it is said.
+/// How far in the past `scheduledAt` may be.
 const LATE: SignedDuration = SignedDuration::from_mins(5);
 
-/// A campaign as posted. `name`, `channel`, `segmentId` and `templateId` (or `variants`) are required.
+/// Reads a new campaign. `name`, `channel`, `segmentId` and `templateId` (or `variants`) are required.
 pub fn new_campaign(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Campaign, ApiError> {
     let mut fields = Fields::of(body);
     let blank = Campaign {
@@ -46,7 +46,7 @@ pub fn new_campaign(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
     changed(fields, blank, now)
 }
 
-/// A campaign with the fields that were sent; null takes away what need not be there.
+/// Applies the fields in the request to a campaign. Null removes an optional field.
 pub fn changed_campaign(body: &Map<String, Value>, current: Campaign, now: Timestamp) -> Result<Campaign, ApiError> {
     let mut fields = Fields::of(body);
     let mut campaign = current;
@@ -81,7 +81,7 @@ fn changed(mut fields: Fields<'_>, mut campaign: Campaign, now: Timestamp) -> Re
         campaign.subscription_group_id = Some(id);
     }
     settings::change(&mut fields, &mut campaign.settings, now);
-    // What was sent and is wrong has been told already.
+    // Invalid values that were sent have already been reported.
     let tried =
         |element: Element<'_>| !element.value().is_null() && element.value().as_array().is_none_or(|v| !v.is_empty());
     let said = fields.element("variants").is_some_and(tried) || fields.element("templateId").is_some_and(tried);
@@ -94,7 +94,8 @@ fn changed(mut fields: Fields<'_>, mut campaign: Campaign, now: Timestamp) -> Re
     Ok(campaign)
 }
 
-/// A draft with a time is scheduled, and without one a draft again. Other states keep to their own transitions.
+/// Applies `scheduledAt`. A draft with a time becomes scheduled, and a scheduled campaign without one a draft. Other
+/// statuses are unchanged.
 fn schedule(fields: &mut Fields<'_>, campaign: &mut Campaign, now: Timestamp) {
     if fields.is_null("scheduledAt") {
         campaign.scheduled_at = None;
@@ -102,7 +103,7 @@ fn schedule(fields: &mut Fields<'_>, campaign: &mut Campaign, now: Timestamp) {
         let found = element.value().as_str().and_then(time::parse).map(kernel::clock::from_ms);
         match found {
             None => element.problem("must be an RFC 3339 time with an offset, such as 2026-01-31T08:15:30Z"),
-            // It may come as it was read, long past.
+            // A client may send back the stored time unchanged, even if it has passed.
             Some(at) if campaign.scheduled_at == Some(at) => {}
             Some(at) if at < now - LATE => element.problem("must not lie more than 5 minutes in the past"),
             Some(at) => campaign.scheduled_at = Some(at),

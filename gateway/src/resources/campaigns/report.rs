@@ -1,4 +1,4 @@
-//! How far a campaign has come.
+//! Progress and results of a campaign.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::resources::segments::evaluate::evaluation_permit;
 
 type ByStatus = BTreeMap<String, i64>;
 
-/// How long conversions may be counted.
+/// Time limit for counting conversions.
 const COUNTING: Duration = Duration::from_secs(5);
 const TOO_SLOW: &str = "counting them takes too long: too many events of that name came since the sending began";
 
@@ -40,7 +40,7 @@ struct ReportView {
     winner: Option<WinnerView>,
 }
 
-/// Where people were led by the messages of the last sending; those that were clicked most come first.
+/// Clicks on a link in the messages of the last send. Links are listed by clicks, descending.
 #[derive(Default, Serialize)]
 struct LinkView {
     url: Option<String>,
@@ -56,7 +56,7 @@ struct LinkVariantView {
     messages: i64,
 }
 
-/// What came of its goal.
+/// Conversions for the campaign's goal.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ConversionView {
@@ -66,7 +66,7 @@ struct ConversionView {
     converted_error: Option<&'static str>,
 }
 
-/// Which variant the rest of the last sending got.
+/// The variant that the remaining recipients of the last send received.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WinnerView {
@@ -83,7 +83,7 @@ struct ScoreView {
     name: String,
     sent: i64,
     results: i64,
-    /// Percent.
+    /// In percent.
     rate: f64,
 }
 
@@ -115,7 +115,7 @@ struct VariantView {
     converted: Option<i64>,
 }
 
-/// By variant, or none where it takes too long.
+/// Conversions by variant; `None` if counting takes too long.
 type Converted = Option<BTreeMap<Option<String>, i64>>;
 
 async fn converted(
@@ -156,7 +156,7 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let campaign = campaigns::get(&db, cx.project, id).await?.ok_or_else(|| ApiError::no_such("campaign"))?;
     let counts_goal = campaign.settings.goal.is_some() && campaign.started_at.is_some();
     let _permit = if counts_goal {
-        // Nobody keeps a connection from others while they wait for a permit.
+        // Release the connection while waiting for a permit, so that other requests can use it.
         drop(db);
         let permit = evaluation_permit(cx).await?;
         db = cx.database().await?;
@@ -168,7 +168,7 @@ pub async fn report(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let mut variants: BTreeMap<String, ByStatus> = BTreeMap::new();
     let (mut counted, mut links) = (Vec::new(), Vec::new());
     let mut by_goal: Converted = campaign.settings.goal.is_some().then(BTreeMap::new);
-    // Of the last sending, as the number of recipients and the winner are.
+    // Counts cover the last send, like the number of recipients and the winner.
     if let Some(started_at) = campaign.started_at {
         let of = Rows::begun(cx.project, id, started_at);
         counted = counts::report(&db, cx.project, id).await?;

@@ -1,4 +1,4 @@
-//! Sending, pausing, resuming and cancelling. The scheduler does what follows from it.
+//! Sends, pauses, resumes and cancels campaigns. The scheduler acts on the new status.
 
 use database::StoreError;
 use domain::campaign::CampaignStatus;
@@ -12,7 +12,7 @@ use crate::http::error::ApiError;
 use crate::http::etag::Precondition;
 use crate::http::respond::Reply;
 
-/// What is asked of a campaign.
+/// An action requested by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Send,
@@ -32,21 +32,22 @@ impl Wish {
     }
 }
 
-/// What follows from a wish.
+/// The transition that an action causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A sending begins now.
+    /// Starts a new send now.
     Begin,
     To(CampaignStatus),
 }
 
-/// The step that a state allows.
+/// Returns the transition that the status allows, or `None` if the action is not allowed.
 fn step(wish: Wish, status: CampaignStatus, started: bool, waits: bool) -> Option<Step> {
     use CampaignStatus::{Cancelled, Draft, Paused, Scheduled, Sending};
     match (wish, status) {
         (Wish::Pause, Scheduled | Sending) => Some(Step::To(Paused)),
         (Wish::Resume, Paused) if started => Some(Step::To(Sending)),
-        // Paused before its time, which is still to come, or has passed meanwhile.
+        // Paused before its scheduled time: if that is still to come, the campaign waits for it; if it has passed, it
+        // sends now.
         (Wish::Resume, Paused) if waits => Some(Step::To(Scheduled)),
         (Wish::Send, Draft | Scheduled) | (Wish::Resume, Paused) => Some(Step::Begin),
         (Wish::Cancel, Scheduled | Sending | Paused) => Some(Step::To(Cancelled)),

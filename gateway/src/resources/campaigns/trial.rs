@@ -1,5 +1,5 @@
-//! `POST /campaigns/:id/test`: what the campaign will send, to those who are to look at it first. It belongs to no sending:
-//! neither the campaign nor its report knows of it.
+//! `POST /campaigns/:id/test`: sends test messages of a campaign to reviewers. They are not part of any send and
+//! appear neither in the campaign nor in its report.
 
 mod input;
 
@@ -30,18 +30,18 @@ use crate::resources::messages::send::{DirectInput, direct_message, outcome, pub
 use crate::resources::{id_type, idempotency};
 use input::Asked;
 
-/// Whom a test goes to.
+/// A recipient of a test.
 struct Target {
-    /// As the caller named them.
+    /// ID as given in the request.
     user: Option<String>,
     to: Option<String>,
-    /// As whom the message is rendered.
+    /// The user for whom the message is rendered.
     person: Uuid,
 }
 
-/// A message of a test.
+/// A test message.
 struct Trial {
-    /// As the caller named them.
+    /// ID as given in the request.
     user: Option<String>,
     to: Option<String>,
     variant: Option<String>,
@@ -78,7 +78,7 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let asked = input::asked(&body, &campaign)?;
     check_templates(cx, &tx, &campaign).await?;
     let trials = trials(cx, &tx, &campaign, (asked, id_type)).await?;
-    // Each message's id is made of the first use of the key, so that a repeat finds them all.
+    // Message IDs derive from the ID stored for the idempotency key, so a repeated request finds the same messages.
     let fresh = ids::fresh(cx.received_ms);
     let first = match idempotency::made_before(cx, &tx, &format!("test of campaign {id}"), fresh).await? {
         Some(made) => made,
@@ -118,8 +118,8 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     })
 }
 
-/// The states of the messages of an earlier request under the same key, by id. Fails where some have no row and must have been
-/// removed since.
+/// Returns the status of each message of an earlier request with the same idempotency key, by ID. Fails if a message
+/// has no row and is too old to be still in flight, since it must have been deleted.
 async fn stored(
     cx: &Context<'_>,
     tx: &Transaction<'_>,
@@ -137,8 +137,8 @@ fn message_id(first: Uuid, nth: usize) -> Uuid {
     ids::timed_for(ids::time_ms(first), &[first.as_bytes(), &nth.to_be_bytes()])
 }
 
-/// As a row of the campaign would have it, but that it is tried once, reaches people who are suppressed, and may have an
-/// address of its own.
+/// Returns the content as for a campaign recipient, except that the message is attempted once, ignores suppressions,
+/// and may have its own address.
 fn content(campaign: &Campaign, trial: &Trial) -> DirectInput {
     let mut content = json!({ "test": true });
     if let Some(to) = &trial.to {
@@ -153,7 +153,7 @@ fn content(campaign: &Campaign, trial: &Trial) -> DirectInput {
     }
 }
 
-/// Every target with every template that is asked for.
+/// Combines every target with every requested template.
 async fn trials(
     cx: &Context<'_>,
     tx: &Transaction<'_>,

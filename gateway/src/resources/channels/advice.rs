@@ -1,7 +1,7 @@
-//! What to do about the words that providers are known to say. Pure.
+//! Advice on known error messages of providers. No I/O.
 
-/// A part of the words, in lower case, and what it asks for. The first that is found counts: what is more particular
-/// stands first.
+/// Substrings of error messages, in lower case, and the advice for each. The first match wins, so specific ones come
+/// first.
 const KNOWN: &[(&str, &str)] = &[
     // Direct push to iOS.
     (
@@ -62,7 +62,7 @@ const KNOWN: &[(&str, &str)] = &[
         "certificate",
         "The server's certificate does not fit its name, or its authority is not known: check the host, or trust the authority with OUTBOUND_CA_FILE.",
     ),
-    // Everywhere.
+    // All providers.
     ("may not be called", "The address lies in a private network: the operator can permit it with OUTBOUND_ALLOW."),
     ("cannot be resolved", "The host's name leads nowhere: check its spelling."),
     ("connection refused", "Nobody listens there: check host and port."),
@@ -77,7 +77,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("is missing", "Set the named field with PUT /channels."),
 ];
 
-/// What to do about a provider's words, where that is known.
+/// Returns advice on a provider's error message, if it is a known one.
 pub fn on(words: &str) -> Option<&'static str> {
     let words = words.to_lowercase();
     KNOWN.iter().find(|(part, _)| words.contains(part)).map(|(_, advice)| *advice)

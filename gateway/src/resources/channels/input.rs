@@ -1,4 +1,4 @@
-//! What may be written into the channels' configuration: one table of fields.
+//! Validates changes of the channel configuration, from one table of fields.
 
 mod kind;
 
@@ -60,8 +60,10 @@ const FIELDS: &[Field] = &[
     shown("smsRateLimit", Channel::Sms, Kind::RateLimit),
 ];
 
-/// The settings that say where a secret is sent, and as whom: a change of one of them clears the secret. The other secrets
-/// go to addresses that only the operator sets, or (`iosPushPrivateKey`) are never sent.
+/// Settings that determine where a secret is sent, and as which account.
+///
+/// Changing one of them clears the secret. Other secrets go to addresses that only the operator sets, or
+/// (`iosPushPrivateKey`) are never sent.
 const DESTINATIONS: &[(&str, &[&str])] = &[
     ("smtpPassword", &["smtpHost", "smtpPort", "smtpSecurity", "smtpUsername"]),
     ("pushProviderRestKey", &["pushProviderAppId"]),
@@ -69,32 +71,32 @@ const DESTINATIONS: &[(&str, &[&str])] = &[
 ];
 
 type Reader = fn(&Element<'_>) -> Option<Value>;
-/// Rules that apply to all channels alike; each channel's settings hold a copy.
+/// Settings that apply to all channels; each channel stores a copy.
 const RULES: [(&str, Reader); 3] =
     [("quietHours", quiet_hours), ("frequencyCap", frequency_cap), ("knownUsersOnly", known_users_only)];
-/// Messages within the cap's span at most.
+/// Maximum value of `frequencyCap.max`.
 const CAP_MAX: i64 = 1_000_000;
-/// What the configuration's own answer shows.
+/// Fields of the response that a request may not set.
 const READ_ONLY: &[&str] = &["email", "push", "sms", "inApp"];
 
-/// One field's new value.
+/// A field and its new value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     pub channel: Channel,
     name: &'static str,
     secret: bool,
-    /// None clears the field.
+    /// `None` clears the field.
     value: Option<Value>,
 }
 
 impl Change {
-    /// The field.
+    /// Returns the field's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 }
 
-/// The fields that were sent, checked.
+/// Reads the fields in the request.
 pub fn changes(body: &Map<String, Value>, outbound: &OutboundPolicy) -> Result<Vec<Change>, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -116,7 +118,7 @@ pub fn changes(body: &Map<String, Value>, outbound: &OutboundPolicy) -> Result<V
     Ok(changes)
 }
 
-/// `{ start, end, timezone }`: times of day, and `user` or an IANA name.
+/// Reads `{ start, end, timezone }`: two times of day, and `user` or an IANA time zone name.
 fn quiet_hours(element: &Element<'_>) -> Option<Value> {
     let mut fields = element.object()?;
     let mut times = Vec::new();
@@ -138,7 +140,7 @@ fn quiet_hours(element: &Element<'_>) -> Option<Value> {
     Some(json!({ "start": times[0], "end": times[1], "timezone": timezone }))
 }
 
-/// `{ max, within }`.
+/// Reads `{ max, within }`.
 fn frequency_cap(element: &Element<'_>) -> Option<Value> {
     let mut fields = element.object()?;
     let max = fields.required_integer("max", 0..=CAP_MAX).unwrap_or_default();
@@ -154,15 +156,17 @@ fn known_users_only(element: &Element<'_>) -> Option<Value> {
     element.boolean().map(Value::from)
 }
 
-/// The names of the fields that a request gave other values, and of the secrets that it cleared without naming them.
+/// Names of the fields whose values changed, and of the secrets cleared implicitly.
 #[derive(Debug, Default, PartialEq)]
 pub struct Applied {
     pub changed: Vec<&'static str>,
     pub cleared: Vec<&'static str>,
 }
 
-/// Writes changes into a channel's settings. A secret whose destination changes is cleared, unless the changes bring it: whoever
-/// may change the settings would otherwise learn it by pointing the channel at a server of their own.
+/// Applies changes to a channel's settings.
+///
+/// If the destination of a secret changes and the request does not set the secret, it is cleared: otherwise a caller
+/// could obtain it by pointing the channel at their own server.
 pub fn apply(settings: &mut ChannelSettings, changes: Vec<Change>) -> Applied {
     let before = settings.clone();
     let mut named = Vec::new();

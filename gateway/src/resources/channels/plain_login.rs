@@ -1,4 +1,4 @@
-//! Whether a channel's settings would send a password without TLS.
+//! Detects settings that would send a password without TLS.
 
 use domain::message::Channel;
 use http_client::OutboundPolicy;
@@ -7,10 +7,10 @@ use store_projects::channels::ChannelSettings;
 use super::input::Change;
 use crate::http::error::ApiError;
 
-/// Where SMTP is spoken without TLS, unless the settings name another port.
+/// Default port for SMTP without TLS.
 const PORT: u16 = 25;
 
-/// A server that a user name and a password would be sent to without TLS.
+/// A server that would receive a user name and password without TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainLogin {
     host: String,
@@ -18,7 +18,7 @@ pub struct PlainLogin {
 }
 
 impl PlainLogin {
-    /// None where there is no password to send, or TLS comes before it.
+    /// Returns `None` if there is no password to send, or the connection uses TLS.
     pub fn of(settings: &ChannelSettings) -> Option<Self> {
         let is_plain = settings.text("smtpSecurity") == Some("none");
         let logs_in = settings.text("smtpUsername").is_some() && settings.secret("smtpPassword").is_some();
@@ -27,12 +27,12 @@ impl PlainLogin {
         Some(Self { host: host.to_owned(), port: port.unwrap_or(PORT) })
     }
 
-    /// Whether these changes are about the mail server, so that they are refused where it would get a password in the clear.
+    /// Whether the changes concern the mail server, and so require a check for a password sent without TLS.
     pub fn is_concerned(changes: &[Change]) -> bool {
         changes.iter().any(|change| change.channel == Channel::Email && change.name().starts_with("smtp"))
     }
 
-    /// Refuses servers but those that the operator exempts.
+    /// Rejects the server unless the operator has exempted its address.
     pub async fn vet(&self, outbound: &OutboundPolicy) -> Result<(), ApiError> {
         match outbound.allows_plain(&self.host, self.port).await {
             Ok(true) => Ok(()),

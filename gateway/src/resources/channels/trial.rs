@@ -1,4 +1,5 @@
-//! `POST /channels/:channel/test`: a real message by the channel's settings as they are, and what its provider said.
+//! `POST /channels/:channel/test`: sends a test message with the channel's current settings and returns the provider's
+//! response.
 
 use std::time::Duration;
 
@@ -24,12 +25,12 @@ use crate::http::respond::{Reply, ok};
 use crate::resources::messages::send::{DirectInput, outcome, publish};
 use crate::resources::{audit_log, id_type};
 
-/// A little longer than a provider's call may take.
+/// Slightly longer than the timeout of a provider call.
 const WAIT: Duration = Duration::from_secs(22);
 const USER: Text = Text::line(200);
 const ADDRESS: Text = Text::line(320);
 
-/// Whom a test goes to.
+/// The recipient of a test.
 #[derive(Debug, PartialEq)]
 struct Target {
     user: Option<String>,
@@ -39,16 +40,16 @@ struct Target {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TestView {
-    /// Whether the provider took it.
+    /// Whether the provider accepted the message.
     success: bool,
     message_id: Uuid,
     status: &'static str,
     provider: Option<String>,
-    /// The provider's own words, or what kept the message from it.
+    /// The provider's error message, or the reason why the message was not sent.
     reason: Option<String>,
-    /// What to do about it, where that is known.
+    /// What to do about it, if known.
     advice: Option<&'static str>,
-    /// Of a push, what came of each device.
+    /// The result for each device, for push.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Value>,
 }
@@ -87,7 +88,7 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     }
     let success =
         !matches!(message.status, DeliveryState::Failed | DeliveryState::Suppressed | DeliveryState::Cancelled);
-    // Of several devices the words of each count, also where another one took the push.
+    // Report each device's error, even if another device accepted the push.
     let devices = message.devices.as_ref().and_then(Value::as_array).into_iter().flatten();
     let words: Vec<&str> =
         devices.filter_map(|d| d["reason"].as_str()).chain(message.status_reason.as_deref()).collect();
@@ -102,7 +103,7 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     })
 }
 
-/// It goes to whomever the request names, so it is known who sent it.
+/// Records the test in the audit log, since the request may name any recipient.
 async fn note(cx: &Context<'_>, message: Uuid, channel: Channel) -> Result<(), ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
@@ -124,12 +125,12 @@ fn unknown(id: Uuid) -> TestView {
     }
 }
 
-/// As the configuration names them, in either case.
+/// Parses a channel name as used in the configuration, ignoring case.
 fn named(name: &str) -> Option<Channel> {
     if name.eq_ignore_ascii_case("inApp") { Some(Channel::InApp) } else { Channel::parse(name) }
 }
 
-/// `userId`, or `to` where messages have an address.
+/// Reads `userId`, or `to` for channels with addresses.
 fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiError> {
     let mut fields = Fields::of(body);
     let user = fields.text("userId", &USER).or(fields.text("user_id", &USER)).map(str::to_owned);
@@ -148,7 +149,7 @@ fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiErro
     Ok(Target { user, to })
 }
 
-/// Why a test by this channel cannot go to an address.
+/// Returns why a test on this channel cannot be sent to an address, if so.
 pub fn unusable_address(channel: Channel, to: &str) -> Option<&'static str> {
     match channel {
         Channel::Email if !is_address(to) => Some("must be an email address such as ann@example.com"),

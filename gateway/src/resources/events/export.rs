@@ -1,4 +1,4 @@
-//! All events, line by line.
+//! Exports events as NDJSON.
 
 use database::{Connection, StoreError};
 use kernel::ids::ProjectId;

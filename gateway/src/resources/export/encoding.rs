@@ -1,4 +1,4 @@
-//! How an export goes over the wire: as it is, or compressed.
+//! Content encoding of an export: identity or gzip.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// gzip where the client takes it.
+    /// Chooses gzip if the client accepts it.
     pub fn asked(headers: &HeaderMap) -> Self {
         if takes_gzip(headers) {
             Self::Gzip(Box::new(GzEncoder::new(Vec::new(), Compression::fast())))
@@ -27,7 +27,7 @@ impl Encoding {
         matches!(self, Self::Gzip(_))
     }
 
-    /// What is to be sent now for these bytes, which may be the last.
+    /// Returns the encoded output for these bytes; `last` ends the stream.
     pub async fn encode(&mut self, bytes: Vec<u8>, last: bool) -> Vec<u8> {
         let Self::Gzip(gzip) = self else { return bytes };
         if bytes.len() <= MOST_BYTES_IN_PLACE {
@@ -43,7 +43,7 @@ impl Encoding {
                 *gzip = moved;
                 piece
             }
-            // It is only cancelled when the whole program ends.
+            // The task is cancelled only at shutdown.
             Err(_) => Vec::new(),
         }
     }

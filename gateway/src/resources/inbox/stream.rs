@@ -1,8 +1,7 @@
-//! `GET /inbox/stream`: what arrives, as server-sent events.
+//! `GET /inbox/stream`: streams new messages as server-sent events.
 //!
-//! A stream looks into the database when it is told that something has changed, and at every heartbeat all the same. Each
-//! message is an event whose id is its place in the inbox, so that a client that was cut off goes on behind the last one
-//! it got, at any gateway.
+//! A stream polls the database on each change hint and at every heartbeat. The event ID of a message is its position
+//! in the inbox, so a disconnected client can resume after the last message it received, at any gateway.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,26 +30,26 @@ use crate::http::respond::Reply;
 use crate::http::stream::{Maker, Pieces};
 use crate::resources::paging::Cursor;
 
-/// Shorter than proxies leave a connection without a word.
+/// Shorter than the idle timeout of common proxies.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How often it is made sure that the client may still follow, and that somebody reads.
+/// How often the stream checks that the client is still authorized and connected.
 const STANDING_CHECK: Duration = Duration::from_millis(500);
-/// Then the client comes anew, and is admitted anew.
+/// Maximum duration of a stream. The client then reconnects and is authorized again.
 const LONGEST: Duration = Duration::from_mins(10);
-/// How long the broker may take to take a subscription.
+/// How long to wait for a subscription to the broker.
 const SUBSCRIBED: Duration = Duration::from_secs(1);
-/// Many hints at once are one.
+/// Delay after a hint, which coalesces bursts of hints into one poll.
 const AFTER_HINT: Duration = Duration::from_millis(10);
-/// Messages read at once.
+/// Maximum number of messages per poll.
 const PORTION: i64 = 50;
-/// How long clients wait before they come again, in milliseconds.
+/// Delay before clients reconnect, in milliseconds.
 const RETRY_MS: u32 = 2_000;
 
 /// `GET /inbox/stream`
 pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let query = cx.query()?;
     let owner = owner(cx, &query).await?;
-    // Pages of other origins may not send the header.
+    // Cross-origin pages cannot send the header.
     let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
     let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
         Cursor::parse(text).ok_or_else(|| ApiError::invalid(name, "must be the id of an event of this stream"))
@@ -61,7 +60,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let person = person.or_else(|| owner.user().candidates(cx.project).first().copied()).unwrap_or_default();
     let slot = cx.app.inboxes.enter((cx.project, person), cx.owner)?;
     drop(db);
-    // Before the first look, so that nothing slips between the two.
+    // Subscribe before the first poll, so that no change is missed in between.
     let hints = subscribed(&cx.app.bus, cx.project, person).await;
     let behind = match behind {
         Some(behind) => behind,
@@ -93,7 +92,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let (maker, pieces) = Pieces::new();
     tokio::spawn(async move {
         while let Some(piece) = following.next(&maker).await {
-            // Who does not read must not keep the gateway from stopping.
+            // A client that does not read must not delay the gateway's shutdown.
             let put = tokio::select! {
                 put = maker.put(piece.into_bytes()) => put,
                 () = following.shutdown.cancelled() => break,
@@ -108,7 +107,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     Ok(reply.with("cache-control", "no-store").with("x-accel-buffering", "no"))
 }
 
-/// None while the broker is away: then the heartbeat's looks must do.
+/// Returns `None` if the broker is unavailable; the stream then polls at heartbeats only.
 async fn subscribed(bus: &Bus, project: ProjectId, person: Uuid) -> Option<Subscriber> {
     if !bus.is_connected() {
         return None;
@@ -117,7 +116,7 @@ async fn subscribed(bus: &Bus, project: ProjectId, person: Uuid) -> Option<Subsc
     tokio::time::timeout(SUBSCRIBED, subscribing).await.ok()?.ok()
 }
 
-/// Where a stream begins that follows no other.
+/// Returns the position at which a new stream begins: the newest message.
 async fn newest(
     db: &database::Connection,
     project: ProjectId,
@@ -134,7 +133,7 @@ struct Following {
     shutdown: Shutdown,
     project: ProjectId,
     owner: Owner,
-    /// The last message that was sent.
+    /// Position of the last message sent.
     behind: (Timestamp, Uuid),
     unread: Option<i64>,
     hints: Option<Subscriber>,
@@ -146,7 +145,7 @@ struct Following {
 }
 
 impl Following {
-    /// The next words to the client; none at the end.
+    /// Returns the next chunk to send, or `None` at the end of the stream.
     async fn next(&mut self, maker: &Maker) -> Option<String> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
@@ -196,7 +195,7 @@ impl Following {
 
     async fn look(&mut self) -> Result<(), StoreError> {
         let db = self.store.connection().await?;
-        // Anew each time: the person may have become another meanwhile.
+        // Resolve the IDs on each poll, since the user may have been merged.
         let user_ids = ids_of(&db, self.project, self.owner.user()).await?;
         let arrived = inbox::after(&db, self.project, &user_ids, self.behind, PORTION).await?;
         if arrived.len() as i64 == PORTION {
@@ -214,7 +213,7 @@ impl Following {
     }
 }
 
-/// Says where the stream begins, so that who is cut off before the first message misses none either.
+/// Returns the stream's first event ID, so that a client disconnected before the first message can resume too.
 fn beginning(place: (Timestamp, Uuid)) -> String {
     format!("id: {}\nretry: {RETRY_MS}\n\n", place.text())
 }
@@ -224,7 +223,7 @@ fn message(item: InboxItem) -> String {
     event("message", Some(&id), &ItemView::from(item))
 }
 
-/// JSON has no line breaks of its own, so that the data is one line.
+/// Formats an event. JSON contains no raw line breaks, so `data` is one line.
 fn event(kind: &str, id: Option<&str>, data: &impl serde::Serialize) -> String {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     let data = serde_json::to_string(data).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The inbox streams that are open: a number in one gateway, shared between owners, and a few for each inbox.
+//! Open inbox streams: limited per gateway, per owner and per inbox.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,21 +12,21 @@ use uuid::Uuid;
 use crate::http::error::ApiError;
 use crate::limits::slots::{Full, Slot, Slots};
 
-/// Streams of one inbox at a time: tabs and devices of one user.
+/// Maximum number of streams per inbox: a user's tabs and devices.
 const PER_INBOX: usize = 10;
 
 type Inbox = (ProjectId, Uuid);
 type Open = Arc<Mutex<HashMap<Inbox, usize>>>;
 
-/// The streams that are open.
+/// The open streams of this gateway.
 pub struct Inboxes {
     open: Open,
     slots: Slots,
-    /// Streams end with it: their clients reconnect to another gateway.
+    /// Ends all streams, so that clients reconnect to another gateway.
     pub shutdown: Shutdown,
 }
 
-/// A slot for one stream, free again when it is dropped.
+/// A slot for one stream, released on drop.
 pub struct StreamSlot {
     inbox: Inbox,
     open: Open,
@@ -42,7 +42,7 @@ impl Inboxes {
         Self { open: Open::default(), slots: Slots::new(capacity, capacity), shutdown }
     }
 
-    /// Takes a slot, where there is one.
+    /// Claims a slot. Fails if the inbox, the owner or the gateway has reached its limit.
     pub fn enter(&self, inbox: Inbox, owner: OwnerId) -> Result<StreamSlot, ApiError> {
         let mut open = locked(&self.open);
         if open.get(&inbox).is_some_and(|own| *own >= PER_INBOX) {
@@ -71,7 +71,7 @@ impl Drop for StreamSlot {
     }
 }
 
-/// Notifies the streams of these inboxes, at every gateway, that something has changed. Only a hint.
+/// Notifies the streams of these inboxes, at every gateway, of a change. The hint may be lost.
 pub async fn announce(bus: &Bus, project: ProjectId, users: &[Uuid]) {
     if !bus.is_connected() {
         return;

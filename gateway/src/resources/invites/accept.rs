@@ -1,8 +1,8 @@
-//! `POST /auth/invites/accept`: joining a project by an invitation's link.
+//! `POST /auth/invites/accept`: accepts an invitation by its link.
 //!
-//! The mailed link proves that its holder reads the invited address: the account that it creates is verified, and an
-//! unverified account of that address passes to them. A link that an operator printed proves nothing: the account that it
-//! creates is unverified and belongs to the inviting project alone.
+//! A mailed link proves that its holder reads the invited address: the account it creates is verified, and an existing
+//! unverified account of that address is transferred to the holder. A link printed by an operator proves nothing: the
+//! account it creates is unverified and can belong to the inviting project only.
 
 use database::{StoreError, Transaction};
 use jiff::Timestamp;
@@ -26,13 +26,13 @@ use crate::resources::sessions::{self, BODY, CHOSEN};
 const NAME: Text = Text::line(200);
 const TOKEN: Text = Text::line(200);
 
-/// As whom the holder of a link joins.
+/// The account with which the holder of a link joins.
 enum Joining {
-    /// As the holder of an account, whose password they know.
+    /// An existing account, whose password the holder knows.
     AsHolder(Credentials),
-    /// With a new account.
+    /// A new account.
     AsNew(Credentials),
-    /// With an unverified account that someone created under the invited address.
+    /// An unverified account that another party may have created for the invited address.
     TakingOver(Credentials),
 }
 
@@ -54,7 +54,7 @@ pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     let now = app.clock.now();
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    // The link may have been used, or the invitation revoked, since.
+    // The invitation may have been accepted or revoked meanwhile.
     let invite = invites::get_for_update(&tx, invite.project, invite.id).await?.ok_or_else(no_such_invite)?;
     pending(&invite, now)?;
     let inviter = members::get(&tx, invite.project, invite.invited_by).await?;
@@ -83,14 +83,14 @@ pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     sessions::begin(app, request, credentials).await
 }
 
-/// What the holder of a link chose, for an account that it does not have yet.
+/// Name and password sent by the holder of a link.
 struct Chosen<'a> {
     name: &'a str,
-    /// Also of the account that it has.
+    /// The chosen password, or that of the existing account.
     password: &'a str,
 }
 
-/// Finds out as whom the holder of a link joins; checks or hashes the password.
+/// Determines the account with which the holder of a link joins; checks or hashes the password.
 async fn joining(
     app: &App,
     request: &Request<'_>,
@@ -117,7 +117,7 @@ async fn joining(
     })
 }
 
-/// Writes the account, unless it has changed since the password was checked.
+/// Stores the account. Fails if it has changed since the password was checked.
 async fn settle(
     tx: &Transaction<'_>,
     joining: Joining,
@@ -150,7 +150,7 @@ async fn settle(
             if !accounts::take_over(tx, account.id, &account.name, password_hash, now).await? {
                 return Err(changed());
             }
-            // Whoever had the account before is signed out, and their wrong passwords count no longer.
+            // Sign out the previous holder and reset the count of failed logins.
             stored_sessions::end_others(tx, account.id, None).await?;
             login_attempts::clear(tx, &account.email).await?;
             tracing::info!(account = %account.id, "unverified account taken over by the holder of its mailbox");
@@ -159,7 +159,7 @@ async fn settle(
     }
 }
 
-/// Keeps an account whose address is unverified in the one project that it belongs to.
+/// Checks that an account with an unverified address belongs to no project other than the inviting one.
 async fn confine(tx: &Transaction<'_>, account: &Account, invite: &Invite) -> Result<(), ApiError> {
     let others = members::memberships(tx, account.id).await?;
     if others.iter().any(|membership| membership.project != invite.project) {

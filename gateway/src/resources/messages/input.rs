@@ -1,4 +1,4 @@
-//! What may be sent directly.
+//! Validates direct messages in request bodies.
 
 use domain::message::Channel;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::resources::templates::{SUBJECT, parses, url};
 
 const USER: Text = Text::line(200);
 const BODY: Text = Text::any(CONTENT_MAX);
-/// Bytes of content and data as JSON at most: the message must fit into one of the broker's.
+/// Maximum size of content and data as JSON, in bytes: a message must fit into one broker message.
 pub const CONTENT_MAX: usize = 500_000;
 
 const READ_ONLY: &[&str] = &[
@@ -36,17 +36,17 @@ const READ_ONLY: &[&str] = &[
     "complainedAt",
 ];
 
-/// A message as posted.
+/// A direct message as sent by the client.
 #[derive(Debug, PartialEq)]
 pub struct DirectInput {
-    /// An external or internal id.
+    /// External or internal user ID.
     pub user: String,
     pub channel: Channel,
-    /// Object `{subject, body, url?}`; empty beside a template. All are templates themselves; only a push has a `url`.
-    /// Of a body in MJML also `compiled`.
+    /// `{subject, body, url?}`, or an empty object if a template is used. Each value is a template; only push has a
+    /// `url`. An MJML body also has `compiled`.
     pub content: Value,
     pub template_id: Option<Uuid>,
-    /// Object: what the template sees beside the user.
+    /// An object with the values available to the template in addition to the user.
     pub data: Value,
 }
 
@@ -54,7 +54,7 @@ pub fn channels_allowed() -> String {
     format!("must be one of {}, in either case", Channel::ALL.map(Channel::as_str).join(", "))
 }
 
-/// Checks a message. Whether the template exists is not known here.
+/// Validates a message. Does not check that the template exists.
 pub fn direct(body: &Map<String, Value>) -> Result<DirectInput, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -74,7 +74,7 @@ pub fn direct(body: &Map<String, Value>) -> Result<DirectInput, ApiError> {
     Ok(DirectInput { user, channel, content, template_id, data })
 }
 
-/// `userId`, or `user_id`.
+/// Reads `userId` or `user_id`.
 fn user(fields: &mut Fields<'_>) -> String {
     let (camel, snake) = (fields.text("userId", &USER), fields.text("user_id", &USER));
     let named =
@@ -106,8 +106,8 @@ fn template_id(fields: &mut Fields<'_>) -> Option<Uuid> {
     id
 }
 
-/// `subject` and `body`, or `content` with `title` and `body`; neither beside a template. An SMS has a body only, a push may
-/// have a `url` too.
+/// Reads `subject` and `body`, or `content` with `title` and `body`; none of them is allowed with a template. An SMS
+/// needs only a body, and a push may have a `url`.
 fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
     let needs_title = channel != Channel::Sms;
     let (mut subject, mut body) = (fields.text("subject", &SUBJECT), fields.text("body", &BODY));
@@ -118,7 +118,7 @@ fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
         for (name, _) in given.into_iter().filter(|field| field.1) {
             fields.problem(name, "cannot be given beside templateId");
         }
-        // Looked into all the same, so that its fields are known.
+        // Read `content` anyway, so that its fields are not reported as unknown.
         fields.object("content");
         return json!({});
     }

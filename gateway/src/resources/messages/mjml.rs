@@ -1,4 +1,4 @@
-//! A direct mail in MJML, compiled as a template is when it is saved. HTML is sent as it is.
+//! Compiles direct emails written in MJML, as saving a template does. HTML is sent unchanged.
 
 use domain::message::Channel;
 use serde_json::{Map, Value};
@@ -9,8 +9,8 @@ use crate::http::error::ApiError;
 use crate::resources::rendering;
 use crate::resources::templates::mail_body;
 
-/// Puts what a body in MJML becomes beside it, as `compiled` of the content; `sent` is the request's body. What does not compile is
-/// refused, with its place.
+/// Compiles an MJML body into `compiled` of the content; `sent` is the request body. Returns a validation error with
+/// the position if the body does not compile.
 pub async fn compile(cx: &Context<'_>, sent: &Map<String, Value>, input: &mut DirectInput) -> Result<(), ApiError> {
     let body = input.content.get("body").and_then(Value::as_str).filter(|_| input.channel == Channel::Email);
     let Some(body) = body.filter(|body| mail_body::is_mjml(body)).map(str::to_owned) else { return Ok(()) };

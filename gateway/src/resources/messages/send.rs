@@ -1,4 +1,4 @@
-//! `POST /messages`: straight into the lane that waits behind nothing.
+//! `POST /messages`: publishes a direct message on the direct lane, which does not wait for bulk messages.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::ingest::prefer::Wait;
 use crate::resources::users::NOT_INTERNAL;
 use crate::resources::{audit_log, id_type, idempotency};
 
-/// How often a waiting request looks for the outcome.
+/// How often a waiting request polls for the outcome.
 const POLL: Duration = Duration::from_millis(50);
 
 #[derive(Serialize)]
@@ -89,9 +89,11 @@ async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), Api
     Err(ApiError::invalid("templateId", problem))
 }
 
-/// A new id, or the id of the key's first use, with the message if it has a row by now. Such a message is not published again.
+/// Returns a new ID, or the ID first assigned to the key, with the message if its row exists. Such a message is not
+/// published again.
 ///
-/// The ledger's ids hold their time, so an id cannot be derived from a key alone: the database settles which request was first.
+/// Ledger IDs contain a timestamp, so an ID cannot be derived from the key alone: the database decides which request
+/// was first.
 async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<(Uuid, Option<Message>), ApiError> {
     let fresh = ids::fresh(cx.received_ms);
     let Some(key) = key else { return Ok((fresh, None)) };
@@ -108,8 +110,9 @@ async fn message_id(cx: &Context<'_>, key: Option<&str>) -> Result<(Uuid, Option
     Ok((first, stored))
 }
 
-/// Somebody sends a message by hand; what servers send is in the ledger alone. Written before the broker has it, so that
-/// nothing is sent without its line, and without a word of what is said.
+/// Records a message sent from a login session in the audit log; messages sent with API keys are only in the ledger.
+///
+/// Call it before publishing, so that no message is sent without an entry. The entry omits the content.
 async fn note(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
@@ -119,12 +122,13 @@ async fn note(cx: &Context<'_>, id: Uuid, input: &DirectInput) -> Result<(), Api
     Ok(())
 }
 
-/// Returns once the broker has the message. A repeat is harmless: the row of its id is written once.
+/// Publishes a message and returns once the broker has acknowledged it. May be repeated: the row of an ID is written
+/// once.
 pub async fn publish(cx: &Context<'_>, id: Uuid, users: Vec<Uuid>, input: &DirectInput) -> Result<(), ApiError> {
     publish_all(cx, input.channel, vec![direct_message(cx.project, id, users, input)]).await
 }
 
-/// As it goes through the stream; it was accepted at the time of its id.
+/// Returns the message in its wire format. Its acceptance time is that of its ID.
 pub fn direct_message(project: ProjectId, id: Uuid, users: Vec<Uuid>, input: &DirectInput) -> DirectMessage {
     DirectMessage {
         project_id: id_bytes(project.0),
@@ -139,7 +143,7 @@ pub fn direct_message(project: ProjectId, id: Uuid, users: Vec<Uuid>, input: &Di
     }
 }
 
-/// As [`publish`], of several messages of one channel: all of them or none.
+/// Like [`publish`], for several messages of one channel, in a single broker message: all of them or none.
 pub async fn publish_all(cx: &Context<'_>, channel: Channel, mut direct: Vec<DirectMessage>) -> Result<(), ApiError> {
     let mut span = Span::child(cx.trace, "publish SEND", Kind::Producer);
     span.set("messaging.system", "nats");
@@ -155,7 +159,8 @@ pub async fn publish_all(cx: &Context<'_>, channel: Channel, mut direct: Vec<Dir
     Ok(())
 }
 
-/// Waits for the outcome. The message is queued already: a database that is away only means that it is not known.
+/// Polls for the outcome until `until`. Returns `None` if no row was found, which includes database errors, since the
+/// message is already queued.
 pub async fn outcome(cx: &Context<'_>, id: Uuid, until: Instant) -> Option<Message> {
     let mut seen = None;
     loop {

@@ -1,4 +1,4 @@
-//! What may be saved as a news item.
+//! Validates news items in request bodies.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ const BODY: Text = Text::any(100_000);
 
 const READ_ONLY: &[&str] = &["id", "publishedAt", "createdAt", "updatedAt"];
 
-/// An item as posted. `title` and `body` are required.
+/// Reads a new item. `title` and `body` are required.
 pub fn new_item(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<NewsItem, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -30,7 +30,7 @@ pub fn new_item(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<N
     Ok(item)
 }
 
-/// An item with the fields that were sent. Publishing what is published already changes nothing.
+/// Applies the fields in the request to an item. An item that is already published keeps its publication time.
 pub fn changed_item(body: &Map<String, Value>, mut item: NewsItem, now: Timestamp) -> Result<NewsItem, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);

@@ -1,4 +1,4 @@
-//! What may be set of a project.
+//! Validates projects in request bodies.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -14,7 +14,8 @@ const TIMEZONE: Text = Text::line(100);
 /// Requests per second.
 const DEFAULT_RATE_LIMIT: u32 = 1_000;
 const RETENTION_DAYS: std::ops::RangeInclusive<i64> = 1..=3_650;
-/// Hours for which a replaced identity secret is accepted: apps keep what it signed for as long as they are installed.
+/// Hours for which a replaced identity secret is still accepted: apps keep their signed values as long as they are
+/// installed.
 const OVERLAP_HOURS: std::ops::RangeInclusive<i64> = 0..=720;
 const DEFAULT_OVERLAP_HOURS: u64 = 24;
 
@@ -31,7 +32,7 @@ const READ_ONLY: &[&str] = &[
     "previousSigningSecretUntil",
 ];
 
-/// A project as posted. `name` is required.
+/// Reads a new project. `name` is required.
 pub fn new_project(
     body: &Map<String, Value>,
     id: ProjectId,
@@ -56,7 +57,7 @@ pub fn new_project(
     with_fields(fields, project, max_rate_limit)
 }
 
-/// A project with the fields that were sent.
+/// Applies the fields in the request to a project.
 pub fn changed_project(
     body: &Map<String, Value>,
     current: Project,
@@ -68,7 +69,7 @@ pub fn changed_project(
     with_fields(fields, Project { updated_at: now, ..current }, max_rate_limit)
 }
 
-/// Whether a body holds the project's name, by which whoever deletes it says that they mean this one.
+/// Checks that the body contains the project's name, which confirms its deletion.
 pub fn confirm(body: &Map<String, Value>, project: &Project) -> Result<(), ApiError> {
     let mut fields = Fields::of(body);
     let name = fields.required_text("name", &NAME);
@@ -78,7 +79,7 @@ pub fn confirm(body: &Map<String, Value>, project: &Project) -> Result<(), ApiEr
     fields.finish()
 }
 
-/// For how many hours the current identity secret is accepted after its rotation.
+/// Reads the number of hours for which the current identity secret stays valid after its rotation.
 pub fn overlap(body: &Map<String, Value>) -> Result<u64, ApiError> {
     let mut fields = Fields::of(body);
     fields.not_null(&["overlapHours"]);

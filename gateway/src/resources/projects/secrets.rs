@@ -1,4 +1,4 @@
-//! The secrets of a project: shown to its ADMINs, and replaced one at a time.
+//! A project's secrets: visible to its ADMINs and rotated one at a time.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ impl SecretsView {
     }
 }
 
-/// `POST /projects/:id/signing-secret`: replaces the secret that signs the calls of `WEBHOOK` steps. The current one goes on
-/// signing beside it for a day.
+/// `POST /projects/:id/signing-secret`: rotates the secret that signs the calls of `WEBHOOK` steps. Calls are also
+/// signed with the previous secret for one day.
 pub async fn rotate_signing(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
     let mut db = cx.database().await?;
@@ -58,7 +58,7 @@ pub async fn rotate_signing(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&json!({ "signingSecret": shown.signing_secret, "previousSigningSecretUntil": until }))
 }
 
-/// `POST /projects/:id/webhook-secret`: makes a new one; the present one goes on being accepted for a day.
+/// `POST /projects/:id/webhook-secret`: rotates the webhook secret. The previous one stays valid for one day.
 pub async fn rotate_webhook(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let (keys, now) = (&cx.app.master_keys, cx.app.clock.now());
     let mut db = cx.database().await?;
@@ -74,7 +74,8 @@ pub async fn rotate_webhook(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&json!({ "webhookSecret": shown.webhook_secret, "previousWebhookSecretUntil": until }))
 }
 
-/// `POST /projects/:id/identity-secret`: replaces the secret; the current one is accepted for the overlap that is asked for.
+/// `POST /projects/:id/identity-secret`: rotates the identity secret. The previous one stays valid for the requested
+/// overlap.
 pub async fn rotate_identity(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let bytes = cx.read_bytes(Media::Json, BODY).await?;
     let body = if bytes.is_empty() { Map::new() } else { body::json_object(&bytes)? };

@@ -1,4 +1,4 @@
-//! The devices of all people.
+//! The devices of all users of a project.
 
 use domain::push_token::Platform;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use crate::http::respond::Reply;
 use crate::resources::paging::NumberedPage;
 use crate::resources::{id_type, time_format};
 
-/// A device; what opens it to others, its token, is not shown.
+/// A device without its token, which would allow others to send to it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DeviceView {
@@ -49,7 +49,7 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let id_type = id_type::of(&query)?;
     let db = cx.database().await?;
     let user_id = match query.get("userId").or(query.get("user_id")) {
-        // Somebody unknown has no devices.
+        // An unknown user has no devices.
         Some(user) => {
             let user = UserRef::new(user, id_type);
             Some(people::find_readable_id(&db, cx.project, user).await?.unwrap_or_default())

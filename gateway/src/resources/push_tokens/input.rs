@@ -1,4 +1,4 @@
-//! What may be registered as a push token.
+//! Validates push tokens in request bodies.
 
 use domain::push_token::{Platform, Subscription};
 use serde_json::{Map, Value};
@@ -9,22 +9,22 @@ use crate::http::fields::{Fields, Text};
 
 const ID: Text = Text::line(200);
 const USER_TOKEN: Text = Text::line(token::MAX_BYTES);
-/// Subscriptions are the longest.
+/// Long enough for browser subscriptions, the longest tokens.
 const TOKEN: Text = Text::line(4_096);
 const PLATFORMS: &[(&str, Platform)] =
     &[("IOS", Platform::Ios), ("ANDROID", Platform::Android), ("WEB", Platform::Web)];
 
-/// A token as registered. At least one of the two ids is there.
+/// A token registration. At least one of the two IDs is set.
 #[derive(Debug, PartialEq)]
 pub struct TokenInput {
     pub user_id: Option<String>,
-    /// The proof that the caller may speak for the user.
+    /// Proof that the caller may act for the user.
     pub user_hash: Option<String>,
-    /// The same, as a JWT.
+    /// The same proof as a JWT.
     pub user_token: Option<String>,
     pub anonymous_id: Option<String>,
     pub platform: Platform,
-    /// As it is to be kept.
+    /// In its stored form.
     pub token: String,
 }
 
@@ -50,7 +50,7 @@ pub fn registration(body: &Map<String, Value>) -> Result<TokenInput, ApiError> {
     Ok(TokenInput { user_id, user_hash, user_token, anonymous_id, platform: platform.unwrap_or(Platform::Web), token })
 }
 
-/// A token that is to be forgotten; for the web a subscription or its endpoint.
+/// Reads the token to remove; for the web, a subscription or its endpoint.
 pub fn removal(body: &Map<String, Value>) -> Result<String, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(&["user_id", "userId", "anonymous_id", "anonymousId", "platform"]);
@@ -60,7 +60,7 @@ pub fn removal(body: &Map<String, Value>) -> Result<String, ApiError> {
     Ok(token)
 }
 
-/// A field under either of its names.
+/// Reads a field under either of its names. Reports a problem if the values differ.
 fn either(fields: &mut Fields<'_>, [one, other]: [&'static str; 2], allowed: &Text) -> Option<String> {
     let (first, second) = (fields.text(one, allowed), fields.text(other, allowed));
     if let (Some(first), Some(second)) = (first, second)

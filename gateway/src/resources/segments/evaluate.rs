@@ -1,5 +1,5 @@
-//! Finding who is in a segment while somebody waits: bounded in time and in number, so that a slow one never keeps
-//! the others from being answered.
+//! Evaluates segments while a client waits, with limits on time and concurrency, so that slow segments do not block
+//! other requests.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use crate::context::Context;
 use crate::http::error::ApiError;
 use crate::limits::permits::Permit;
 
-/// Evaluations at once in one gateway: they must leave other requests connections and processors.
+/// Maximum number of concurrent evaluations per gateway, which leaves connections and CPUs for other requests.
 pub const AT_ONCE: usize = 3;
-/// Evaluations at once for the projects of one owner.
+/// Maximum number of concurrent evaluations per owner, over all of the owner's projects.
 pub const AT_ONCE_PER_OWNER: usize = 2;
-/// How long the statements of one request may take.
+/// Time limit for the statements of one request, and for acquiring a permit.
 pub const AT_MOST: Duration = Duration::from_secs(10);
-/// How long one of many segments may take.
+/// Time limit for each of several segments.
 const EACH_AT_MOST: Duration = Duration::from_secs(5);
 const TOO_SLOW: &str = "took too long to count; its rules ask for too much at once";
 
-/// How many people a segment has, or why that is not known.
+/// Number of users in a segment, or the reason why it is unknown.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Count {
@@ -31,18 +31,18 @@ pub struct Count {
     user_count_error: Option<&'static str>,
 }
 
-/// Waits for a permit to evaluate. Few run at once: each may keep a processor and a connection busy.
+/// Waits for a permit to evaluate. Permits are few, since each evaluation may use a CPU and a connection.
 pub async fn evaluation_permit(cx: &Context<'_>) -> Result<Permit, ApiError> {
     let permit = cx.app.evaluations.acquire(cx.owner, AT_MOST).await;
     permit.ok_or(ApiError::Unavailable("too many segment evaluations are running"))
 }
 
-/// Begins to evaluate rules, in a transaction whose statements are bounded.
+/// Limits the statement time of a transaction that evaluates rules.
 pub async fn bound(tx: &Transaction<'_>) -> Result<(), ApiError> {
     Ok(evaluate::bound(tx, AT_MOST).await?)
 }
 
-/// A failure of the database, where a statement ran into its limit said so.
+/// Converts a database error, mapping a statement timeout to 503.
 pub fn failed(error: StoreError) -> ApiError {
     if error.is_too_slow() {
         return ApiError::Unavailable("the rules took longer than 10 s to evaluate, ask for less at once");
@@ -50,13 +50,14 @@ pub fn failed(error: StoreError) -> ApiError {
     error.into()
 }
 
-/// The number of a segment's people now.
+/// Counts the current users of a segment.
 pub async fn count_of(cx: &Context<'_>, segment: Uuid) -> Result<Count, ApiError> {
     let _permit = evaluation_permit(cx).await?;
     counted(cx, segment, AT_MOST).await
 }
 
-/// The same of several, one after the other; those that come too late are not counted.
+/// Counts the users of several segments, one after the other. Segments not reached within the time limit are not
+/// counted.
 pub async fn counts_of(cx: &Context<'_>, segments: &[Uuid]) -> Result<Vec<Count>, ApiError> {
     let _permit = evaluation_permit(cx).await?;
     let began = Instant::now();

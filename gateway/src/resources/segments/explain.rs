@@ -1,4 +1,4 @@
-//! Why a person is in a segment, or is not.
+//! Explains why a user is or is not in a segment.
 
 use database::StoreError;
 use rules::eval::{self, Facts};

@@ -1,4 +1,4 @@
-//! What may be saved as a segment.
+//! Validates segments in request bodies.
 
 use jiff::Timestamp;
 use rules::Rule;
@@ -15,7 +15,7 @@ const TYPES: &[(&str, SegmentType)] = &[("RULES", SegmentType::Rules), ("MANUAL"
 const READ_ONLY: &[&str] = &["id", "userCount", "userCountError", "membership", "createdAt", "updatedAt"];
 const SAMPLE_MAX: i64 = 100;
 
-/// A segment as posted. `name` is required. Without `rules` it is a list.
+/// Reads a new segment. `name` is required. The type defaults to `MANUAL` without `rules`.
 pub fn new_segment(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Segment, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -31,7 +31,7 @@ pub fn new_segment(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resul
     Ok(Segment { id, name, description, segment_type, rules, created_at: now, updated_at: now })
 }
 
-/// A segment with the fields that were sent.
+/// Applies the fields in the request to a segment.
 pub fn changed_segment(body: &Map<String, Value>, current: Segment, now: Timestamp) -> Result<Segment, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -58,7 +58,7 @@ pub fn changed_segment(body: &Map<String, Value>, current: Segment, now: Timesta
     Ok(segment)
 }
 
-/// Rules to be tried, and how many of the people are to be shown.
+/// Reads the rules to evaluate, and the number of users to return as a sample.
 pub fn estimate(body: &Map<String, Value>) -> Result<(Vec<Rule>, i64), ApiError> {
     let mut fields = Fields::of(body);
     let rules = rules(&mut fields);
@@ -74,7 +74,7 @@ pub fn estimate(body: &Map<String, Value>) -> Result<(Vec<Rule>, i64), ApiError>
     Ok((parsed, sample))
 }
 
-/// The rules as they were written, if they were sent; what is wrong with them is reported.
+/// Validates the rules in the request and returns them unchanged, if present.
 fn rules(fields: &mut Fields<'_>) -> Option<Value> {
     let rules = fields.element("rules")?.value();
     match rules::parse(rules, "rules") {

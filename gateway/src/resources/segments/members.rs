@@ -1,4 +1,4 @@
-//! The people of a segment: estimates, pages, and the lists of manual ones.
+//! The users of a segment: estimates, lists, and changes of manual segments.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::http::respond::{Reply, ok};
 use crate::resources::paging::NumberedPage;
 use crate::resources::{id_type, path_params};
 
-/// People put on a list, or taken off it, by one request.
+/// Maximum number of users to add, and to remove, per request.
 const CHANGES_MAX: usize = 10_000;
 const PERSON: Text = Text::line(200);
 
@@ -73,7 +73,7 @@ pub async fn list_users(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiErr
 struct MembersView {
     added: u64,
     removed: u64,
-    /// Those of `add` whom nobody knows.
+    /// IDs in `add` that match no user.
     not_found: Vec<String>,
     #[serde(flatten)]
     count: Count,
@@ -91,7 +91,7 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
         let tx = db.transaction().await.map_err(StoreError::from)?;
         let found = segments::get(&tx, cx.project, id).await?;
         if found.is_some_and(|segment| segment.segment_type == SegmentType::Rules) {
-            // It may become a list.
+            // The segment may become a manual one, which needs the segment change lock.
             segments::begin_change(&tx).await?;
         }
         let mut segment = locked(cx, &tx, id).await?;
@@ -101,7 +101,7 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
                 let reason = "this segment's members follow from its rules; make a segment without rules for a list";
                 return Err(ApiError::Conflict(reason.to_owned()));
             }
-            // It said nothing of whom it holds until now.
+            // A rules segment without rules becomes a manual one.
             segment.segment_type = SegmentType::Manual;
         }
         segment.updated_at = now;
@@ -129,7 +129,7 @@ fn ids(found: &HashMap<String, Uuid>) -> Vec<Uuid> {
     found.values().copied().collect()
 }
 
-/// Whom to put on the list, and whom to take off it.
+/// The users to add to and remove from a manual segment.
 struct MemberChanges<'a> {
     add: Vec<&'a str>,
     remove: Vec<&'a str>,

@@ -1,4 +1,4 @@
-//! How many entered a segment and left it, by the day, and how its members are kept.
+//! Daily counts of users who entered and exited a segment, and the status of its membership tracking.
 
 use std::collections::BTreeMap;
 

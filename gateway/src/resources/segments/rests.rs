@@ -1,4 +1,4 @@
-//! What a segment's rules rest on: the segments that they name.
+//! Checks the dependencies between segments: rules may refer to other segments.
 
 use deadpool_postgres::Transaction;
 use rules::sql::Membership;
@@ -8,10 +8,10 @@ use uuid::Uuid;
 use crate::context::Context;
 use crate::http::error::{ApiError, Problem};
 
-/// Segments that one may rest on, also through others.
+/// Maximum number of segments that one segment may depend on, directly or indirectly.
 const MOST: usize = 20;
 
-/// Every segment that the rules name must be there, and none may rest on this one.
+/// Checks that every segment in the rules exists, that none depends on this segment, and that there are not too many.
 pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, segment: &Segment) -> Result<(), ApiError> {
     let named = rules::parse::named_segments(&segment.rules, "rules");
     if named.is_empty() {
@@ -39,7 +39,7 @@ pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, segment: &Segment) ->
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }
 
-/// Whether rules that are about people name segments that are there: for those that are not saved.
+/// Checks that every segment in unsaved rules exists.
 pub async fn check_named(cx: &Context<'_>, tx: &Transaction<'_>, rules: &serde_json::Value) -> Result<(), ApiError> {
     let named = rules::parse::named_segments(rules, "rules");
     if named.is_empty() {

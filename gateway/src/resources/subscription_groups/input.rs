@@ -1,4 +1,4 @@
-//! What may be saved as a subscription group.
+//! Validates subscription groups in request bodies.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ const NAME: Text = Text::line(255);
 const DESCRIPTION: Text = Text::maybe_line(1_000);
 const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
 
-/// A group as posted. `name` is required.
+/// Reads a new group. `name` is required.
 pub fn new_group(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<SubscriptionGroup, ApiError> {
     let mut fields = Fields::of(body);
     let blank = SubscriptionGroup {
@@ -27,7 +27,7 @@ pub fn new_group(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<
     changed(fields, blank)
 }
 
-/// A group with the fields that were sent; null takes the description away.
+/// Applies the fields in the request to a group. Null clears the description.
 pub fn changed_group(
     body: &Map<String, Value>,
     current: SubscriptionGroup,

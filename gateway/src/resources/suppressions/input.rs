@@ -1,4 +1,4 @@
-//! What may be put on the suppression list and taken off it.
+//! Validates additions to and removals from the suppression list.
 
 use domain::email::is_address;
 use domain::message::Channel;
@@ -21,13 +21,13 @@ const REASONS: &[(&str, Reason)] = &[
 ];
 const READ_ONLY: &[&str] = &["messageId", "createdAt"];
 
-/// Who is meant.
+/// The target of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Whom {
     Address(Address),
-    /// An external or internal id.
+    /// External or internal user ID.
     User(String),
-    /// The id of a place on the list.
+    /// ID of an existing entry.
     Place(Uuid),
 }
 
@@ -43,11 +43,11 @@ pub struct New {
 pub struct Removal {
     pub channel: Channel,
     pub whom: Whom,
-    /// None: for all.
+    /// `None` removes the entries for all reasons.
     pub reason: Option<Reason>,
 }
 
-/// `channel` (mail), `address` or `userId`, `reason` (`manual`) and `note`.
+/// Reads `channel` (default email), `address` or `userId`, `reason` (default `manual`) and `note`.
 pub fn new(body: &Map<String, Value>) -> Result<New, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -60,7 +60,7 @@ pub fn new(body: &Map<String, Value>) -> Result<New, ApiError> {
     Ok(New { channel, whom, reason, note })
 }
 
-/// `id`, or `channel` (mail) with `address` or `userId`, and a `reason` if not all are meant.
+/// Reads `id`, or `channel` (default email) with `address` or `userId`, and an optional `reason`.
 pub fn removal(body: &Map<String, Value>) -> Result<Removal, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -68,7 +68,7 @@ pub fn removal(body: &Map<String, Value>) -> Result<Removal, ApiError> {
     let channel = fields.choice("channel", CHANNELS).unwrap_or(Channel::Email);
     let reason = fields.choice("reason", REASONS);
     let whom = if fields.has("id") && !fields.is_null("id") {
-        // They name nobody else beside the id, but must be what they claim to be.
+        // The ID alone selects the entry, but these fields must still be valid.
         let _ = (fields.text("address", &ADDRESS), fields.text("userId", &USER), fields.text("user_id", &USER));
         let id = fields.text("id", &USER).and_then(|text| Uuid::try_parse(text).ok());
         if id.is_none() {
@@ -117,7 +117,7 @@ fn whom(fields: &mut Fields<'_>, channel: Channel) -> Whom {
     }
 }
 
-/// Returns the texts under which the list may hold an address of any channel.
+/// Returns the forms under which the list may contain an address of any channel.
 pub fn spellings(text: &str) -> Vec<String> {
     international(text).map_or_else(|| Address::email(text).spellings(), |number| vec![number])
 }

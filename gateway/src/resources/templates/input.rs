@@ -1,4 +1,4 @@
-//! What may be saved as a template.
+//! Validates templates in request bodies.
 
 use domain::message::Channel;
 use domain::push_url;
@@ -16,7 +16,7 @@ pub const CHANNELS: &[(&str, Channel)] =
 
 const NAME: Text = Text::line(200);
 pub(in crate::resources) const SUBJECT: Text = Text::maybe_line(1_000);
-/// In characters; the template language bounds the bytes at the same number.
+/// In characters; the template language applies the same number as a limit in bytes.
 const BODY: Text = Text::any(1024 * 1024);
 const URL: Text = Text::line(push_url::LENGTH_MAX);
 const TAG: Text = Text::line(100);
@@ -24,7 +24,7 @@ const TAGS_MAX: usize = 50;
 
 const READ_ONLY: &[&str] = &["id", "version", "createdAt", "updatedAt"];
 
-/// A template as posted. `name`, `channel` and `body` are required.
+/// Reads a new template. `name`, `channel` and `body` are required.
 pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<StoredTemplate, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -52,8 +52,8 @@ pub fn new_template(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
     Ok(template)
 }
 
-/// A template with the fields that were sent; null takes subject, URL and tags away. A change of subject, body or URL
-/// makes the next version.
+/// Applies the fields in the request to a template. Null clears the subject, URL and tags. Increments the version if
+/// the subject, body or URL changes.
 pub fn changed_template(
     body: &Map<String, Value>,
     current: StoredTemplate,
@@ -108,8 +108,8 @@ fn tags(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     Some(tags.iter().filter_map(|tag| tag.text(&TAG)).map(str::to_owned).collect())
 }
 
-/// What a push opens. Reports a source that is no template or can only render to what none opens, and any
-/// of another channel.
+/// Reads the URL that a push opens. Reports a source that does not parse as a template or cannot render to a URL that
+/// devices can open, and any URL on another channel.
 pub(in crate::resources) fn url<'a>(fields: &mut Fields<'a>, channel: Option<Channel>) -> Option<&'a str> {
     let url = fields.text("url", &URL)?;
     if channel.is_some_and(|channel| channel != Channel::Push) {
@@ -123,7 +123,7 @@ pub(in crate::resources) fn url<'a>(fields: &mut Fields<'a>, channel: Option<Cha
     Some(url)
 }
 
-/// Reports a source that is no template, with line and column.
+/// Reports a source that does not parse as a template, with line and column.
 pub(in crate::resources) fn parses(fields: &Fields<'_>, name: &str, source: &str) {
     if let Err(error) = Template::parse(source) {
         fields.problem(name, error);

@@ -1,5 +1,7 @@
-//! What is made of a mail's body when it is saved: MJML becomes HTML, and the CSS of `<style>` is written to the elements
-//! that it is about. Pure; nothing is ever loaded. It keeps a processor busy, so it runs where texts are rendered.
+//! Compiles email bodies when they are saved: MJML to HTML, and the CSS of `<style>` inlined into the elements it
+//! matches.
+//!
+//! No I/O; external resources are never loaded. CPU-bound, so callers run it with a rendering permit.
 
 mod bounds;
 mod inline;
@@ -10,7 +12,7 @@ mod tests;
 
 use template::{ParseError, Template, placeholders};
 
-/// How many images of a mail say nothing to who does not see them.
+/// Counts the images without alternative text.
 pub fn images_without_alt(html: &str) -> usize {
     let is_mute = |piece: &scan::Piece| match piece {
         scan::Piece::Start(start) => {
@@ -21,7 +23,7 @@ pub fn images_without_alt(html: &str) -> usize {
     scan::pieces(html).filter(is_mute).count()
 }
 
-/// Whether components of MJML are left in a mail: whoever reads it sees nothing of what they ask for.
+/// Whether MJML components remain in a mail's HTML. Mail clients do not render them.
 pub fn has_components_left(html: &str) -> bool {
     scan::pieces(html).any(|piece| match piece {
         scan::Piece::Start(start) => {
@@ -32,27 +34,27 @@ pub fn has_components_left(html: &str) -> bool {
     })
 }
 
-/// Whether a body is MJML. What is no template is nothing else either.
+/// Whether a body is MJML. A body that does not parse as a template is not.
 pub fn is_mjml(body: &str) -> bool {
     body.contains("<mjml") && placeholders(body).is_ok_and(|held| mjml::root(body, &held).is_some())
 }
 
-/// A body as delivery takes it.
+/// An email body prepared for delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// None where it is the body as its author wrote it.
+    /// `None` if delivery uses the body as its author wrote it.
     pub compiled: Option<String>,
-    /// Why the CSS was left as it is, where it was.
+    /// Why the CSS was not inlined, if it was not.
     pub not_inlined: Option<String>,
 }
 
-/// What a mail's body becomes, or why it is none: with the line and the column in the body.
+/// Compiles an email body. Errors contain the line and column in the body.
 pub fn made(body: &str) -> Result<Made, ParseError> {
     let template = Template::parse(body)?;
     let held = placeholders(body)?;
     let (html, template) = if let Some(root) = mjml::root(body, &held) {
         let html = mjml::compiled(body, root, &held)?;
-        // Its places would mean nothing to the author.
+        // Positions in the generated HTML mean nothing to the author.
         let template = Template::parse(&html).map_err(|error| ParseError {
             line: 1,
             column: 1,
@@ -63,7 +65,7 @@ pub fn made(body: &str) -> Result<Made, ParseError> {
         (None, template)
     };
     let source = html.as_deref().unwrap_or(body);
-    // What the compiler says for the sake of one mail program or another stays where it says it.
+    // CSS that the MJML compiler adds for particular mail clients stays in `<style>`.
     let is_own = |css: &str| html.is_none() || body.contains(css.trim());
     let inlined = inline::inlined(source, &placeholders(source)?, template.binds_names(), is_own);
     let (inlined, not_inlined) = match inlined {

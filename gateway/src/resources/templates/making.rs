@@ -1,4 +1,4 @@
-//! What is made of a mail's body when it is saved. It is done before the row is locked, for it takes its time.
+//! Compiles email bodies when they are saved; slow, so it runs before the row is locked.
 
 use domain::message::Channel;
 use store_projects::templates::StoredTemplate;
@@ -8,7 +8,7 @@ use crate::http::error::ApiError;
 use crate::resources::rendering;
 use crate::resources::templates::mail_body::{self, Made};
 
-/// What a body becomes; of another channel's, nothing else.
+/// Compiles an email body. Bodies of other channels need no compilation.
 pub async fn of(cx: &Context<'_>, channel: Channel, body: &str) -> Result<Made, ApiError> {
     if channel != Channel::Email {
         return Ok(Made::default());

@@ -1,4 +1,4 @@
-//! What a template looks like for somebody. Nothing is sent or kept.
+//! Renders a template for a user. Nothing is sent or stored.
 
 mod mail;
 
@@ -26,16 +26,16 @@ use crate::ingest::properties;
 use crate::resources::{id_type, rendering};
 
 const USER_ID: Text = Text::line(200);
-/// Bytes of a push in all.
+/// Maximum total size of a push in bytes.
 const PUSH_MAX: usize = 4_096;
-/// Characters of the longest text that is one SMS, in the most favourable alphabet.
+/// Maximum number of characters of a single SMS, with the GSM 7-bit alphabet.
 const ONE_SMS: usize = 160;
 
 #[derive(Debug, Serialize)]
 struct PreviewView {
     subject: String,
     body: String,
-    /// Of a push that opens one.
+    /// For a push with a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
     warnings: Vec<String>,
@@ -58,11 +58,11 @@ pub async fn preview(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
         }
     };
     drop(db);
-    // It may take a fifth of a second for each of its parts.
+    // Rendering may take up to 200 ms per part.
     ok(&rendering::rendered(cx, move || rendered(&template, &person, data, now)).await??)
 }
 
-/// `{ userId?, data? }`
+/// Reads `{ userId?, data? }`.
 fn asked(body: &Map<String, Value>) -> Result<(Option<String>, Map<String, Value>), ApiError> {
     let mut fields = Fields::of(body);
     let user = fields.text("userId", &USER_ID).map(str::to_owned);
@@ -88,7 +88,7 @@ fn rendered(
 ) -> Result<PreviewView, ApiError> {
     let channel = template.channel;
     if channel == Channel::Email {
-        // A real one takes whoever follows it off the list.
+        // A real link would unsubscribe the user when opened.
         data.entry("unsubscribeUrl").or_insert_with(|| "#unsubscribe".into());
     }
     data.entry("preferencesUrl").or_insert_with(|| "#preferences".into());

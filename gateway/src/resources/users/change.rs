@@ -1,5 +1,5 @@
-//! Changing and erasing people. Both go the way of events, so that they take their turn among what the person does, and
-//! are answered after they took effect.
+//! Updates and erases users. Both are published to the event stream, which orders them with the user's events, and the
+//! response follows once they have taken effect.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use crate::http::respond::{Reply, deleted};
 use crate::ingest::{ids, properties, publish};
 use crate::resources::{audit_log, id_type, path_params};
 
-/// How long to wait for an effect; the item stays in the stream all the same.
+/// How long to wait for the change to take effect. After a timeout it remains in the stream.
 const WAIT: Duration = Duration::from_secs(10);
-/// As a part of a profile's properties.
+/// Limits as for a profile's properties.
 const EMAIL: Text = Text::line(320);
 const NAME: Text = Text::any(1_000);
-/// What the answer of `GET` shows and nobody can change.
+/// Fields of the `GET` response that a request may not set.
 const READ_ONLY: [&str; 8] =
     ["id", "externalId", "anonymousId", "createdAt", "lastSeenAt", "updatedAt", "devices", "subscriptions"];
 
@@ -34,14 +34,14 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let patch = patch(&cx.read_json(MAX_BYTES).await?)?;
     let user = find(cx, &id).await?;
     fits(&user.properties, &patch)?;
-    // Servers do this as often as they track: of theirs there is no line.
+    // API keys update users as often as they track events, so only changes from sessions are recorded.
     if cx.caller.is_session() {
         note(cx, "user.updated", &user, json!({ "fields": patch.keys().collect::<Vec<_>>() })).await?;
     }
     let properties = Value::Object(patch).to_string().into();
     apply(cx, &user, Body::Identify(Identify { properties })).await?;
     let db = cx.database().await?;
-    // By the internal id: it may have been merged meanwhile, and a text could name another user.
+    // Look up by internal ID: the user may have been merged meanwhile, and the given ID could match another user.
     let user = read::follow(&db, cx.project, user.id).await?;
     person(cx, db, user).await
 }
@@ -54,8 +54,8 @@ pub async fn erase(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     deleted()
 }
 
-/// Notes what is asked for before it goes its way, so that nothing takes effect without its line. Who was erased is in the
-/// log by the internal id alone, which tells nobody who they were.
+/// Records the change in the audit log before it is published, so that no change takes effect without an entry. The
+/// entry of an erased user contains only the internal ID, which does not identify them.
 pub(super) async fn note(cx: &Context<'_>, action: &'static str, user: &User, details: Value) -> Result<(), ApiError> {
     let mut db = cx.database().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
@@ -70,7 +70,7 @@ pub(super) async fn find(cx: &Context<'_>, id: &str) -> Result<User, ApiError> {
     read::find(&db, cx.project, user).await?.ok_or_else(|| ApiError::no_such("user"))
 }
 
-/// Publishes into the person's own partition and waits for the effect.
+/// Publishes a change to the user's partition and waits until it has taken effect.
 pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(), ApiError> {
     let ids = ids::of_update(cx.project, cx.caller.id_space(), None, cx.received_ms);
     let item = IngestItem {
@@ -91,7 +91,7 @@ pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(
     Err(ApiError::Unavailable("the change was accepted and is still waiting to take effect"))
 }
 
-/// The properties that a body changes: `email` and `name` are properties that are shown at the top level as well.
+/// Reads the properties to change. `email` and `name` are properties that are also shown at the top level.
 pub(crate) fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, ApiError> {
     let mut fields = Fields::of(object);
     fields.read_only(&READ_ONLY);
@@ -119,7 +119,7 @@ pub(crate) fn patch(object: &Map<String, Value>) -> Result<Map<String, Value>, A
     Ok(patch)
 }
 
-/// Whether the profile keeps its limits: where it would not, recording would leave it as it was.
+/// Checks that an update does not grow the profile beyond its limits: the worker would leave the profile unchanged.
 fn fits(before: &Value, patch: &Map<String, Value>) -> Result<(), ApiError> {
     let Some(before) = before.as_object() else { return Ok(()) };
     let mut after = before.clone();

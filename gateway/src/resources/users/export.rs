@@ -1,4 +1,4 @@
-//! All people, line by line.
+//! Exports users as NDJSON.
 
 use database::{Connection, StoreError};
 use kernel::ids::ProjectId;

@@ -1,4 +1,4 @@
-//! Many people at once, out of a file.
+//! Imports users from a file.
 
 use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ struct ImportView {
     id: Uuid,
     status: &'static str,
     format: String,
-    /// Those before it are settled.
+    /// All lines before this one have been processed.
     next_line: i64,
     imported: i64,
     failed: i64,
@@ -69,7 +69,7 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
     ok(&ImportView::new(import, cx.app.clock.now()))
 }
 
-/// What the body is, by its type.
+/// Determines the format of the body from `Content-Type`.
 fn asked_shape(cx: &Context<'_>, query: &Query) -> Result<Shape, ApiError> {
     let delimiter = query.choice("delimiter", &DELIMITERS)?;
     let (essence, charset) = match cx.headers.get(CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?")) {

@@ -1,5 +1,5 @@
-//! Searches for people that found more of them than are counted: who looks for `an` asks again with every page and letter,
-//! and counting ten thousand is most of the work.
+//! Remembers searches that match more users than are counted. A client repeats a search for every page and typed
+//! letter, and counting ten thousand users is most of the work.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use kernel::ids::ProjectId;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
-/// Searches that are remembered.
+/// Maximum number of searches to remember.
 const CAPACITY: usize = 1_000;
-/// For how long a search that found more people than are counted goes on finding as many: of totals only that they are
-/// capped is remembered, and most of them would have to be erased meanwhile to make that untrue.
+/// How long a search is assumed to remain large. Only the fact that its total is capped is cached, and most of the
+/// matching users would have to be erased for that to become wrong.
 const IS_MANY_FOR: Duration = Duration::from_mins(1);
 
 /// A search for users.
@@ -22,7 +22,7 @@ pub struct Search {
     pub active: Option<bool>,
 }
 
-/// With the time at which each was found to be large.
+/// Recent large searches, with the time at which each was found to be large.
 pub struct LargeSearches(Cache<Search, Instant>);
 
 impl Default for LargeSearches {

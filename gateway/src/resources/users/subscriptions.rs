@@ -1,4 +1,4 @@
-//! What a person chose to get. A change goes the way of events, as those of the person's profile.
+//! A user's subscription preferences. Changes are published to the event stream, like those of the profile.
 
 use database::Connection;
 use domain::subscription::{GROUPS_MAX, Source};
@@ -28,7 +28,7 @@ pub(super) struct SubscriptionView {
     id: Uuid,
     name: String,
     subscribed: bool,
-    /// By what they chose; none: they have not, and the group's default counts.
+    /// How the user made this choice; `None` if the group's default applies.
     source: Option<&'static str>,
     #[serde(serialize_with = "time_format::maybe_time")]
     changed_at: Option<Timestamp>,
@@ -46,7 +46,7 @@ impl From<Subscription> for SubscriptionView {
     }
 }
 
-/// What an element of the answer shows and nobody can change.
+/// Fields of the response that a request may not set.
 const READ_ONLY: &[&str] = &["name", "source", "changedAt"];
 
 /// `GET /users/:id/subscriptions`
@@ -62,7 +62,7 @@ pub async fn change(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let user = find(cx, &id).await?;
     let there = subscriptions::of_person(&cx.database().await?, cx.project, user.id).await?;
     let chosen = chosen(&body, &there)?;
-    // What stays as it was chosen is no change.
+    // Repeating a stored choice is not a change.
     let is_news = |(id, subscribed): &(Uuid, bool)| {
         let before = there.iter().find(|s| s.group.id == *id).and_then(|s| s.chosen);
         before.is_none_or(|(before, ..)| before != *subscribed)
@@ -88,13 +88,13 @@ async fn shown(cx: &Context<'_>, person: Uuid) -> Result<Reply, ApiError> {
     ok(&SubscriptionsView { groups: of(cx, &cx.database().await?, person).await? })
 }
 
-/// How a person stands to each of the project's groups.
+/// Returns a user's preference for each of the project's groups.
 pub(super) async fn of(cx: &Context<'_>, db: &Connection, person: Uuid) -> Result<Vec<SubscriptionView>, ApiError> {
     let found = subscriptions::of_person(db, cx.project, person).await?;
     Ok(found.into_iter().map(SubscriptionView::from).collect())
 }
 
-/// `{ groups: [{ id, subscribed }] }`; of two about one group the last counts.
+/// Reads `{ groups: [{ id, subscribed }] }`. If a group occurs twice, the last one counts.
 fn chosen(body: &Map<String, Value>, there: &[Subscription]) -> Result<Vec<(Uuid, bool)>, ApiError> {
     let mut fields = Fields::of(body);
     if fields.is_null("groups") || !fields.has("groups") {

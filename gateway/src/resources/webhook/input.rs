@@ -1,4 +1,4 @@
-//! What a webhook says.
+//! Parses the body of inbound webhooks.
 
 use bytes::Bytes;
 use domain::message::DeliveryState;
@@ -11,10 +11,10 @@ use crate::ingest::properties;
 
 const KIND: Text = Text::line(200);
 const ID: Text = Text::line(200);
-/// About a message or a user; unlike the others of its family it is kept as an event, too.
+/// About a message or a user. Unlike other `message.*` notifications, it is also stored as an event.
 const UNSUBSCRIBED: &str = "message.unsubscribed";
 
-/// A notification. Of one about a message the message is known, of any other perhaps a user.
+/// A notification. One about a message contains the message's ID; any other may name a user.
 #[derive(Debug, PartialEq)]
 pub struct Notification {
     pub kind: String,
@@ -25,8 +25,10 @@ pub struct Notification {
     pub anonymous_id: Option<String>,
 }
 
-/// Reads `{ event, data }` and ignores all other fields: the sender is another program. `None` for a notification about a message
-/// that cannot be one of ours; a provider may have sent mail for others, too.
+/// Reads `{ event, data }` and ignores all other fields, since the sender is another program.
+///
+/// Returns `None` for a notification about a message that cannot be ours: a provider may also send mail for other
+/// systems.
 pub fn notification(mut body: Map<String, Value>) -> Result<Option<Notification>, ApiError> {
     body.retain(|name, _| name == "event" || name == "data");
     let mut fields = Fields::of(&body);

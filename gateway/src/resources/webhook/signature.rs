@@ -1,4 +1,4 @@
-//! Who a webhook is from: HMAC-SHA256 of its raw body under the project's webhook secret. Pure.
+//! Verifies the sender of a webhook by the HMAC-SHA256 of its raw body with the project's webhook secret. No I/O.
 
 use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderMap;
@@ -15,14 +15,14 @@ const WRONG: ApiError = ApiError::Unauthorized(
 const STALE: ApiError =
     ApiError::Unauthorized("X-Signature-Timestamp must be Unix seconds, at most 5 minutes off the server's time");
 
-/// How far a timestamp may be off, in seconds.
+/// Maximum difference between a timestamp and the server's time, in seconds.
 const TOLERANCE: i64 = 300;
 
-/// What a webhook's headers claim.
+/// The signature headers of a webhook.
 #[derive(Debug)]
 pub struct Signature<'a> {
     mac: Vec<u8>,
-    /// As sent: signed before the body, with a dot between.
+    /// As sent. The signature covers the timestamp, a dot and the body.
     pub timestamp: Option<&'a str>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Signature<'a> {
             Some(value) => {
                 let text = value.to_str().map_err(|_| STALE)?.trim();
                 let seconds: i64 = text.parse().map_err(|_| STALE)?;
-                // Saturating: anybody may send any number.
+                // Saturating, since a header may contain any number.
                 if seconds.saturating_sub(now_ms.div_euclid(1_000)).saturating_abs() > TOLERANCE {
                     return Err(STALE);
                 }
@@ -45,7 +45,7 @@ impl<'a> Signature<'a> {
         Ok(Self { mac, timestamp })
     }
 
-    /// Whether it was made under one of these secrets. Compared in constant time.
+    /// Checks the signature against each of these secrets, in constant time. Fails with 401 if none matches.
     pub fn verify<'s>(&self, secrets: impl Iterator<Item = &'s str>, body: &[u8]) -> Result<(), ApiError> {
         for secret in secrets {
             let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { continue };

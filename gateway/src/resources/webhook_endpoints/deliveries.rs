@@ -1,4 +1,4 @@
-//! The log of an endpoint: what it was told, and what came of it.
+//! The delivery log of a webhook endpoint.
 
 use database::StoreError;
 use jiff::Timestamp;
@@ -26,10 +26,10 @@ struct DeliveryView {
     r#type: String,
     status: &'static str,
     attempts: Value,
-    /// Of what is pending.
+    /// Set while the delivery is pending.
     #[serde(serialize_with = "time_format::maybe_time")]
     next_attempt_at: Option<Timestamp>,
-    /// What is sent.
+    /// The request body sent to the endpoint.
     payload: Value,
     #[serde(serialize_with = "time_format::time")]
     created_at: Timestamp,

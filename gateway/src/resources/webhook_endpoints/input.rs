@@ -1,4 +1,4 @@
-//! What may be saved as an endpoint.
+//! Validates webhook endpoints in request bodies.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -17,10 +17,11 @@ use crate::http::fields::{Fields, Text};
 const URL: Text = Text::line(2_048);
 const DESCRIPTION: Text = Text::maybe_line(500);
 const READ_ONLY: &[&str] = &["id", "disabledReason", "disabledAt", "failingSince", "createdAt", "updatedAt"];
-/// A name that is not resolved by then is resolved when it is called.
+/// Time limit for resolving a host. An `https` URL whose host is not resolved by then is accepted, since every call
+/// resolves it again.
 const RESOLVE: Duration = Duration::from_secs(2);
 
-/// An endpoint as posted. `url` and `events` are required.
+/// Reads a new endpoint. `url` and `events` are required.
 pub fn new_endpoint(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Result<Endpoint, ApiError> {
     let mut fields = Fields::of(body);
     fields.read_only(READ_ONLY);
@@ -47,7 +48,7 @@ pub fn new_endpoint(body: &Map<String, Value>, id: Uuid, now: Timestamp) -> Resu
     Ok(endpoint)
 }
 
-/// An endpoint with the fields that were sent. Enabled again, or at another address, it begins anew.
+/// Applies the fields in the request to an endpoint. Enabling it or changing its URL resets `failing_since`.
 pub fn changed_endpoint(
     body: &Map<String, Value>,
     mut endpoint: Endpoint,
@@ -93,7 +94,7 @@ fn check_url(fields: &Fields<'_>, text: &str) {
     }
 }
 
-/// Each once, in the order of the list; `*` alone, where it is among them.
+/// Reads event types without duplicates, in the order of `TYPES`. If `*` is among them, returns it alone.
 fn types(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     let given = fields.array("events", 1..=TYPES.len() + 1)?;
     let mut found = Vec::with_capacity(given.len());
@@ -110,7 +111,7 @@ fn types(fields: &mut Fields<'_>) -> Option<Vec<String>> {
     Some(TYPES.into_iter().filter(|name| found.contains(name)).map(str::to_owned).collect())
 }
 
-/// Refuses an address that may not be called. It is vetted again at every call; this only spares the wait.
+/// Rejects a URL that may not be called. Every call checks it again; this check only gives earlier feedback.
 pub async fn vet(url: &str, outbound: &OutboundPolicy) -> Result<(), ApiError> {
     let refused = |why: &str| Err(ApiError::invalid("url", why));
     let Ok(uri) = url.parse::<Uri>() else { return refused("must be an https:// address") };

@@ -1,5 +1,6 @@
-//! Noting when the dates of everybody come next, where an automation was made, changed or switched on that dates start.
-//! Afterwards the recording of profiles keeps them up.
+//! Computes the next dates of all users after an automation that dates start was created, changed or activated.
+//!
+//! Afterwards, recording keeps them current as profiles change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use uuid::Uuid;
 use crate::App;
 use crate::tick::{Found, TickError};
 
-/// Automations in one look.
+/// Maximum number of automations in one poll.
 const AUTOMATIONS: i64 = 10;
-/// People gone through in one transaction.
+/// Maximum number of users evaluated in one transaction.
 const PEOPLE: i64 = 2_000;
-/// Dates removed in one.
+/// Maximum number of dates removed in one transaction.
 const CLEARED: i64 = 5_000;
 
-/// One look: a slice of each automation.
+/// Processes one slice of each pending automation.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let asked = plan::asked(&app.store.connection().await?, AUTOMATIONS).await?;
     let mut found = Found::Nothing;
@@ -37,14 +38,13 @@ pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
 async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found, TickError> {
     let mut db = app.store.connection().await?;
     let tx = db.transaction().await.map_err(StoreError::from)?;
-    // An erasure is announced before, and its users are left out, or it waits for the end of this.
+    // Either an erasure was announced earlier, and its users are skipped, or it waits for the end of this transaction.
     edition(&tx).await?;
     let Some(plan) = plan::take(&tx, project, automation).await? else { return Ok(Found::Nothing) };
     match &plan.trigger {
         Some(_) if plan.done_to.is_none() => {
             tx.rollback().await.map_err(StoreError::from)?;
-            // What is recorded from then on knows of the automation, and notes what it changes; what was recorded before
-            // is seen by the slices.
+            // Later recording transactions know the automation and note the dates they change. The slices see the changes of earlier ones.
             outlast(&db).await?;
             plan::begun(&db, &plan).await?;
             return Ok(Found::More);
@@ -64,8 +64,10 @@ async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found,
     Ok(Found::More)
 }
 
-/// Notes the dates of a slice. Nobody is locked for it: whoever is changed meanwhile is either seen at the second look, or
-/// their change waits for this transaction's rows, and replaces them.
+/// Notes the dates of a slice, without locking its users.
+///
+/// Repeats until a pass finds no changes. A concurrent change is either seen by the next pass, or waits for this transaction's rows and
+/// replaces them.
 async fn note(
     app: &App,
     tx: &Transaction<'_>,

@@ -1,4 +1,4 @@
-//! Removal of messages, ended runs, dead letters and counts that are past their retention.
+//! Removes messages, ended runs, dead letters and counts past their retention.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,9 +18,9 @@ use super::{DAY_MS, breathe};
 use crate::App;
 use crate::tick::TickError;
 
-/// Days for which messages are counted by quarters of an hour, more than any report looks back.
+/// Days for which quarter-hourly message counts are kept: more than any report covers.
 const QUARTERS_KEPT: i64 = 100;
-/// Quarters younger than this may still be counted.
+/// Age below which a quarter may still be counted.
 const COUNTED: SignedDuration = SignedDuration::from_hours(1);
 /// How far back counts are folded. Earlier passes folded the older ones; if no scheduler ran for longer, they stay unfolded
 /// until they are removed.
@@ -31,7 +31,7 @@ pub async fn clear_messages(app: Arc<App>) -> Result<(), TickError> {
     partitioned::clear(&app, Table::Messages).await
 }
 
-/// Removes runs that ended longer ago than their projects keep them, slice by slice.
+/// Removes ended runs past their project's retention, slice by slice.
 pub async fn clear_runs(app: Arc<App>) -> Result<(), TickError> {
     let (mut db, now_ms) = (app.store.connection().await?, app.now_ms());
     for (project, days) in projects::retentions(&db).await? {
@@ -51,7 +51,7 @@ pub async fn clear_runs(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Removes items that could not be recorded and were not published again in time.
+/// Removes dead letters past their retention.
 pub async fn forget_dead_letters(app: Arc<App>) -> Result<(), TickError> {
     let db = app.store.connection().await?;
     let before = app.now() - app.config.keep_dead_letters;

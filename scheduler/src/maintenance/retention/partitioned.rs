@@ -1,5 +1,5 @@
-//! Removal from the tables with time partitions: whole partitions that are past every retention, then slices of the projects that
-//! keep less.
+//! Removes expired rows from tables with time partitions: first whole partitions past every retention, then slices of projects with a
+//! shorter retention.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -18,12 +18,12 @@ use super::{DAY_MS, breathe};
 use crate::App;
 use crate::tick::TickError;
 
-/// How long partitions of events are kept for events that may still come: an event's id is at most so old when it is accepted, and
-/// nothing waits for longer than 31 days to be applied.
+/// How long event partitions are kept for late events, in milliseconds: an event's ID has a maximum age when it is accepted, and no
+/// event takes longer than 31 days to be applied.
 const LATE_MS: i64 = CLIENT_ID_PAST_MS + 31 * DAY_MS;
 
-/// Days for which messages and runs are kept whatever the project says. Nothing waits for longer to be applied, and what
-/// comes twice within that time is recognized by its row: without the row it would be sent again.
+/// Minimum days for which messages and runs are kept, whatever the project's retention. No item takes longer to be applied. Within that
+/// time a duplicate is recognized by its row; without the row it would be sent again.
 const KEPT_AT_LEAST: i64 = 31;
 
 /// A table with time partitions.
@@ -33,7 +33,7 @@ pub(super) enum Table {
     Messages,
 }
 
-/// Removes what is past its retention, unless another scheduler is removing from the same table.
+/// Removes expired rows, unless another scheduler is removing from the same table.
 pub(super) async fn clear(app: &App, table: Table) -> Result<(), TickError> {
     let mut db = app.store.connection().await?;
     if !table.begin(&db).await? {
@@ -49,7 +49,7 @@ async fn clear_all(app: &App, db: &mut Connection, table: Table) -> Result<(), T
     let kept = projects::retentions(db).await?;
     let Some(longest) = kept.iter().map(|(_, days)| table.kept_ms(*days)).max() else { return Ok(()) };
     let known: HashSet<ProjectId> = kept.iter().map(|(project, _)| *project).collect();
-    // One project's failure holds up no other; the first is returned.
+    // A project's failure does not stop the others; the first error is returned.
     let mut done = remove_partitions(db, table, now_ms - table.partitions_kept_ms(longest), &known).await;
     for (project, days) in kept {
         let cleared = clear_project(db, table, project, from_ms(now_ms - table.kept_ms(days))).await;
@@ -61,7 +61,7 @@ async fn clear_all(app: &App, db: &mut Connection, table: Table) -> Result<(), T
     done
 }
 
-/// Drops the partitions that end by then: each is first detached, and then in one transaction subtracted from the counts and dropped.
+/// Drops the partitions that end by `until_ms`: detaches each first, then subtracts it from the counts and drops it in one transaction.
 async fn remove_partitions(
     db: &mut Connection,
     table: Table,
@@ -86,7 +86,7 @@ async fn remove_partitions(
     Ok(())
 }
 
-/// Detaches a partition from its table. Returns false if others read the table for too long.
+/// Detaches a partition from its table. Returns `false` if the table was locked by readers for too long.
 async fn take_out(db: &Connection, partition: &Expired) -> Result<bool, TickError> {
     match expired::take_out(db, partition).await {
         Ok(()) => Ok(true),
@@ -129,7 +129,7 @@ impl Table {
         }
     }
 
-    /// How long rows are kept, given a project's retention. Runs are kept as long as messages.
+    /// Returns how long rows are kept, given a project's retention. Runs are kept as long as messages.
     pub(super) fn kept_ms(self, days: u32) -> i64 {
         match self {
             Self::Events => i64::from(days) * DAY_MS,
@@ -137,7 +137,7 @@ impl Table {
         }
     }
 
-    /// How long partitions are kept, given the longest time for which rows are.
+    /// Returns how long partitions are kept, given the longest retention of rows.
     fn partitions_kept_ms(self, longest_ms: i64) -> i64 {
         match self {
             Self::Events => longest_ms.max(LATE_MS),
@@ -159,8 +159,10 @@ impl Table {
         }
     }
 
-    /// Whether an expired partition can be removed as a whole. One of messages cannot while it has some that can still be sent or that
-    /// belong to a sending that has not ended; its other messages are removed in slices.
+    /// Returns whether an expired partition can be removed as a whole.
+    ///
+    /// A partition of messages cannot while it has messages that can still be sent or that belong to a sending that has not ended. Its other
+    /// messages are removed in slices.
     async fn is_over(self, db: &mut Connection, partition: &Expired) -> Result<bool, StoreError> {
         if self == Self::Events || partition.is_pending() {
             return Ok(true);
@@ -183,7 +185,7 @@ impl Table {
         }
     }
 
-    /// Removes some of the oldest rows of a month. Returns whether they were the last.
+    /// Removes one slice of a month's expired rows. Returns whether it was the last.
     async fn remove_slice(
         self,
         tx: &Transaction<'_>,

@@ -1,4 +1,4 @@
-//! Moving a run on.
+//! Advances a run.
 
 mod texts;
 mod watch;
@@ -17,8 +17,11 @@ use super::{
 use rules::{Rule, eval};
 use template::Limits;
 
-/// Moves a run on as far as it can go. An input that does not fit (a stale timer, an event that is not waited for) changes
-/// nothing.
+/// Advances a run as far as possible. An input that does not apply, such as a stale timer, changes nothing.
+///
+/// # Errors
+///
+/// Returns [`NeedsPerson`] if the user is needed and `situation` does not have them.
 pub fn step(
     program: &Program,
     run: Run<'_>,
@@ -46,15 +49,15 @@ struct Walk<'a> {
     situation: &'a mut Situation,
     effects: Vec<Effect>,
     marks: Vec<Mark>,
-    /// The run stood still for longer than messages keep.
+    /// The run was paused for longer than [`LATE`], so that sends are skipped.
     late: bool,
-    /// What templates within steps see, until something of it changes.
+    /// The data for templates within steps, cached until it changes.
     data: Option<Value>,
-    /// What the texts of all steps may still cost.
+    /// What is left of the rendering limits for this input.
     limits: Limits,
 }
 
-/// What an instruction leads to.
+/// What follows an instruction.
 enum Then {
     Goes(Next),
     Waits,
@@ -116,7 +119,7 @@ impl<'a> Walk<'a> {
         Ok(eval::holds(rules, &facts, self.now()))
     }
 
-    /// Counts the goal, also after the run has ended.
+    /// Records the conversion, even after the run has ended.
     fn convert(&mut self, event: Occurrence<'_>) {
         let Some(goal) = self.program.goal.as_ref().filter(|goal| goal.event == event.name) else { return };
         let in_time = self.situation.now <= until(self.run.started_at, goal.within);
@@ -137,7 +140,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Ends the run where its exit rules hold; says whether they did.
+    /// Ends the run if its exit rules hold. Returns whether they do.
     fn leaves(&mut self) -> Result<bool, NeedsPerson> {
         let leaves = !self.program.exit_rules.is_empty() && self.holds(&self.program.exit_rules)?;
         if leaves {
@@ -168,7 +171,7 @@ impl<'a> Walk<'a> {
         self.marks.push(mark);
     }
 
-    /// The wait's time is over, or it had ended before while the automation was inactive.
+    /// Continues after a timeout, or after a wait that ended earlier while the automation was inactive.
     fn resume(&mut self) -> Result<(), NeedsPerson> {
         let overdue = self.state.due_at.is_some_and(|due| self.situation.now.duration_since(due) > LATE);
         self.late = overdue;
@@ -176,14 +179,14 @@ impl<'a> Walk<'a> {
         self.end_wait(ended_by)
     }
 
-    /// Goes on behind the step that the run waits at.
+    /// Continues after the step at which the run waits.
     fn end_wait(&mut self, ended_by: Option<EndedBy>) -> Result<(), NeedsPerson> {
         let program = self.program;
         let Some(at) = program.standing_at(&self.state.position) else {
             self.end(RunStatus::Failed, Some("position_unknown"));
             return Ok(());
         };
-        // Whoever leaves anyway takes no arm first.
+        // A user who exits must not take an arm first.
         if self.leaves()? {
             return Ok(());
         }
@@ -215,7 +218,7 @@ impl<'a> Walk<'a> {
         self.go(next)
     }
 
-    /// Keeps what a named step came to for later ones.
+    /// Stores the result of a named step for later steps.
     fn keep(&mut self, at: &Instruction, value: Value) {
         if let Some(name) = &at.name {
             self.state.memory.steps.insert(name.clone(), value);
@@ -348,7 +351,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The same arm for the same run and step, however often it is asked.
+    /// Chooses an arm by weight. The choice is always the same for the same run and step.
     fn by_chance(&self, path: &str, arms: &[(f64, Next)]) -> (usize, Next) {
         let hash = xxh3_64_with_seed(path.as_bytes(), self.run.id.as_u64_pair().1);
         let total: f64 = arms.iter().map(|(weight, _)| weight).sum();
@@ -364,7 +367,7 @@ impl<'a> Walk<'a> {
         (last, arms.get(last).and_then(|(_, to)| *to))
     }
 
-    /// How deep what this run causes stands; none where that is too deep.
+    /// Returns the depth of what this run starts, or `None` if that exceeds [`MOST_DEEP`].
     fn deeper(&self) -> Option<i16> {
         let slow = self.now().duration_since(self.run.started_at) >= QUICK;
         let depth = if slow { 0 } else { self.run.depth };

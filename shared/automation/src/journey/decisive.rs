@@ -1,24 +1,26 @@
-//! What may make rules about a person hold that did not before.
+//! Determines what can make rules on a user start to hold.
 
 use std::collections::BTreeSet;
 
 use rules::{Condition, Deed, Rule, Test};
 
-/// In place of an event's name: whatever the person does, and every change of their profile. No event is named so.
+/// Used instead of an event's name for any event of the user and any change of their profile. No event has this name.
 pub const ANYTHING: &str = "";
 
-/// The events after which exit rules may hold that did not before.
+/// Returns the names of the events after which exit rules may start to hold.
 pub fn by_events(rules: &[Rule]) -> BTreeSet<String> {
     let event = |leaf: &&rules::Leaf| match &leaf.condition {
         Condition::Behaviour(rules::Behaviour { deed: Deed::Event { name, .. }, .. }) => name.clone(),
         _ => ANYTHING.to_owned(),
     };
     let names: BTreeSet<String> = rules::leaves(rules).iter().map(event).collect();
-    // Who hears of anything needs to hear of nothing by its name.
+    // `ANYTHING` includes every event.
     if names.contains(ANYTHING) { BTreeSet::from([ANYTHING.to_owned()]) } else { names }
 }
 
-/// Whether exit rules may come to hold by the passing of time alone: they look at a window, or at a segment, whose rules may.
+/// Returns whether exit rules may start to hold by the passing of time alone.
+///
+/// This is so for rules with a window, and for segments, whose own rules may have one.
 pub fn by_time(rules: &[Rule]) -> bool {
     rules::leaves(rules).iter().any(|leaf| match &leaf.condition {
         Condition::Value { test, .. } => matches!(test, Test::Within(_)),

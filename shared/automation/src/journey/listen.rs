@@ -1,4 +1,4 @@
-//! What a run listens for beside its timer, so that only what concerns it is brought to it.
+//! The events that a run subscribes to besides its timer, so that it receives no others.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::program::Op;
 use super::{Program, Run, RunStatus, State};
 
-/// The names of the events that a run is to hear of, each with the time until which, none where the run's own end ends
-/// it.
+/// Returns the names of the events that the run must receive, each with the end of its subscription.
+///
+/// `None` as the end means until the run ends.
 pub fn listens(program: &Program, run: Run<'_>, state: &State) -> BTreeMap<String, Option<Timestamp>> {
     let mut names = BTreeMap::new();
     if let Some(goal) = program.goal.as_ref().filter(|_| state.converted_at.is_none()) {
@@ -26,7 +27,7 @@ pub fn listens(program: &Program, run: Run<'_>, state: &State) -> BTreeMap<Strin
     names
 }
 
-/// When a goal stops counting.
+/// Returns when a goal stops counting: `within` seconds after `started`.
 pub(super) fn until(started: Timestamp, within: f64) -> Timestamp {
     let within = SignedDuration::try_from_secs_f64(within).unwrap_or(SignedDuration::ZERO);
     started.checked_add(within).unwrap_or(Timestamp::MAX)

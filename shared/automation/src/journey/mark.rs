@@ -1,27 +1,27 @@
-//! The traces that a run leaves: what happened at which step, when and why.
+//! The log of a run: what happened at which step, when and why.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// One thing that happened to a run, kept with it in the order of happening.
+/// One log entry of a run. Entries are stored in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mark {
     pub at: Timestamp,
-    /// The step's place; empty for what concerns the run as a whole.
+    /// Path of the step; empty for entries about the run as a whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub step: String,
     pub did: Did,
-    /// The arm that was taken: `then`, `else`, `branches[1]`.
+    /// The arm taken: `then`, `else`, `branches[1]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arm: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Until when it waits.
+    /// End of the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The message that was made.
+    /// The message created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<Uuid>,
 }
@@ -30,15 +30,15 @@ pub struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Did {
-    /// A message was handed to delivery.
+    /// A message was enqueued for delivery.
     Sent,
-    /// It began to wait.
+    /// A wait began.
     Waited,
-    /// A call was made ready, whose end is waited for.
+    /// A call was enqueued, and the run waits for its outcome.
     Called,
-    /// There was nothing to wait for.
+    /// A wait ended at once because its time had already come.
     Passed,
-    /// A wait was over.
+    /// A wait ended.
     WentOn,
     /// An arm was taken.
     Took,
@@ -47,15 +47,15 @@ pub enum Did {
     Updated,
     Tracked,
     Started,
-    /// Nothing was done, for a reason.
+    /// The step was skipped; `why` gives the reason.
     Skipped,
-    /// A call came to nothing; the run goes on.
+    /// A call failed and the run continued, or rendering exceeded its limits and the run failed.
     Failed,
-    /// The run left.
+    /// The run exited.
     Exited,
     /// The goal was reached.
     Converted,
-    /// The wait ended while the automation is inactive.
+    /// The wait ended while the automation was inactive.
     Froze,
 }
 

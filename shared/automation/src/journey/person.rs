@@ -1,4 +1,4 @@
-//! The person whose run it is, as steps ask about them.
+//! The user of a run, as rules and templates see them.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,7 +13,7 @@ use kernel::timezone;
 use rules::eval::{self, Actual, Counted, Facts, Stats};
 use rules::{Behaviour, Source};
 
-/// A person, and what they did as far as an automation's rules ask.
+/// A user, and the statistics of the behaviours that an automation's rules ask about.
 #[derive(Clone, Debug)]
 pub struct Person {
     pub id: Uuid,
@@ -27,17 +27,17 @@ pub struct Person {
     pub platforms: BTreeSet<Platform>,
     pub counted: Vec<Counted>,
     pub segments: HashSet<Uuid>,
-    /// When the verdict of a segment that the rules ask about can next change by itself.
+    /// When the membership in a segment that the rules name can next change by the passing of time.
     pub segments_change_at: Option<Timestamp>,
 }
 
-/// The timezone of the property `timezone`, where there is such a one.
+/// Returns the timezone named by the property `timezone`, if it names one.
 pub fn timezone_of(properties: &Map<String, Value>) -> Option<TimeZone> {
     timezone::named(properties.get("timezone")?.as_str()?)
 }
 
 impl Person {
-    /// Merges properties key by key, as an identify does.
+    /// Merges properties key by key, like an identify call.
     pub fn patch(&mut self, patch: &Map<String, Value>) {
         profile::merge(&mut self.properties, patch);
         let Contact { email, name } = profile::contact(&self.properties);
@@ -48,7 +48,7 @@ impl Person {
         timezone_of(&self.properties)
     }
 
-    /// As templates see them.
+    /// Returns the user in the form that templates see.
     pub fn shown(&self) -> Value {
         json!({
             "id": self.id, "externalId": self.external_id, "anonymousId": self.anonymous_id, "email": self.email,
@@ -57,8 +57,10 @@ impl Person {
     }
 }
 
-/// A person within a run. Beside the person's own fields, rules may ask about the trigger (`event.properties.total`)
-/// and about what earlier steps left (`steps.crm.response.tier`).
+/// The user within a run.
+///
+/// Besides the user's own fields, rules can read the trigger (`event.properties.total`) and the results of earlier steps
+/// (`steps.crm.response.tier`).
 #[derive(Clone, Copy, Debug)]
 pub struct RunFacts<'a> {
     pub person: &'a Person,

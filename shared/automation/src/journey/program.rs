@@ -1,4 +1,4 @@
-//! A version of an automation, compiled: its steps in one list, each with the one that follows.
+//! A compiled version of an automation: a flat list of its steps, each with its successor.
 
 use std::collections::BTreeSet;
 
@@ -13,20 +13,20 @@ use domain::message::Channel;
 use rules::time::time_of_day;
 use rules::{Condition, Rule, Source};
 
-/// Where a run goes on; `None` is the end.
+/// Index of the next instruction; `None` is the end.
 pub(super) type Next = Option<usize>;
 
 /// A compiled step.
 #[derive(Debug)]
 pub(super) struct Instruction {
-    /// Its place in the definition.
+    /// Path of the step in the definition.
     pub path: String,
     pub name: Option<String>,
     pub op: Op,
     pub next: Next,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Debug)]
 pub(super) enum Op {
     Send { channel: Channel, template_id: Uuid, subscription_group_id: Option<Uuid> },
@@ -42,30 +42,30 @@ pub(super) enum Op {
     Exit,
 }
 
-/// What counts as success.
+/// The compiled conversion goal.
 #[derive(Debug)]
 pub struct Goal {
     pub event: String,
     pub filter: Vec<Rule>,
-    /// Seconds.
+    /// Seconds after the start of the run.
     pub within: f64,
 }
 
-/// A version of an automation, ready to be run.
+/// An executable version of an automation.
 #[derive(Debug)]
 pub struct Program {
     pub reentry: Reentry,
-    /// On the properties of what triggers.
+    /// Rules on the properties of the triggering event or webhook.
     pub trigger_filter: Vec<Rule>,
-    /// Only where that is the trigger.
+    /// Set only if the trigger is a date property.
     pub trigger_date: Option<DateTrigger>,
-    /// On the person.
+    /// Rules on the user.
     pub entry_rules: Vec<Rule>,
     pub exit_rules: Vec<Rule>,
     pub goal: Option<Goal>,
     exits_by: BTreeSet<String>,
     exits_by_time: bool,
-    /// No longer than it has to be: a worker holds those of every active automation.
+    /// A boxed slice, without spare capacity: a worker keeps the programs of all active automations in memory.
     instructions: Box<[Instruction]>,
     first: Next,
     changes_person: bool,
@@ -73,7 +73,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The error names the place in the definition, which was checked when it was saved.
+    /// Compiles a definition that was validated when it was saved. The error names the path within it.
     pub fn compile(definition: &Definition) -> Result<Self, String> {
         let exit_rules = rules(definition.exit_rules.as_ref(), "exitRules")?;
         let goal = definition.goal.as_ref().map(|goal| {
@@ -122,12 +122,12 @@ impl Program {
         &self.exits_by
     }
 
-    /// Whether its exit rules may come to hold though nothing happens.
+    /// Returns whether the exit rules may start to hold by the passing of time alone.
     pub(super) fn exits_by_time(&self) -> bool {
         self.exits_by_time
     }
 
-    /// The names of all events that a run of it may ever listen for, [`super::ANYTHING`] included.
+    /// Returns the names of all events that a run may ever subscribe to, including [`super::ANYTHING`].
     pub fn may_hear(&self) -> BTreeSet<String> {
         let waited = self.instructions.iter().filter_map(|one| match &one.op {
             Op::WaitForEvent { event, .. } => Some(event.clone()),
@@ -136,12 +136,12 @@ impl Program {
         waited.chain(self.goal.iter().map(|goal| goal.event.clone())).chain(self.exits_by.iter().cloned()).collect()
     }
 
-    /// Whether a step writes the person's profile, so that their row must be locked.
+    /// Returns whether a step updates the user's profile, so that its row must be locked.
     pub fn changes_person(&self) -> bool {
         self.changes_person
     }
 
-    /// All rules that are asked of the person: for coming in, for leaving, and those of branches.
+    /// Returns all rules on the user: entry and exit rules, and those of branches.
     pub fn person_rules(&self) -> &[Rule] {
         &self.person_rules
     }
@@ -154,7 +154,7 @@ impl Program {
         self.entry_rules.iter().chain(&self.exit_rules).cloned().chain(branches).collect()
     }
 
-    /// Whether rules ask for more than a person's row holds for recording.
+    /// Returns whether rules need more of a user than the row that recording loads.
     pub fn asks_beyond_profile(rules: &[Rule]) -> bool {
         let is_of_profile = |condition: &Condition| match condition {
             Condition::Value { source, .. } => *source != Source::CreatedAt,
@@ -164,13 +164,14 @@ impl Program {
     }
 }
 
-/// The list of instructions as it grows.
+/// A list of instructions under construction.
 #[derive(Default)]
 struct Block(Vec<Instruction>);
 
 impl Block {
-    /// Compiles steps after which `end` follows, the last one first, so that what follows is known; returns where they
-    /// begin.
+    /// Compiles steps that continue at `end`, and returns the index of the first one.
+    ///
+    /// The last step is compiled first, so that each successor is known.
     fn steps(&mut self, steps: &[Step], path: &str, end: Next) -> Result<Next, String> {
         let mut next = end;
         for (i, step) in steps.iter().enumerate().rev() {

@@ -1,4 +1,4 @@
-//! When a time of day, or a date among a person's properties, comes.
+//! Computes when a time of day, or a date property of a user, comes.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -10,7 +10,7 @@ use kernel::clock::from_ms;
 use rules::eval::{self, Actual};
 use rules::time::{self, time_of_day};
 
-/// When it is that time of the day next, now included.
+/// Returns when the clock in `zone` next shows `time`, `now` included.
 pub(super) fn next_time(time: Time, zone: &TimeZone, now: Timestamp) -> Timestamp {
     let today = now.to_zoned(zone.clone()).date();
     let days = [Some(today), today.tomorrow().ok()];
@@ -19,11 +19,13 @@ pub(super) fn next_time(time: Time, zone: &TimeZone, now: Timestamp) -> Timestam
 }
 
 fn at(day: Date, time: Time, zone: &TimeZone) -> Option<Timestamp> {
-    // Where clocks are put forward over the time, it is the same time after the gap.
+    // A time that a clock change skips is shifted forward by the length of the gap.
     Some(day.to_datetime(time).to_zoned(zone.clone()).ok()?.timestamp())
 }
 
-/// The property's date, moved by an offset in seconds, and on that day to a time of day. None where there is no date.
+/// Returns the property's date, moved by `offset` seconds and then set to `time` on that day.
+///
+/// Returns `None` if the property is not a date.
 pub(super) fn date_of(
     properties: &Map<String, Value>,
     property: &str,
@@ -36,8 +38,9 @@ pub(super) fn date_of(
 
 const DAY_SECS: f64 = 86_400.0;
 
-/// Moved by an offset, and to a time of day. Whole days of the offset are days of the calendar: a day before is the day
-/// before also where clocks are changed between.
+/// Moves a date by `offset` seconds and then sets it to `time` on that day.
+///
+/// Whole days of the offset are calendar days, so that a day before is the day before even across a clock change.
 fn around(day: &Zoned, offset: f64, time: Option<Time>, zone: &TimeZone) -> Option<Timestamp> {
     let days = (offset / DAY_SECS).trunc();
     let rest = SignedDuration::try_from_secs_f64(offset - days * DAY_SECS).ok()?;
@@ -52,7 +55,7 @@ fn around(day: &Zoned, offset: f64, time: Option<Time>, zone: &TimeZone) -> Opti
 #[derive(Clone, Copy, Debug)]
 struct Dated<'a> {
     text: &'a str,
-    /// Of one without a time, which is a day wherever the person is.
+    /// The day, for a date without a time: it begins at midnight in the user's timezone.
     day: Option<Date>,
     at: Timestamp,
 }
@@ -67,8 +70,9 @@ impl<'a> Dated<'a> {
         Some(Self { text, day, at })
     }
 
-    /// So many years later, at the same time by the clocks there; a day begins at midnight. The 29th of February comes on
-    /// the 28th where there is none.
+    /// Returns the date `years` later, at the same local time; a date without a time begins at midnight.
+    ///
+    /// 29 February becomes 28 February in other than leap years.
     fn years_later(&self, years: i16, zone: &TimeZone) -> Option<Zoned> {
         match self.day {
             Some(day) => day.checked_add(years.years()).ok()?.to_datetime(Time::midnight()).to_zoned(zone.clone()).ok(),
@@ -77,19 +81,20 @@ impl<'a> Dated<'a> {
     }
 }
 
-/// A date that comes.
+/// An occurrence of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coming<'a> {
-    /// When a run starts, to the millisecond.
+    /// When the run starts, in whole milliseconds.
     pub at: Timestamp,
-    /// The day that it comes on, before it is moved by an offset.
+    /// The day of the occurrence, before the offset is applied.
     pub on: Date,
-    /// As the property says it.
+    /// The text of the property.
     pub date: &'a str,
 }
 
-/// When a trigger's date comes for a person next, after a time; none where it does not. A yearly one comes first in the
-/// year that the property says.
+/// Returns the first occurrence of the trigger's date after `after`, or `None` if there is none.
+///
+/// A yearly date first occurs in the year that the property gives.
 pub fn next_coming<'a>(
     trigger: &DateTrigger,
     properties: &'a Map<String, Value>,
@@ -100,7 +105,7 @@ pub fn next_coming<'a>(
     let dated = Dated::of(properties, &trigger.property)?;
     let coming = |years: i16| {
         let day = dated.years_later(years, zone)?;
-        // The wire's times are of milliseconds: a fraction of one would come again.
+        // Stored times have milliseconds: a fraction of one would make the same occurrence due again.
         let at = from_ms(around(&day, trigger.offset, time, zone)?.as_millisecond());
         (at > after).then_some(Coming { at, on: day.date(), date: dated.text })
     };
@@ -108,7 +113,7 @@ pub fn next_coming<'a>(
         return coming(0);
     }
     let years = after.to_zoned(zone.clone()).year() - dated.years_later(0, zone)?.year();
-    // The offset may move a date into the year beside its own.
+    // The offset may move a date into the year before or after its own.
     ((years - 2).max(0)..=years.max(0) + 2).find_map(coming)
 }
 

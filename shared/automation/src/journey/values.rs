@@ -1,15 +1,15 @@
-//! JSON whose texts may hold templates, as steps give it.
+//! JSON whose strings may contain templates.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use template::{Escape, Limit, Limits, Scope, Template};
 
-/// A compiled value.
+/// A compiled JSON value.
 #[derive(Debug)]
 pub enum Values {
     Plain(Value),
-    /// Nothing but `{{ a.b }}`: the value itself, whatever its type.
+    /// A string that is only `{{ a.b }}`: yields the value itself, whatever its type.
     Path(Vec<String>),
     Text(Template),
     List(Vec<Values>),
@@ -17,7 +17,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// The error is that of the first template that does not parse.
+    /// Compiles a JSON value. Returns the error of the first template that does not parse.
     pub fn compile(value: &Value) -> Result<Self, String> {
         Ok(match value {
             Value::String(text) if text.contains("{{") || text.contains("{%") => match path(text) {
@@ -33,8 +33,9 @@ impl Values {
         })
     }
 
-    /// With everything filled in from `data`, an object. What that costs is taken from the limits; the error says which of
-    /// them it ran into.
+    /// Renders the value with `data`, a JSON object, and deducts the cost from `limits`.
+    ///
+    /// Returns the limit that was exceeded as an error.
     pub fn render(&self, data: &Value, now: Timestamp, limits: &mut Limits) -> Result<Value, Limit> {
         Ok(match self {
             Self::Plain(value) => value.clone(),
@@ -63,7 +64,7 @@ impl Values {
         })
     }
 
-    /// As [`Values::render`], where the whole is an object.
+    /// Like [`Values::render`], for an object; returns an empty one for any other value.
     pub fn render_object(
         &self,
         data: &Value,
@@ -77,7 +78,7 @@ impl Values {
     }
 }
 
-/// The keys of a text that is one variable of the data and nothing else.
+/// Returns the keys of a string that is only one variable with at least two keys.
 fn path(text: &str) -> Option<Vec<String>> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?.trim();
     let keys: Vec<String> = inner.split('.').map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! When people are sent to whose own clocks a campaign goes by. Pure.
+//! Send times of campaigns that use the users' local time. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::LATE;
 
-/// Between the first place on earth that reaches a time of the clock and the last one, at most.
+/// Longest time between the first and the last timezone to reach the same local time.
 pub const SPREAD: SignedDuration = SignedDuration::from_hours(26);
 
-/// When a time of the clock comes, wherever somebody lives.
+/// The timestamps of one local time in all timezones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalTimes {
-    /// By the timezone's name in lower case.
+    /// Timestamps by the timezone's name in lower case.
     by_zone: BTreeMap<String, Timestamp>,
-    /// For whoever has no timezone, or none that there is.
+    /// For users without a timezone, or with an unknown one.
     pub elsewhere: Timestamp,
 }
 
 impl LocalTimes {
-    /// The times at which clocks show what `home`'s clock shows at `meant_for`; those of the same day, even where they
-    /// have passed.
+    /// Returns when each timezone has the local time that `home` has at `meant_for`, on the same date even if it has passed.
     pub fn of(meant_for: Timestamp, home: &TimeZone) -> Self {
         Self::with(meant_for, home, at)
     }
 
-    /// As [`Self::of`], for a sending that begins at `begun`. Where the time has passed long before, it is that of the next
-    /// day: nobody is woken at night by what was meant for the morning. What has passed by no more than a campaign may be
-    /// late stays, and is sent at once.
+    /// Like [`Self::of`], for a campaign that starts at `begun`.
+    ///
+    /// If a time passed more than [`LATE`] before, it moves to the next day, so that users do not get a morning message at night.
+    /// A time that passed more recently stays, and the message is sent at once.
     pub fn from(begun: Timestamp, meant_for: Timestamp, home: &TimeZone) -> Self {
         Self::with(meant_for, home, |wall, zone| {
             let time = at(wall, zone)?;
@@ -47,18 +47,18 @@ impl LocalTimes {
         Self { by_zone: by_zone.collect(), elsewhere: time(wall, home).unwrap_or(meant_for) }
     }
 
-    /// The earliest of them.
+    /// Returns the earliest time.
     pub fn first(&self) -> Timestamp {
         self.by_zone.values().copied().chain([self.elsewhere]).min().unwrap_or(self.elsewhere)
     }
 
-    /// The names in lower case, and the times of each.
+    /// Returns the names of the timezones in lower case, and their times.
     pub fn columns(&self) -> (Vec<&str>, Vec<Timestamp>) {
         self.by_zone.iter().map(|(name, time)| (name.as_str(), *time)).unzip()
     }
 }
 
-/// A time that a clock's change leaves out moves behind it; of one that it repeats the first counts.
+/// Returns the timestamp of a local time. One that a clock change skips moves past the gap; of a repeated one the first counts.
 fn at(wall: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     Some(wall.to_zoned(zone.clone()).ok()?.timestamp())
 }

@@ -1,4 +1,4 @@
-//! When a campaign is sent again and again.
+//! Recurring campaigns.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -13,16 +13,16 @@ use kernel::timezone;
 pub struct Recurrence {
     /// Minute, hour, day of the month, month, day of the week.
     pub cron: String,
-    /// An IANA name; the expression is of its wall clock.
+    /// IANA name of the timezone in which the expression is evaluated.
     pub timezone: String,
 }
 
-/// In so many years each day of a month falls on each day of the week, 29 February included. Looking further ahead, for what never falls
-/// due, would take half a second.
+/// Years to search for the next due time. In 40 years each day of a month falls on each day of the week, 29 February
+/// included. A longer search for an expression that is never due would take half a second.
 const YEARS: i16 = 40;
 
 impl Recurrence {
-    /// What is wrong with it: the field, and what is allowed there.
+    /// Returns the invalid field and what is allowed there; `None` if the recurrence is valid.
     pub fn problem(&self, now: Timestamp) -> Option<(&'static str, String)> {
         let Some(timezone) = timezone::named(&self.timezone) else {
             return Some(("timezone", "must be an IANA time zone such as Europe/Oslo".to_owned()));
@@ -35,9 +35,9 @@ impl Recurrence {
         }
     }
 
-    /// Whether it falls due within [`YEARS`].
+    /// Returns whether it is due within [`YEARS`].
     fn falls_due(&self, timezone: &TimeZone, now: Timestamp) -> bool {
-        // A nickname such as `@daily` takes no years, and falls due in each.
+        // A nickname such as `@daily` cannot be combined with years, and is due in every year.
         if self.cron.trim_start().starts_with('@') {
             return true;
         }
@@ -47,8 +47,9 @@ impl Recurrence {
         parser.parse(&bounded).is_ok_and(|cron| next(&cron, timezone, now).is_some())
     }
 
-    /// The first time behind another at which it falls due. A time that a clock's change leaves out moves behind it,
-    /// and one that it repeats counts once.
+    /// Returns the first due time after `time`.
+    ///
+    /// A local time that a clock change skips moves past the gap; one that it repeats is due once.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         next(&parsed(&self.cron).ok()?, &timezone::named(&self.timezone)?, time)
     }

@@ -1,28 +1,28 @@
-//! Which variant does best. Pure.
+//! Determines the winning variant of a campaign. Pure.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Metric, Variant};
 
-/// How a variant did in the test.
+/// The test result of a variant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Score {
     pub variant: String,
-    /// Messages that its provider took.
+    /// Number of messages accepted by the provider.
     pub sent: i64,
-    /// Those of them that came to what is measured.
+    /// Number of those messages that reached the measured result.
     pub results: i64,
 }
 
-/// What decided.
+/// What decided the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
     Results,
-    /// Several did equally well; the first of them goes on.
+    /// Several variants share the best score; the first of them wins.
     Tie,
-    /// None had any; the first goes on.
+    /// No variant has any results; the first one wins.
     NoResults,
 }
 
@@ -36,7 +36,7 @@ impl DecidedBy {
     }
 }
 
-/// What came of a test, for good.
+/// The final result of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub variant: String,
@@ -48,7 +48,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of variants, of which there is at least one. Those without a score had no part in the test.
+    /// Determines the winner; a variant without a score took no part in the test. Returns `None` if there are no variants.
     pub fn on(variants: &[Variant], metric: Metric, scores: &[Score], now: Timestamp) -> Option<Self> {
         let score = |variant: &Variant| {
             let found = scores.iter().find(|score| score.variant == variant.name).cloned();
@@ -67,8 +67,9 @@ impl Verdict {
     }
 }
 
-/// The rate that a variant has at least, with 95 % certainty (the lower end of Wilson's interval). So one reader of one
-/// message does not win over forty of a hundred, and of equal parts of the test the higher rate wins.
+/// Returns the lower bound of the variant's rate at 95 % confidence (Wilson score interval).
+///
+/// So 1 of 1 does not beat 40 of 100, and with equal test sizes the higher rate wins.
 fn sure_of(score: &Score) -> f64 {
     const Z: f64 = 1.96;
     if score.results <= 0 || score.sent <= 0 {

@@ -1,4 +1,4 @@
-//! Secrets of endpoints: `whsec_` and the key in base64. One that was replaced goes on signing beside its successor.
+//! Secrets of endpoints: `whsec_` and the key in base64. A replaced secret keeps signing for a while next to the new one.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::signature;
 
 const PREFIX: &str = "whsec_";
-/// How long a secret goes on signing after it was replaced.
+/// How long a secret keeps signing after it is replaced.
 pub const ALIVE: Duration = Duration::from_hours(24);
-/// Replaced ones that sign at a time, however often somebody rotates.
+/// Maximum number of replaced secrets that still sign, however often the secret is rotated.
 const MOST_REPLACED: usize = 4;
 
-/// What signs the calls to one endpoint, or those of a project's automations.
+/// The secrets that sign the calls to one endpoint, or those of a project's automations.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointSecrets {
     current: String,
@@ -31,17 +31,17 @@ struct Replaced {
 }
 
 impl EndpointSecrets {
-    /// One of 32 random bytes.
+    /// Creates a secret of 32 random bytes.
     pub fn random() -> Self {
         Self { current: random(), replaced: Vec::new() }
     }
 
-    /// As its owner holds it.
+    /// Returns the current secret.
     pub fn current(&self) -> &str {
         &self.current
     }
 
-    /// With a new secret; those before go on signing for a day each.
+    /// Replaces the current secret by a new one. Replaced secrets keep signing for [`ALIVE`] each.
     #[must_use]
     pub fn rotated(self, now: Timestamp) -> Self {
         let until = now.checked_add(ALIVE).unwrap_or(now);
@@ -51,12 +51,12 @@ impl EndpointSecrets {
         Self { current: random(), replaced }
     }
 
-    /// When the last replaced secret stops signing; none if none signs any more.
+    /// Returns when the last replaced secret stops signing, or `None` if none signs at `now`.
     pub fn replaced_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.replaced.iter().map(|replaced| replaced.until).filter(|until| now < *until).max()
     }
 
-    /// The value of the header `webhook-signature`: a signature by each secret that signs, parted by spaces.
+    /// Returns the value of the header `webhook-signature`: one signature for each active secret, separated by spaces.
     pub fn signatures(&self, now: Timestamp, id: &str, seconds: i64, body: &str) -> String {
         let replaced = self.replaced.iter().filter(|replaced| now < replaced.until).map(|r| r.secret.as_str());
         let all = std::iter::once(self.current.as_str()).chain(replaced);
@@ -69,7 +69,7 @@ fn random() -> String {
     format!("{PREFIX}{}", STANDARD.encode(rand::random::<[u8; 32]>()))
 }
 
-/// The key that a secret stands for.
+/// Returns the key of a secret.
 pub(super) fn key(secret: &str) -> Option<Vec<u8>> {
     STANDARD.decode(secret.strip_prefix(PREFIX)?).ok()
 }

@@ -1,4 +1,4 @@
-//! What people did: `event:<name>` and `message:<CHANNEL>` with `did` and `did_not`.
+//! Parses behaviours: `event:<name>` and `message:<CHANNEL>` with `did` and `did_not`.
 
 use serde_json::{Map, Number, Value};
 
@@ -22,7 +22,7 @@ pub(super) fn channel(text: &str) -> Result<Channel, String> {
         .ok_or_else(|| "must be one of `message:EMAIL`, `message:PUSH`, `message:IN_APP`, `message:SMS`".to_owned())
 }
 
-/// The path of a rule, and the number of groups it stands in.
+/// The path of a rule, and the number of groups that contain it.
 type Place<'p> = (&'p str, usize);
 
 impl Parser {
@@ -85,7 +85,7 @@ impl Parser {
         Some(Behaviour { deed: Deed::Message { channel, reached: reached? }, within, count, totals: Vec::new() })
     }
 
-    /// The rules of `where`, which are about the event's own properties.
+    /// Parses the rules of `where`, which apply to the event's own properties.
     fn filter(&mut self, value: &Map<String, Value>, path: &str, depth: usize) -> Vec<Rule> {
         let path = format!("{path}.where");
         match given(value, "where") {
@@ -164,7 +164,7 @@ impl Parser {
     }
 }
 
-/// A field that is there and not null.
+/// Returns a field that is present and not null.
 fn given<'v>(object: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     object.get(name).filter(|value| !value.is_null())
 }

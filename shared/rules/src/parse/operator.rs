@@ -1,4 +1,4 @@
-//! The operators on values.
+//! Operators on values.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
@@ -20,7 +20,7 @@ pub(super) enum Operator {
     ArrayContainsAny,
 }
 
-/// Each operator's name and, where there is one, its opposite's.
+/// Each operator's name and, if there is one, the name of its opposite.
 const NAMES: &[(Operator, &str, Option<&str>)] = &[
     (Operator::Equals, "eq", Some("neq")),
     (Operator::Greater, "gt", None),
@@ -41,7 +41,7 @@ const NAMES: &[(Operator, &str, Option<&str>)] = &[
 ];
 
 impl Operator {
-    /// The operator, and whether the name is that of its opposite.
+    /// Returns the operator, and whether the name is that of its opposite.
     pub(super) fn parse(text: &str) -> Option<(Self, bool)> {
         NAMES.iter().find_map(|(operator, name, opposite)| {
             let negated = *opposite == Some(text);
@@ -49,7 +49,7 @@ impl Operator {
         })
     }
 
-    /// The names of all that are wanted, for messages.
+    /// Returns the names of all `wanted` operators, for error messages.
     pub(super) fn names(wanted: impl Fn(Self) -> bool) -> String {
         let all = NAMES.iter().filter(|(operator, ..)| wanted(*operator));
         let names = all.flat_map(|(_, name, opposite)| [Some(*name), *opposite]).flatten();

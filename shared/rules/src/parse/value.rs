@@ -1,4 +1,4 @@
-//! The values that operators take.
+//! Parses the values of operators.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ impl Parser {
         })
     }
 
-    /// `exists` takes no value; `true` is what some clients send.
+    /// Checks that `exists` has no value; some clients send `true`.
     fn nothing(&mut self, value: Option<&Value>, path: &str) -> bool {
         let none = value.is_none_or(|v| *v == Value::Bool(true));
         if !none {
@@ -147,12 +147,12 @@ impl Parser {
         span
     }
 
-    /// One id for `eq`, several for `in`.
+    /// Parses one ID for `eq`, several for `in`.
     pub(super) fn ids(&mut self, operator: Operator, value: Option<&Value>, path: &str) -> Option<BTreeSet<Uuid>> {
         self.named(operator, value, path, "the id of a segment", |text| Uuid::try_parse(text).ok())
     }
 
-    /// None for `exists`.
+    /// Parses platforms. Returns an empty set for `exists`.
     pub(super) fn platforms(
         &mut self,
         operator: Operator,
@@ -178,7 +178,7 @@ impl Parser {
             self.problem(path, "is required");
             return None;
         };
-        // A single name is as good as a list of one.
+        // A single name is accepted in place of a list.
         if operator == Operator::Equals || value.is_string() {
             let found = one(value);
             if found.is_none() {

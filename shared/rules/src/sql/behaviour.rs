@@ -1,4 +1,4 @@
-//! What people did, as sets of people.
+//! Compiles behaviours to sets of users.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -10,18 +10,18 @@ use super::{Compiler, Param};
 use domain::message::{Channel, DeliveryState};
 use kernel::ids;
 
-/// How much older than what it stands for an event's id may be: a client makes it up to 30 days before it is received,
-/// and what happened lies at most a day ahead of that.
+/// The longest time by which an event's ID may precede the event: a client may create the ID up to 30 days before receipt,
+/// and the event's time may be up to a day after receipt.
 const OLDEST_ID: SignedDuration = SignedDuration::from_hours(32 * 24);
 
-/// Where deeds are found: the rows, whose they are, and which of them count.
+/// The rows of deeds: the table, and the conditions on the rows that count.
 struct Rows {
     table: &'static str,
     conditions: Vec<String>,
 }
 
 impl Compiler<'_> {
-    /// The people who did it often enough or, for the `opposite`, who did it and not often enough.
+    /// Returns the set of users who did it often enough or, for the `opposite`, of those who did it but not often enough.
     pub(super) fn behaved(&mut self, behaviour: &Behaviour, opposite: bool) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let having = self.having(behaviour);
@@ -31,7 +31,7 @@ impl Compiler<'_> {
         format!("(SELECT id FROM ({owned}) AS d GROUP BY id HAVING {not}({having}))")
     }
 
-    /// `count`, `edge` and `totals` of the people whose ids are a parameter.
+    /// Compiles `count`, `edge` and `totals` for the IDs in a parameter.
     pub(super) fn stats(&mut self, behaviour: &Behaviour, ids: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let condition = format!("{} AND d.user_id = ANY({ids}::uuid[])", conditions.join(" AND "));
@@ -41,7 +41,7 @@ impl Compiler<'_> {
         format!("SELECT {columns} FROM {table} d WHERE {condition}")
     }
 
-    /// The deeds themselves, newest first: `at`, and `numbers` as texts.
+    /// Compiles the individual deeds, newest first: `at`, and `numbers` as text.
     pub(super) fn deeds(&mut self, behaviour: &Behaviour, ids: &str, most: usize) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let at = self.at(behaviour);
@@ -54,7 +54,8 @@ impl Compiler<'_> {
         )
     }
 
-    /// The same of many people, a row each with its `person`; two parameters name their ids and whose they are.
+    /// Like `stats` for many users, with one row and the column `person` for each. Two parameters hold the IDs and the user of
+    /// each ID.
     pub(super) fn crowd_stats(&mut self, behaviour: &Behaviour, ids: &str, people: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let columns = self.counted(behaviour, |at, nth| format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"));
@@ -65,7 +66,7 @@ impl Compiler<'_> {
         )
     }
 
-    /// The columns `count`, `edge` and `totals`; `newest` says how the time of the n-th newest is found.
+    /// Returns the columns `count`, `edge` and `totals`. `newest` returns SQL for the time of the n-th newest deed.
     fn counted(&mut self, behaviour: &Behaviour, newest: impl Fn(&str, u64) -> String) -> String {
         let edge = match behaviour.edge() {
             None => "NULL::timestamptz".to_owned(),
@@ -83,7 +84,7 @@ impl Compiler<'_> {
         format!("count(*) AS count, {edge} AS edge, {} AS totals", texts(&totals))
     }
 
-    /// When a deed happened.
+    /// Returns SQL for the time of a deed.
     fn at(&mut self, behaviour: &Behaviour) -> String {
         match &behaviour.deed {
             Deed::Event { .. } => "d.ts".to_owned(),
@@ -98,7 +99,7 @@ impl Compiler<'_> {
             Deed::Event { name, filter } => {
                 conditions.push(format!("d.name = {}::text", self.params.add(Param::Text(name.clone()))));
                 if let Some(since) = since {
-                    // The first leaves out the partitions and rows that are too old; only the second is exact.
+                    // The condition on the ID skips old partitions and rows; only the one on the time is exact.
                     let oldest = self.params.add(Param::Id(oldest_id(since)));
                     let since = self.params.add(Param::Time(since));
                     conditions.push(format!("d.id >= {oldest}::uuid AND d.ts >= {since}::timestamptz"));
@@ -121,7 +122,9 @@ impl Compiler<'_> {
         }
     }
 
-    /// When a message came so far; null where it did not. What was opened was delivered, whoever told us only the one.
+    /// Returns SQL for the time at which a message reached a state; null if it did not.
+    ///
+    /// An opened message counts as delivered even if the provider reported only the opening.
     fn reached_at(&mut self, state: DeliveryState) -> String {
         match state {
             DeliveryState::Queued => "d.created_at".to_owned(),
@@ -149,7 +152,7 @@ impl Compiler<'_> {
                 let test = self.params.property_test("d.properties", keys, test, self.now);
                 format!("({test} IS {})", if *negated { "NOT TRUE" } else { "TRUE" })
             }
-            // Nothing else is read where rules are about an event.
+            // The parser accepts only properties in rules on events.
             Rule::Leaf(_) => "false".to_owned(),
         }
     }
@@ -175,14 +178,14 @@ impl Compiler<'_> {
         format!("{}({})", aggregate.as_str(), self.number(keys))
     }
 
-    /// A value that is no number is left out, as a missing one is.
+    /// Returns SQL for a number; null if the value is missing or not a number, so that aggregates skip it.
     fn number(&mut self, keys: &[String]) -> String {
         let value = self.params.property("d.properties", keys);
         format!("CASE WHEN jsonb_typeof({value}) = 'number' THEN {value}::numeric END")
     }
 }
 
-/// An array of numbers as texts: one that no double holds would otherwise be an error of the whole statement.
+/// Returns an array of numbers as text: a number that no double holds would otherwise fail the whole statement.
 fn texts(numbers: &[String]) -> String {
     let texts: Vec<String> = numbers.iter().map(|number| format!("({number})::text")).collect();
     format!("ARRAY[{}]::text[]", texts.join(", "))

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use kernel::ids::ProjectId;
 
-/// A value to be bound.
+/// A value to bind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Param {
     Project(ProjectId),
@@ -44,14 +44,14 @@ impl ToSql for Param {
     }
 
     fn accepts(_: &Type) -> bool {
-        // The values check for themselves.
+        // The inner values check their types.
         true
     }
 
     to_sql_checked!();
 }
 
-/// Parameters so far; the project is the first.
+/// The parameters added so far; the first is the project.
 pub(super) struct Params(Vec<Param>);
 
 impl Params {
@@ -59,7 +59,7 @@ impl Params {
         Self(vec![Param::Project(project)])
     }
 
-    /// Adds a value; returns its place, such as `$3`.
+    /// Adds a value and returns its placeholder, such as `$3`.
     pub(super) fn add(&mut self, value: Param) -> String {
         self.0.push(value);
         format!("${}", self.0.len())

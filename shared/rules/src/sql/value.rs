@@ -1,4 +1,4 @@
-//! Tests of single values. What they compile to is true, false or null, null where the value is missing.
+//! Compiles tests of single values to SQL that is true, false or null; it is null if the value is missing.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::Param;
 use super::params::Params;
 
 impl Params {
-    /// A test of a value of the person `u`.
+    /// Compiles a test of a value of the user `u`.
     pub(super) fn profile_test(&mut self, source: &Source, test: &Test, now: Timestamp) -> String {
         match source {
             Source::Email => self.text_test("u.email", test),
@@ -20,12 +20,12 @@ impl Params {
         }
     }
 
-    /// A test of a value within an object.
+    /// Compiles a test of a value within a JSON object.
     pub(super) fn property_test(&mut self, object: &str, keys: &[String], test: &Test, now: Timestamp) -> String {
         if let Test::Equals(any) = test
             && let [one] = any.as_slice()
         {
-            // Says the same as an equality of the value taken out, and is quicker by a third.
+            // Equivalent to extracting the value and comparing it, but a third faster.
             let whole = keys.iter().rev().fold(one.clone(), |inner, key| json!({ key: inner }));
             return format!("({object} @> {}::jsonb)", self.add(Param::Json(whole)));
         }
@@ -33,7 +33,7 @@ impl Params {
         self.json_test(&value, test, now)
     }
 
-    /// The value that keys lead to: `jsonb`, null where it is missing. `->` with a text enters objects only.
+    /// Returns SQL for the value at a path: `jsonb`, null if it is missing. `->` with a text key applies to objects only.
     pub(super) fn property(&mut self, object: &str, keys: &[String]) -> String {
         let steps = keys.iter().map(|key| format!(" -> {}::text", self.add(Param::Text(key.clone()))));
         format!("({object}{})", steps.collect::<String>())

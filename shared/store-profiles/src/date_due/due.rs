@@ -1,4 +1,4 @@
-//! Dates that have come, on their way to the broker.
+//! Due dates, to be published to the broker.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -8,12 +8,12 @@ use database::StoreError;
 use database::due::{self, Due};
 use kernel::ids::ProjectId;
 
-/// A date to be published.
+/// A due date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DateDue {
     pub automation: Uuid,
     pub user_id: Uuid,
-    /// Of the ingest stream.
+    /// Partition of the ingest stream.
     pub partition: i16,
     pub due_at: Timestamp,
 }
@@ -23,8 +23,9 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
     due::projects(db, Due { table: "date_due", at: "look_at" }, now, most).await
 }
 
-/// Takes a project's dates that have come, earliest first; they are looked at again at `again`, should the publishing fail
-/// or whoever took them die.
+/// Claims up to `most` of a project's due dates, earliest first.
+///
+/// They become due again at `again`, in case the publish fails or the scheduler dies.
 pub async fn take(
     db: &impl GenericClient,
     project: ProjectId,
@@ -51,8 +52,10 @@ pub async fn take(
     Ok(taken)
 }
 
-/// Forgets dates that the broker has. What was noted anew since then stays, and so does what somebody holds just now: it
-/// is published once more, and found as a repeat.
+/// Removes dates that the broker has acknowledged.
+///
+/// Keeps a row whose date has changed since the claim, and skips a row that is locked: that date is published again and
+/// recognised as a duplicate.
 pub async fn done(db: &impl GenericClient, project: ProjectId, published: &[DateDue]) -> Result<(), StoreError> {
     let automations: Vec<Uuid> = published.iter().map(|d| d.automation).collect();
     let people: Vec<Uuid> = published.iter().map(|d| d.user_id).collect();

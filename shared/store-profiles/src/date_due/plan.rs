@@ -1,4 +1,4 @@
-//! Going through everybody once for each version of an automation that dates start, in slices.
+//! Scans all users once, in slices, for each version of an automation that dates start.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -10,23 +10,25 @@ use automation::{DateTrigger, Definition};
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// An automation whose people's dates are to be noted, or no longer.
+/// An automation whose dates are to be stored or removed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub project: ProjectId,
     pub automation: Uuid,
-    /// Where it is active, and a date starts it; else what was noted goes.
+    /// The date trigger of an active automation; none if the stored dates are to be removed.
     pub trigger: Option<DateTrigger>,
-    /// Dates that come after this are noted.
+    /// Only dates after this time are stored.
     pub since: Timestamp,
-    /// The person up to whom that was done; none before it begins.
+    /// The last user ID scanned; none before the scan starts.
     pub done_to: Option<Uuid>,
-    /// The project's.
+    /// The project's timezone.
     pub timezone: String,
 }
 
-/// Some of them, longest waiting first, and few of each project, so that others need not wait for one that asks for much;
-/// none of a project that is gone. No locks: a distributed store refuses them here.
+/// Returns up to `most` automations with a pending scan, longest waiting first.
+///
+/// At most two per project, so that one project cannot delay the others; none of a deleted project. Takes no locks:
+/// Citus refuses locks across projects.
 pub async fn asked(db: &impl GenericClient, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, id FROM (SELECT a.project_id, a.id, a.dates_since, \
                row_number() OVER (PARTITION BY a.project_id ORDER BY a.dates_since, a.id) AS nth \
@@ -36,8 +38,10 @@ pub async fn asked(db: &impl GenericClient, most: i64) -> Result<Vec<(ProjectId,
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("id")?))).collect()
 }
 
-/// Locks one until the end of the transaction; none where another scheduler is at it, or it is done. One that this program
-/// cannot read starts nothing, so nothing is noted for it.
+/// Locks an automation until the end of the transaction and returns its plan.
+///
+/// Returns none if another scheduler holds the lock or the scan is done. A definition that this version cannot decode
+/// starts nothing, so its plan has no trigger.
 pub async fn take(tx: &Transaction<'_>, project: ProjectId, automation: Uuid) -> Result<Option<Plan>, StoreError> {
     let sql = "SELECT a.definition, a.active AND a.deleted_at IS NULL AS is_active, a.dates_since, a.dates_to, \
                p.timezone FROM automation a JOIN project p ON p.project_id = a.project_id \
@@ -57,26 +61,26 @@ pub async fn take(tx: &Transaction<'_>, project: ProjectId, automation: Uuid) ->
     }))
 }
 
-/// Notes that the slices begin, unless what was asked is something else by now.
+/// Marks the scan as started, unless another scan has been requested since the plan was read.
 pub async fn begun(db: &impl GenericClient, plan: &Plan) -> Result<(), StoreError> {
     let sql = "UPDATE automation SET dates_to = $4 WHERE project_id = $1 AND id = $2 AND dates_since = $3 AND dates_to IS NULL";
     db.execute(&db.prepare_cached(sql).await?, &[&plan.project, &plan.automation, &plan.since, &Uuid::nil()]).await?;
     Ok(())
 }
 
-/// A person, as far as a date asks.
+/// The part of a user that a date trigger needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dated {
     pub id: Uuid,
     pub external_id: Option<String>,
     pub anonymous_id: Option<String>,
-    /// The one asked for and `timezone`, as far as they are there.
+    /// The trigger's property and `timezone`, if the user has them.
     pub properties: Map<String, Value>,
-    /// The date that came last.
+    /// The last occurrence that was handled.
     pub last_at: Option<Timestamp>,
 }
 
-/// The last of the next so many people behind one; none where there are fewer.
+/// Returns the last of the next `people` user IDs after `behind`; none if fewer remain.
 pub async fn bound(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -89,11 +93,11 @@ pub async fn bound(
     row.map(|row| Ok(row.try_get("id")?)).transpose()
 }
 
-/// Returns the users behind `done_to` up to another who have the property (its first key) or a date noted, except those who are
-/// being erased.
+/// Returns the users after `done_to`, up to and including `to`, who have the property (its first key) or a stored date,
+/// except those who are being erased.
 ///
-/// `OFFSET 0` keeps the subqueries apart: each looks up one user by the whole primary key. Joined instead, a table that the planner
-/// believes to be empty, as it does until its first ANALYZE, was read once for each user.
+/// `OFFSET 0` keeps the subqueries separate: each looks up one user by the whole primary key. As a join, PostgreSQL
+/// scanned a table that the planner believed to be empty, as it does until its first ANALYZE, once for each user.
 pub async fn people(tx: &Transaction<'_>, plan: &Plan, key: &str, to: Option<Uuid>) -> Result<Vec<Dated>, StoreError> {
     let sql = "SELECT u.id, u.external_id, u.anonymous_id, u.properties -> $3::text AS date, \
                u.properties -> 'timezone' AS timezone, d.last_at FROM users u \
@@ -119,15 +123,15 @@ pub async fn people(tx: &Transaction<'_>, plan: &Plan, key: &str, to: Option<Uui
     rows.iter().map(dated).collect()
 }
 
-/// Removes up to so many of the dates noted for an automation that they start no more; returns how many.
+/// Removes up to `most` stored dates of an automation that dates no longer start; returns how many.
 pub async fn clear(tx: &Transaction<'_>, plan: &Plan, most: i64) -> Result<u64, StoreError> {
-    // An array and no join, for the same reason as in `people`.
+    // An array instead of a join, for the same reason as in `people`.
     let sql = "DELETE FROM date_due WHERE project_id = $1 AND automation_id = $2 AND user_id = ANY(ARRAY(SELECT user_id \
                FROM date_due WHERE project_id = $1 AND automation_id = $2 ORDER BY user_id LIMIT $3 FOR UPDATE))";
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&plan.project, &plan.automation, &most]).await?)
 }
 
-/// Notes how far it is done: up to a person, or wholly.
+/// Records the progress of the scan: the last user ID scanned, or none if the scan is complete.
 pub async fn done(tx: &Transaction<'_>, plan: &Plan, to: Option<Uuid>) -> Result<(), StoreError> {
     let sql = "UPDATE automation SET dates_to = $3, dates_since = CASE WHEN $3::uuid IS NULL THEN NULL ELSE dates_since END \
                WHERE project_id = $1 AND id = $2";
@@ -135,10 +139,12 @@ pub async fn done(tx: &Transaction<'_>, plan: &Plan, to: Option<Uuid>) -> Result
     Ok(())
 }
 
-/// Asks that the dates of a project be noted anew, because its timezone was changed. Where that was asked before and is not
-/// done, nothing that has come since then is left out; it is another moment all the same, as [`begun`] needs it.
+/// Requests a new scan of a project's dates after a change of its timezone.
+///
+/// If a scan is still pending, its start time is kept, so that no date that has come since then is lost. It is moved by
+/// 1 µs, so that [`begun`] can distinguish the two requests.
 pub async fn ask_anew(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
-    // By way of UTC, or the sum would depend on the session's timezone, which a distributed store refuses here.
+    // Computed in UTC: otherwise the result would depend on the session's timezone, which Citus refuses here.
     let sql = "UPDATE automation SET dates_to = NULL, \
                dates_since = coalesce((dates_since AT TIME ZONE 'UTC' - interval '1 microsecond') AT TIME ZONE 'UTC', $2) \
                WHERE project_id = $1 AND active AND trigger_type = 'DATE_PROPERTY'";

@@ -1,5 +1,5 @@
-//! Recording events by `COPY`, which costs PostgreSQL a third less than `INSERT … ON CONFLICT`: no row is looked up before
-//! it is written, and neighbouring rows are logged together. What is there already makes it fail.
+//! Records events with `COPY`, which costs PostgreSQL a third less than `INSERT … ON CONFLICT`: it looks up no row
+//! before it writes, and logs neighbouring rows together. It fails if one of the events exists.
 
 use std::pin::pin;
 
@@ -11,16 +11,16 @@ use jiff::Timestamp;
 use super::record::NewEvent;
 use database::StoreError;
 
-/// Bytes handed to the connection at a time.
+/// Bytes sent to the connection at a time.
 const CHUNK: usize = 128 * 1024;
-/// What a row takes beside its texts, about.
+/// Approximate size of a row in bytes, without its texts.
 const ROW: usize = 160;
 const COLUMNS: i16 = 9;
 const HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-/// PostgreSQL counts time from 2000 on, in microseconds.
+/// Start of PostgreSQL's time scale, 2000-01-01, in Unix microseconds.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// Records events. Fails with a unique violation ([`StoreError::is_unique_violation`]) where one is there already.
+/// Records events. Fails with a unique violation ([`StoreError::is_unique_violation`]) if one of them exists.
 pub async fn copy(tx: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<(), StoreError> {
     if events.is_empty() {
         return Ok(());
@@ -44,7 +44,7 @@ pub async fn copy(tx: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<(), S
     Ok(())
 }
 
-/// A row as the binary format has it: each value behind its length.
+/// Writes a row in the binary format: each value is preceded by its length.
 fn put_row(to: &mut BytesMut, event: &NewEvent<'_>) {
     to.put_i16(COLUMNS);
     put(to, Some(event.project.0.as_bytes()));
@@ -53,7 +53,7 @@ fn put_row(to: &mut BytesMut, event: &NewEvent<'_>) {
     put(to, Some(event.name.as_bytes()));
     put(to, Some(event.user_id.as_bytes()));
     put(to, event.anonymous_id.map(str::as_bytes));
-    // The version of jsonb's format, before the text.
+    // The format version of jsonb precedes the text.
     to.put_i32(event.properties.len() as i32 + 1);
     to.put_u8(1);
     to.put_slice(event.properties.as_bytes());

@@ -1,10 +1,9 @@
-//! The exact numbers of events by name and day, which is that of the project's timezone.
+//! Exact event counts by name and day, in the project's timezone.
 //!
-//! A recording transaction of thousands of events touches about as many numbers, and updating a row for each would cost
-//! more than the events' own rows. So it only adds one row for each project and day that holds what it has counted
-//! (`event_count_new`), and nobody waits for anybody's row; [`fold`] adds those rows up (`event_count_sum`) a little
-//! later. The view `event_count` shows both as one, and a statement that reads it is exact at any time: folding removes
-//! and adds in one statement.
+//! A recording transaction of thousands of events changes about as many counts, and updating a row for each would cost
+//! more than recording the events. The transaction therefore inserts one row of deltas for each project and day
+//! (`event_count_new`) and waits for no row lock; [`fold`] adds these rows to the sums (`event_count_sum`) later. The
+//! view `event_count` combines both. It is exact at any time, because `fold` removes and adds in one statement.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +17,10 @@ use database::StoreError;
 use kernel::ids::ProjectId;
 use store_projects::projects;
 
-/// Events by name.
+/// Event counts by name.
 pub type Names<'a> = BTreeMap<&'a str, i64>;
 
-/// Adds to the numbers, under an id of the transaction's own.
+/// Adds deltas to the counts, under an ID that is unique to the transaction.
 pub async fn add(
     tx: &Transaction<'_>,
     transaction: Uuid,
@@ -41,15 +40,16 @@ pub async fn add(
     Ok(())
 }
 
-/// The exact number of events, of all names or of some.
+/// Returns the exact number of events, for all names or only the given ones.
 pub async fn total(db: &impl GenericClient, project: ProjectId, names: Option<&[String]>) -> Result<i64, StoreError> {
     let sql = "SELECT coalesce(sum(count), 0)::bigint AS total FROM event_count WHERE project_id = $1 \
                AND ($2::text[] IS NULL OR name = ANY($2))";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &names]).await?.try_get("total")?)
 }
 
-/// The numbers by day, both ends counted in; days without events are missing. Of events from before a change of the
-/// timezone a day may lack more than it has: that is none.
+/// Returns the event counts from `first` to `last`, both inclusive. Days without events are missing.
+///
+/// After a change of the timezone, removing older events can make the count of a day negative; it is returned as 0.
 pub async fn by_day(
     db: &impl GenericClient,
     project: ProjectId,
@@ -62,7 +62,7 @@ pub async fn by_day(
     rows.iter().map(|row| Ok((row.try_get("day")?, row.try_get("total")?))).collect()
 }
 
-/// The names with the greatest numbers over some days, greatest first.
+/// Returns the most frequent event names between two days, most frequent first.
 pub async fn most_frequent(
     db: &impl GenericClient,
     project: ProjectId,
@@ -76,8 +76,10 @@ pub async fn most_frequent(
     rows.iter().map(|row| Ok((row.try_get("name")?, row.try_get("total")?))).collect()
 }
 
-/// Adds a project's new rows to its sums; returns how many rows there were. One statement, so that a reader sees each of them once.
-/// Sums that come to nothing go, for an event's name may be personal data and its last event may have been an erased user's.
+/// Adds a project's deltas to its sums; returns the number of delta rows.
+///
+/// One statement, so that a reader sees each delta once. Sums that reach zero are removed: an event name may be
+/// personal data, and its last event may have belonged to an erased user.
 pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, StoreError> {
     let sql = "WITH gone AS (DELETE FROM event_count_new WHERE project_id = $1 RETURNING day, counts), \
                added AS (SELECT g.day, c.key AS name, sum(c.value::bigint)::bigint AS count FROM gone g, jsonb_each_text(g.counts) c GROUP BY 1, 2), \
@@ -96,19 +98,19 @@ pub async fn fold(db: &impl GenericClient, project: ProjectId) -> Result<u64, St
     Ok(rows as u64)
 }
 
-/// Removes zero counts of days before a date; returns how many.
+/// Removes zero counts of days before `before`; returns how many.
 pub async fn forget_empty(db: &impl GenericClient, project: ProjectId, before: Date) -> Result<u64, StoreError> {
     let sql = "DELETE FROM event_count_sum WHERE project_id = $1 AND day < $2 AND count = 0";
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)
 }
 
-/// The projects that have rows to be folded.
+/// Returns the projects that have deltas to fold.
 pub async fn unfolded(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
     let rows = db.query("SELECT DISTINCT project_id FROM event_count_new", &[]).await?;
     rows.iter().map(|r| Ok(r.try_get("project_id")?)).collect()
 }
 
-/// Events of a name that were received within a quarter of an hour from a time on, which lies within one day of every timezone.
+/// Number of events of one name received within 15 minutes. Such a period is within one day in every timezone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarterCount {
     pub from: Timestamp,
@@ -117,13 +119,13 @@ pub struct QuarterCount {
 }
 
 impl QuarterCount {
-    /// Reads `quarter`, `name` and `total`.
+    /// Reads the columns `quarter`, `name` and `total`.
     pub fn of(row: &Row) -> Result<Self, StoreError> {
         Ok(Self { from: row.try_get("quarter")?, name: row.try_get("name")?, count: row.try_get("total")? })
     }
 }
 
-/// Takes events away from the numbers: from the days of the project's timezone as it is now.
+/// Subtracts events from the counts, using the days of the project's current timezone.
 pub async fn take(tx: &Transaction<'_>, project: ProjectId, events: &[QuarterCount]) -> Result<(), StoreError> {
     if events.is_empty() {
         return Ok(());

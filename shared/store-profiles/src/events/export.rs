@@ -1,4 +1,4 @@
-//! Reading all events of a project from the newest on, a stretch at a time: nothing is held between two stretches.
+//! Reads all events of a project, newest first, one page at a time. No transaction is held between two pages.
 
 use deadpool_postgres::GenericClient;
 use tokio_postgres::types::ToSql;
@@ -11,15 +11,15 @@ use database::filter::Pin;
 use database::months::{self, Month};
 use kernel::ids::ProjectId;
 
-/// A stretch of the list.
+/// A page of the export.
 #[derive(Debug)]
 pub struct Stretch {
     pub events: Vec<Event>,
-    /// The row's id behind which to go on; none at the end.
+    /// The row ID to continue after; none at the end.
     pub next: Option<Uuid>,
 }
 
-/// Returns up to `limit` matching events older than a row id, reading month by month.
+/// Returns up to `limit` matching events older than a row ID, reading month by month.
 pub async fn stretch(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -36,8 +36,8 @@ pub async fn stretch(
         _ => Way::InOrder,
     };
     let newest = Month::of(Uuid::from_u128(behind.as_u128().saturating_sub(1)));
-    // Of many names one walks through all events, which may be long without coming upon one of them: there is no index for
-    // them, and a stretch looks at 5,000.
+    // With many names, no index applies and the scan may pass many events without a match, so one page reads at most
+    // 5,000 events.
     let many = way == Way::InOrder && wanted.user_ids.is_none() && wanted.names.as_ref().is_some_and(|n| n.len() > 1);
     let mut events: Vec<Event> = Vec::new();
     for month in months::of_table(db, "events").await?.into_iter().filter(|month| *month <= newest) {
@@ -61,7 +61,7 @@ pub async fn stretch(
         for row in &rows {
             events.push(from_row(row)?);
         }
-        // A full page may have ended before the stretch did.
+        // A full page may end before the bound of the scan.
         let is_full = events.len() as i64 >= limit;
         let next = if is_full { events.last().map(|event| event.id) } else { end };
         if next.is_some() {

@@ -13,20 +13,21 @@ use database::filter::{MOST_COUNTED, Pin, Start, Total};
 use database::months::{self, Month};
 use kernel::ids::ProjectId;
 
-/// Names that are read each by itself; of more, all events are read where the names make up one in so many of them.
+/// Up to `FEW_NAMES` names are read by index, name by name. With more, all events are scanned in order if at least one
+/// in `DENSE` matches.
 pub(super) const FEW_NAMES: usize = 20;
 const DENSE: i64 = 20;
 
-/// What a list of events is narrowed to.
+/// Filter of a list of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventFilter {
-    /// Any of these names, each once; `Some` of none finds nothing.
+    /// Any of these names, without duplicates. An empty list matches nothing.
     pub names: Option<Vec<String>>,
-    /// Of these people, under all their internal ids, each once.
+    /// Any of these users, by all their internal IDs, without duplicates.
     pub user_ids: Option<Vec<Uuid>>,
 }
 
-/// The order of the list is an index's for each name and for each id, but not for several of them.
+/// How the events are read. An index provides the order of the list for one name or one user ID, but not for several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     InOrder,
@@ -40,7 +41,7 @@ impl EventFilter {
     }
 }
 
-/// Returns one page and the total: exact from the counters, or capped when filtered by user.
+/// Returns one page and the total, which is exact from the counters, or capped if filtered by user.
 pub async fn list(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -102,7 +103,7 @@ pub async fn list(
     Ok((page, total))
 }
 
-/// Counts the events of a month behind a row's id, up to `most`.
+/// Counts the matching events of a month that are older than the row ID `behind`, up to `most`.
 async fn count(
     db: &mut impl GenericClient,
     project: ProjectId,

@@ -13,16 +13,16 @@ use kernel::ids::{IdSpace, ProjectId, derived_event_id, is_marked, own_row_id, u
 /// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The row's own id.
+    /// The ID of the row.
     pub id: Uuid,
-    /// The id that the API shows, where it is not the row's own.
+    /// The ID that the API shows, if it differs from the row's.
     pub client_id: Option<Uuid>,
     pub name: String,
-    /// Of the person as named at the time; they may have been merged since.
+    /// The user as identified when the event was recorded; they may have been merged since.
     pub user_id: Uuid,
-    /// As its sender gave it.
+    /// The anonymous ID that the sender provided.
     pub anonymous_id: Option<String>,
-    /// An object.
+    /// A JSON object.
     pub properties: Value,
     pub timestamp: Timestamp,
     pub received_at: Timestamp,
@@ -47,7 +47,7 @@ pub(super) fn from_row(row: &Row) -> Result<Event, StoreError> {
     })
 }
 
-/// Reads the first event that exists of these row ids, all of which carry the same time.
+/// Returns the first event that exists among these row IDs, which must all contain the same time.
 async fn first_of(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<Option<Event>, StoreError> {
     let Some(first) = ids.first() else { return Ok(None) };
     let month = Month::of(*first);
@@ -59,16 +59,17 @@ async fn first_of(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> 
     db.query_opt(&month.prepare(db, &sql).await?, &[&project, &ids]).await?.as_ref().map(from_row).transpose()
 }
 
-/// The row ids that an id stands for: of the backend's event with it, of the event whose row id it is, and of a public key's
-/// event with it.
+/// Returns the row IDs that an ID may refer to: the backend's event with this ID, the event with this row ID, and the
+/// event with this ID that was sent with a public key.
 fn row_ids(project: ProjectId, id: Uuid) -> Vec<Uuid> {
     let of = |space| own_row_id(project, space, id);
     let public = is_marked(id).then(|| of(IdSpace::PublicKey));
     [of(IdSpace::SecretKey), unmarked_row_id(project, id), id].into_iter().chain(public).collect()
 }
 
-/// By the row's id, the id that the API showed, or the id that its client sent. Where a backend's event and one that was sent
-/// with a public key have the same id, it is the backend's.
+/// Finds an event by its row ID, the ID that the API shows, or the ID that the client sent.
+///
+/// If a backend's event and an event sent with a public key have the same ID, the backend's event is returned.
 pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Option<Event>, StoreError> {
     let id = Uuid::try_parse(text).ok();
     if let Some(id) = id
@@ -87,9 +88,9 @@ pub async fn find(db: &impl GenericClient, project: ProjectId, text: &str) -> Re
     }
 }
 
-/// The names in use that a search (lower case) finds.
+/// Returns the event names that match a search text, which must be in lower case.
 pub async fn search_names(db: &impl GenericClient, project: ProjectId, text: &str) -> Result<Vec<String>, StoreError> {
-    // One or two characters are searched from the start, for they are in most names.
+    // One or two characters occur in most names, so they match only at the start.
     let sql = match text.chars().count() {
         0..=2 => "SELECT DISTINCT name FROM event_count WHERE project_id = $1 AND starts_with(lower(name), $2)",
         _ => "SELECT DISTINCT name FROM event_count WHERE project_id = $1 AND strpos(lower(name), $2) > 0",

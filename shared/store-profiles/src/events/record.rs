@@ -1,4 +1,4 @@
-//! What the recording transaction does to events.
+//! The recording transaction's statements on events.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ pub struct NewEvent<'a> {
     pub received_at: Timestamp,
 }
 
-/// Records events, some of which may be there already; returns the ids of those that were new, by project.
+/// Records events, some of which may exist; returns the project and ID of each new event.
 pub async fn insert(tx: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<HashSet<(ProjectId, Uuid)>, StoreError> {
     if events.is_empty() {
         return Ok(HashSet::new());
@@ -50,7 +50,7 @@ pub async fn insert(tx: &Transaction<'_>, events: &[NewEvent<'_>]) -> Result<Has
     rows.iter().map(|r| Ok((r.try_get("project_id")?, r.try_get("id")?))).collect()
 }
 
-/// An id by which a repeat is known, and the event's row that it stands for (none for a profile update).
+/// An ID for deduplication, and the event row that it refers to (none for a profile update).
 #[derive(Clone, Copy, Debug)]
 pub struct NewClientId {
     pub project: ProjectId,
@@ -58,7 +58,7 @@ pub struct NewClientId {
     pub event_id: Option<Uuid>,
 }
 
-/// Claims client ids; returns those that nobody had claimed. An id must not occur twice.
+/// Claims client IDs, which must not contain duplicates; returns those that were not claimed before.
 pub async fn claim_client_ids(
     tx: &Transaction<'_>,
     ids: &[NewClientId],

@@ -1,4 +1,4 @@
-//! Removing single events.
+//! Removes single events.
 
 use deadpool_postgres::Transaction;
 use uuid::Uuid;
@@ -8,9 +8,9 @@ use database::StoreError;
 use database::months::Month;
 use kernel::ids::ProjectId;
 
-/// Removes an event by its row's id and takes it away from the counters. The id that it was sent under may be used again, unless
-/// it is a lasting one.
-/// False where it is no longer there.
+/// Removes an event by its row ID and subtracts it from the counters; returns false if it does not exist.
+///
+/// The ID under which it was sent can be used again, unless it is a lasting one.
 pub async fn remove(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
     let month = Month::of(id);
     let within = month.condition("id");

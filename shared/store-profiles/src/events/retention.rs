@@ -1,5 +1,5 @@
-//! Removing events that are older than their project keeps them. What is removed is counted no more, and the ids that it was
-//! sent under may count anew.
+//! Removes events that are older than their project's retention. Removed events no longer count, and the client IDs
+//! under which they were sent can be used again.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,14 +13,14 @@ use database::months::Month;
 use kernel::clock::from_ms;
 use kernel::ids::{self, ProjectId};
 
-/// Rows removed at once, as the statement says.
+/// Rows removed at a time; the statement of [`remove_slice`] repeats the number.
 pub const SLICE: i64 = 5_000;
-/// A key of Postgres's advisory locks: "rkretain" in ASCII.
+/// Key of the advisory lock of retention: "rkretai" in ASCII.
 const LOCK: i64 = 0x72_6b72_6574_6169;
 const QUARTER_MS: i64 = 900_000;
 const HOUR_MS: i64 = 3_600_000;
 
-/// Makes this connection the one that removes, until [`end`]; false where another is.
+/// Acquires the retention lock for this connection, until [`end`]; returns false if another connection holds it.
 pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
     Ok(db.query_one("SELECT pg_try_advisory_lock($1) AS is_ours", &[&LOCK]).await?.try_get("is_ours")?)
 }
@@ -30,7 +30,7 @@ pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes at most [`SLICE`] of a project's oldest events of a month from before a time; returns how many they were.
+/// Removes up to [`SLICE`] of a project's oldest events in a month that are older than `before`; returns how many.
 pub async fn remove_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -53,7 +53,7 @@ pub async fn remove_slice(
         *counts.entry((received.as_millisecond().div_euclid(QUARTER_MS), row.try_get("name")?)).or_default() += 1;
         client_ids.extend(row.try_get::<_, Option<Uuid>>("client_id")?.filter(|id| !ids::is_lasting(*id)));
     }
-    // By their own ids and not by a join, for which a plan might read all of them.
+    // By ID instead of a join, whose plan might read all client IDs.
     let sql = "DELETE FROM client_id WHERE project_id = $1 AND id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &client_ids]).await?;
     let counted = |((quarter, name), count): ((i64, &str), i64)| QuarterCount {
@@ -65,9 +65,11 @@ pub async fn remove_slice(
     Ok(gone.len() as i64)
 }
 
-/// Takes what lies in a table that was a partition, and is to be removed, away from the numbers of these projects; the
-/// ids that clients chose go by their own age. Read hour by hour; an hour of a busy project may take its time, for which
-/// nobody waits.
+/// Subtracts the events of a detached partition, which is about to be dropped, from the counters of these projects.
+/// Client IDs are removed separately, by their own age.
+///
+/// Reads hour by hour, with a statement timeout of 10 minutes: an hour of a busy project may take long, and nothing
+/// waits for it.
 pub async fn take_counts(tx: &Transaction<'_>, table: &str, projects: &HashSet<ProjectId>) -> Result<(), StoreError> {
     tx.batch_execute("SET LOCAL statement_timeout = '10min'").await?;
     let next = format!(

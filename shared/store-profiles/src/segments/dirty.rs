@@ -1,6 +1,8 @@
-//! Whose segments may have changed by what. Marks are written in the transaction of the change and taken in one that
-//! evaluates them, a row for each transaction and kind of change (some, where it marks very many), so that a person costs
-//! 16 bytes and no index.
+//! Marks of users whose segments may have changed, by kind of change.
+//!
+//! Marks are written in the transaction of the change and removed in the one that evaluates them. A row holds the marks
+//! of one transaction and kind of change, and large changes take several rows, so that a mark costs 16 bytes and no
+//! index entry.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +15,7 @@ use database::StoreError;
 use kernel::ids::{self, ProjectId};
 use rules::look::Look;
 
-/// Marks people: pairs of a [`Look`]'s text and a person, none twice. `id` is the transaction's.
+/// Marks users. `marks` holds pairs of a [`Look`]'s text and a user, without duplicates; `id` is the transaction's.
 pub async fn insert(tx: &Transaction<'_>, id: Uuid, marks: &[(&str, PersonKey)]) -> Result<(), StoreError> {
     if marks.is_empty() {
         return Ok(());
@@ -27,10 +29,10 @@ pub async fn insert(tx: &Transaction<'_>, id: Uuid, marks: &[(&str, PersonKey)])
     Ok(())
 }
 
-/// People in a row at most: no less than a row of them can be taken.
+/// Maximum number of users that [`mark`] and [`mark_messages`] store in a row, because [`take`] returns whole rows.
 const PEOPLE: usize = 2_000;
 
-/// Marks people of one project for one reason.
+/// Marks users of one project for one kind of change.
 pub async fn mark(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -46,8 +48,10 @@ pub async fn mark(
     Ok(())
 }
 
-/// Marks those whose messages came further, where a followed segment of the project looks at that. What becomes of messages
-/// is settled in other transactions than recording, which do not know what is looked at.
+/// Marks users whose message status changed, if a followed segment of the project depends on messages.
+///
+/// The statement checks this itself: message status changes outside the recording transaction, which knows what
+/// segments depend on.
 pub async fn mark_messages(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -64,7 +68,7 @@ pub async fn mark_messages(
     Ok(())
 }
 
-/// Takes a project's oldest marks, those of about so many people; and at least one row of them.
+/// Removes and returns a project's oldest marks, for about `people` users, and at least one row of marks.
 pub async fn take(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -79,14 +83,14 @@ pub async fn take(
     rows.iter().map(|row| Ok((row.try_get("look")?, row.try_get("people")?))).collect()
 }
 
-/// Rows of each table that one poll reads before it probes each project.
+/// Rows of each table that one poll reads before it checks each project.
 const WINDOW: i64 = 2_000;
 
-/// Returns up to `most` projects with marks, with people whose verdicts are due, or with starts to be published. Takes no
-/// locks: Citus refuses locks across projects.
+/// Returns up to `most` projects with marks, with users whose evaluation is due, or with starts to be published. Takes
+/// no locks: Citus refuses locks across projects.
 ///
-/// Reads the first rows of each table. If one of them has more, it also probes the indexes once for each project, so that
-/// one project's backlog hides no other project.
+/// Reads the first rows of each table. If a table may have more, it also checks the indexes once for each project, so
+/// that one project's backlog hides no other project.
 pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<ProjectId>, StoreError> {
     let sql = "SELECT project_id, max(count) AS most FROM (\
                SELECT project_id, count(*) FROM (SELECT project_id FROM segment_dirty ORDER BY id LIMIT $2) AS marked \
@@ -100,7 +104,7 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
         found.insert(row.try_get("project_id")?);
         read += row.try_get::<_, i64>("most")?;
     }
-    // No window can be full where the sum of the greatest counts is lower.
+    // If the sum of the highest counts is lower, no table has more rows than were read.
     if read >= WINDOW {
         let sql = "SELECT p.project_id FROM project p \
                    LEFT JOIN LATERAL (SELECT true AS found FROM segment_dirty d WHERE d.project_id = p.project_id LIMIT 1) AS marked ON true \
@@ -115,7 +119,7 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
     Ok(found.into_iter().take(usize::try_from(most).unwrap_or(usize::MAX)).collect())
 }
 
-/// Forgets the marks of a project that follows nothing.
+/// Removes the marks of a project that follows no segment.
 pub async fn clear(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
     tx.execute("DELETE FROM segment_dirty WHERE project_id = $1", &[&project]).await?;
     Ok(())

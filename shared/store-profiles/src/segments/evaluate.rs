@@ -1,7 +1,7 @@
-//! Who is in a segment now, found from the rules.
+//! Computes the members of a segment from its rules.
 //!
-//! Each statement is prepared anew and never cached: a generic plan, which knows neither the names nor the bounds, would
-//! be chosen after a few runs and read whole tables for a page.
+//! Each statement is prepared each time and never cached: after a few executions PostgreSQL would choose a generic
+//! plan, which knows neither the names nor the bounds, and would read whole tables for one page.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,27 +20,28 @@ use kernel::ids::ProjectId;
 use rules::Rule;
 use rules::sql::{self, Membership, Param, People};
 
-/// Segments by id, as far as rules need them.
+/// The segments that rules depend on, by ID.
 pub type Definitions = HashMap<Uuid, Membership>;
 
-/// The first page.
+/// The start of the first page.
 pub const FIRST: Start<(Timestamp, Uuid)> = Start::Offset(0);
 
-/// Bounds the statements of a transaction in time.
+/// Sets the statement timeout of a transaction.
 pub async fn limit(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {
     Ok(tx.batch_execute(&format!("SET LOCAL statement_timeout = {}", at_most.as_millis().max(1))).await?)
 }
 
-/// Bounds the statements of a transaction that finds people, and fits it to that.
+/// Sets the statement timeout of a transaction that searches for users, and configures the planner for it.
 pub async fn bound(tx: &Transaction<'_>, at_most: Duration) -> Result<(), StoreError> {
     limit(tx, at_most).await?;
-    // How many people satisfy a rule cannot be guessed, and a set that was taken for small would be gone through once for each
-    // person. Sets should also find room in memory.
+    // The planner cannot estimate how many users satisfy a rule, and a nested loop over a set that it believes to be
+    // small would scan the set once for each user. Sets should also fit into memory.
     Ok(tx.batch_execute("SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'").await?)
 }
 
-/// Configures the planner of a transaction for queries of one range of user ids, or resets it. Without sequential scans, because a
-/// scan of a whole table for each range makes the cost of all ranges quadratic.
+/// Configures the planner of a transaction for queries on one range of user IDs, or resets it.
+///
+/// Sequential scans are off, because a scan of a whole table for each range makes the cost of all ranges quadratic.
 pub async fn for_ranges(tx: &Transaction<'_>, on: bool) -> Result<(), StoreError> {
     let sql = if on {
         "SET LOCAL enable_nestloop = off; SET LOCAL work_mem = '64MB'; SET LOCAL enable_seqscan = off"
@@ -50,7 +51,8 @@ pub async fn for_ranges(tx: &Transaction<'_>, on: bool) -> Result<(), StoreError
     Ok(tx.batch_execute(sql).await?)
 }
 
-/// These segments, and all that their rules name in turn. One that is not there is left out.
+/// Returns these segments and all segments that their rules refer to, directly or indirectly. Missing segments are
+/// omitted.
 pub async fn definitions(
     db: &impl GenericClient,
     project: ProjectId,
@@ -76,7 +78,7 @@ fn definition(row: &Row) -> Result<(Uuid, Membership), StoreError> {
     Ok((id, membership))
 }
 
-/// A segment and all that it rests on.
+/// Returns a segment and all segments that it depends on.
 pub fn closure(of: Uuid, definitions: &Definitions) -> BTreeSet<Uuid> {
     let (mut found, mut left) = (BTreeSet::from([of]), vec![of]);
     while let Some(id) = left.pop() {
@@ -87,7 +89,7 @@ pub fn closure(of: Uuid, definitions: &Definitions) -> BTreeSet<Uuid> {
     found
 }
 
-/// Whoever satisfies rules.
+/// Returns the query for the users who satisfy the rules.
 pub async fn satisfying(
     db: &impl GenericClient,
     project: ProjectId,
@@ -98,7 +100,7 @@ pub async fn satisfying(
     Ok(sql::people(project, rules, &segments, now))
 }
 
-/// Whoever is in a segment.
+/// Returns the query for the members of a segment.
 pub async fn members(
     db: &impl GenericClient,
     project: ProjectId,
@@ -109,14 +111,14 @@ pub async fn members(
     Ok(sql::members(project, segment, &segments, now))
 }
 
-/// How many they are.
+/// Counts the users of a query.
 pub async fn count(db: &impl GenericClient, people: &People) -> Result<i64, StoreError> {
     let People { with, from, condition, .. } = people;
     let sql = format!("{with} SELECT count(*) AS total FROM {from} WHERE {condition}");
     Ok(db.query_one(&sql, &params(&people.params)).await?.try_get("total")?)
 }
 
-/// How many they are, counted up to [`MOST_COUNTED`].
+/// Counts the users of a query, up to [`MOST_COUNTED`].
 pub async fn count_capped(db: &impl GenericClient, people: &People) -> Result<Total, StoreError> {
     let People { with, from, condition, .. } = people;
     let most = MOST_COUNTED + 1;
@@ -126,7 +128,7 @@ pub async fn count_capped(db: &impl GenericClient, people: &People) -> Result<To
     Ok(Total::counted(found))
 }
 
-/// A page of them, newest first. It may begin behind a person's (created_at, id).
+/// Returns a page of a query's users, newest first, optionally after a user's `(created_at, id)`.
 pub async fn page(
     db: &impl GenericClient,
     people: &People,
@@ -153,7 +155,7 @@ pub async fn page(
     db.query(&sql, &params).await?.iter().map(read::from_row).collect()
 }
 
-/// Of a followed segment, some of those who are in it and are not noted so, or the other way round.
+/// Returns up to `most` users whose stored membership of a followed segment differs from the query.
 pub async fn differing(
     db: &impl GenericClient,
     segment: Uuid,
@@ -173,7 +175,7 @@ pub async fn differing(
     db.query(&sql, &params).await?.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
-/// All their ids, in order.
+/// Returns the IDs of a query's users, in order.
 pub async fn ids(db: &impl GenericClient, people: &People) -> Result<Vec<Uuid>, StoreError> {
     let People { with, from, condition, .. } = people;
     let sql = format!("{with} SELECT u.id FROM {from} WHERE {condition} ORDER BY u.id");

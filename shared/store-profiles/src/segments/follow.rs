@@ -1,5 +1,5 @@
-//! Which segments have their members kept as rows: those by which active automations start. All others are found from
-//! their rules when they are asked for, and cost nothing meanwhile.
+//! The segments whose members are stored as rows: those that start active automations. The members of all other
+//! segments are computed from the rules on request, and cost nothing otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,29 +15,29 @@ use kernel::ids::ProjectId;
 use rules::look::{self, Look};
 use rules::sql::Membership;
 
-/// How the keeping of a segment's members stands.
+/// State of a followed segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Follow {
     pub segment: Uuid,
-    /// False: its rows are on their way out.
+    /// False if its rows are being removed.
     pub wanted: bool,
-    /// When it came to be wanted, or its rules were changed.
+    /// When following began, or the rules were last changed.
     pub since: Timestamp,
-    /// Up to the last person.
+    /// Whether all users have been evaluated.
     pub filled: bool,
-    /// The person up to whom, in the order of their ids.
+    /// The last user ID evaluated; users are evaluated in the order of their IDs.
     pub filled_to: Option<Uuid>,
-    /// Why its members are not kept at present.
+    /// Why its members are currently not stored.
     pub error: Option<String>,
 }
 
 impl Follow {
-    /// Whether it is known of somebody whether they were in it before.
+    /// Reports whether the user's previous membership is known.
     pub fn reaches(&self, person: Uuid) -> bool {
         self.filled || self.filled_to.is_some_and(|to| person <= to)
     }
 
-    /// How much of it is filled, from 0 to 1. People's ids lie evenly.
+    /// Returns the evaluated share of users, from 0 to 1. User IDs are uniformly distributed.
     pub fn progress(&self) -> f64 {
         let filled_to = self.filled_to.map_or(0, |to| (to.as_u128() >> 96) as u32);
         if self.filled { 1.0 } else { f64::from(filled_to) / f64::from(u32::MAX) }
@@ -55,7 +55,7 @@ fn from_row(row: &Row) -> Result<Follow, StoreError> {
     })
 }
 
-/// The project's followed segments, by id.
+/// Returns the project's followed segments, by ID.
 pub async fn wanted(db: &impl GenericClient, project: ProjectId) -> Result<BTreeMap<Uuid, Follow>, StoreError> {
     let sql = "SELECT segment_id, wanted, since, filled, filled_to, error FROM segment_follow WHERE project_id = $1 \
                AND wanted";
@@ -63,7 +63,7 @@ pub async fn wanted(db: &impl GenericClient, project: ProjectId) -> Result<BTree
     rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
 }
 
-/// As [`wanted`], and none of them is changed before the transaction's end.
+/// As [`wanted`], and locks the rows against changes until the end of the transaction.
 pub async fn wanted_for_share(tx: &Transaction<'_>, project: ProjectId) -> Result<BTreeMap<Uuid, Follow>, StoreError> {
     let sql = "SELECT segment_id, wanted, since, filled, filled_to, error FROM segment_follow WHERE project_id = $1 \
          AND wanted ORDER BY segment_id FOR SHARE";
@@ -71,7 +71,7 @@ pub async fn wanted_for_share(tx: &Transaction<'_>, project: ProjectId) -> Resul
     rows.iter().map(|row| from_row(row).map(|follow| (follow.segment, follow))).collect()
 }
 
-/// As [`get`], and locked until the transaction's end.
+/// As [`get`], and locks the row until the end of the transaction.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -82,21 +82,22 @@ pub async fn get_for_update(
     tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Locks all of a project's, in the order in which [`wanted_for_share`] does.
+/// Locks all rows of a project, in the same order as [`wanted_for_share`].
 async fn lock_all(tx: &Transaction<'_>, project: ProjectId) -> Result<(), StoreError> {
     tx.execute("SELECT FROM segment_follow WHERE project_id = $1 ORDER BY segment_id FOR UPDATE", &[&project]).await?;
     Ok(())
 }
 
-/// One of them, also one that is on its way out.
+/// Returns the state of a segment, even if its rows are being removed.
 pub async fn get(db: &impl GenericClient, project: ProjectId, segment: Uuid) -> Result<Option<Follow>, StoreError> {
     let sql = "SELECT segment_id, wanted, since, filled, filled_to, error FROM segment_follow WHERE project_id = $1 \
                AND segment_id = $2";
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &segment]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Follows the segments by which active automations start, and no others. To be called when automations were changed, in
-/// a transaction that has moved on the topic of segments before that of automations.
+/// Follows exactly the segments that start active automations.
+///
+/// Call it after automations change, in a transaction that has advanced `Topic::Segment` before `Topic::Automation`.
 pub async fn refresh(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
     let sql = "SELECT DISTINCT s.id FROM automation a JOIN segment s ON s.project_id = $1 \
                AND s.id = (a.definition ->> 'triggerSegmentId')::uuid WHERE a.project_id = $1 AND a.active \
@@ -115,8 +116,9 @@ pub async fn refresh(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -
     watch(tx, project, &segments.into_iter().collect()).await
 }
 
-/// Fills those segments anew that are, or rest on, one whose rules were changed. The topic of segments must have been
-/// moved on before.
+/// Restarts the evaluation of all followed segments that are, or depend on, a segment whose rules changed.
+///
+/// The transaction must have advanced `Topic::Segment` before.
 pub async fn rules_changed(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -137,7 +139,7 @@ pub async fn rules_changed(
     watch(tx, project, &segments).await
 }
 
-/// What a segment looks at, also through those that it rests on.
+/// Returns the kinds of change that a segment depends on, directly or through other segments.
 pub fn looks_of(segment: Uuid, definitions: &Definitions) -> BTreeSet<Look> {
     let mut looks = BTreeSet::from([Look::Person]);
     for id in closure(segment, definitions) {
@@ -149,7 +151,7 @@ pub fn looks_of(segment: Uuid, definitions: &Definitions) -> BTreeSet<Look> {
     looks
 }
 
-/// Says what recording has to look at.
+/// Stores the kinds of change that the recording transaction must mark.
 async fn watch(tx: &Transaction<'_>, project: ProjectId, segments: &BTreeSet<Uuid>) -> Result<(), StoreError> {
     let definitions = evaluate::definitions(tx, project, segments).await?;
     let looks: BTreeSet<Look> = segments.iter().flat_map(|segment| looks_of(*segment, &definitions)).collect();
@@ -171,7 +173,8 @@ async fn watch(tx: &Transaction<'_>, project: ProjectId, segments: &BTreeSet<Uui
     Ok(())
 }
 
-/// What projects look at whose looks were changed after a sequence of `Topic::Segment`; from -1 on, all that do.
+/// Returns the kinds of change that each project depends on, where they changed after a sequence of `Topic::Segment`;
+/// with -1, those of all projects.
 pub async fn watched_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(ProjectId, BTreeSet<Look>)>, StoreError> {
     let sql = "SELECT project_id, looks_at FROM segment_watch WHERE changed_seq > $1";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&seq]).await?;
@@ -182,18 +185,19 @@ pub async fn watched_after(db: &impl GenericClient, seq: i64) -> Result<Vec<(Pro
     rows.iter().map(watched).collect()
 }
 
-/// Segments to be looked at as a whole, longest due first.
+/// Returns up to `most` segments that are due to be evaluated as a whole or removed, longest due first.
 pub async fn due(db: &impl GenericClient, now: Timestamp, most: i64) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql = "SELECT project_id, segment_id FROM segment_follow WHERE look_at <= $1 ORDER BY look_at LIMIT $2";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&now, &most]).await?;
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("segment_id")?))).collect()
 }
 
-/// A segment as it has been followed since then: with rules that were not changed meanwhile.
+/// A segment and its [`Follow::since`], which identifies the version of its rules.
 pub type Since = (Uuid, Timestamp);
 
-/// Notes up to whom a segment is filled, and that the others that wait come next. False: it was changed, or is followed no
-/// more, so that what was found of it must not be written.
+/// Records the last user ID evaluated, and makes the segment due at `now`, after all segments that are due already.
+///
+/// Returns false if the segment was changed or is no longer followed; the caller must then discard its results.
 pub async fn filled_to(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -206,7 +210,7 @@ pub async fn filled_to(
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &to, &now]).await? > 0)
 }
 
-/// Notes that a segment is filled, and when it is to be looked at again. False as of [`filled_to`].
+/// Records that all users of a segment are evaluated, and when it is due again. Returns false as [`filled_to`] does.
 pub async fn filled(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -218,7 +222,8 @@ pub async fn filled(
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &look_at]).await? > 0)
 }
 
-/// Notes why a segment's members are not kept; it is filled anew later. False as of [`filled_to`].
+/// Records why a segment's members are not stored; all users are evaluated again later. Returns false as [`filled_to`]
+/// does.
 pub async fn failed(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -231,7 +236,7 @@ pub async fn failed(
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &since, &error, &now, &again]).await? > 0)
 }
 
-/// Puts off looking at a segment that is due.
+/// Postpones a segment that is due.
 pub async fn put_off(
     db: &impl GenericClient,
     project: ProjectId,
@@ -243,25 +248,25 @@ pub async fn put_off(
     Ok(())
 }
 
-/// Forgets one that was on its way out.
+/// Deletes the state of a segment that is no longer followed.
 pub async fn forget(tx: &Transaction<'_>, project: ProjectId, segment: Uuid) -> Result<(), StoreError> {
     let sql = "DELETE FROM segment_follow WHERE project_id = $1 AND segment_id = $2 AND NOT wanted";
     tx.execute(sql, &[&project, &segment]).await?;
     Ok(())
 }
 
-/// Whose turn it is to evaluate a project's segments.
+/// The result of trying to lock the evaluation of a project's segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nothing of the project was ever followed.
+    /// The project has never followed a segment.
     Nobodys,
-    /// Somebody else has it.
+    /// Another transaction holds the lock.
     Others,
-    /// Ours, until the transaction's end; with the number of starts so far.
+    /// This transaction holds the lock until its end. Contains the number of starts so far.
     Ours(i64),
 }
 
-/// Takes a project's turn of evaluating its segments, without waiting for it.
+/// Tries to lock the evaluation of a project's segments, without waiting.
 pub async fn take_turn(tx: &Transaction<'_>, project: ProjectId) -> Result<Turn, StoreError> {
     let sql = "SELECT starts FROM segment_turn WHERE project_id = $1 FOR UPDATE SKIP LOCKED";
     if let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, &[&project]).await? {

@@ -1,4 +1,4 @@
-//! The lists of manual segments.
+//! Lists of manual segments.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,9 @@ use crate::users::user_ref::{IdType, UserRef};
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// The users with these ids; those who are unknown are left out. A user who was merged is found under the id asked for:
-/// reading a list follows them to the user that they became.
+/// Returns the users with these IDs, by the given text. Unknown users are omitted.
+///
+/// A merged user is returned under the ID asked for: reading a list resolves it to the user they were merged into.
 pub async fn find(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -33,7 +34,7 @@ pub async fn find(
     Ok(texts.iter().filter_map(found).collect())
 }
 
-/// Puts people on a list; returns how many were not on it.
+/// Adds users to a list; returns how many were not on it.
 pub async fn add(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -47,7 +48,7 @@ pub async fn add(
     Ok(tx.execute(sql, &[&project, &segment, &people, &now]).await?)
 }
 
-/// Takes people off a list, under whichever of their ids they stand there; returns how many rows that were.
+/// Removes users from a list, under all of their IDs; returns the number of rows removed.
 pub async fn remove(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -63,7 +64,7 @@ pub async fn remove(
     Ok(tx.execute(sql, &[&project, &segment, &people]).await?)
 }
 
-/// The lists on which these ids stand: pairs of a segment and an id.
+/// Returns the lists that contain these IDs, as pairs of a segment and an ID.
 pub async fn lists_of(
     db: &impl GenericClient,
     project: ProjectId,

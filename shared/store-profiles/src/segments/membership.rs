@@ -1,5 +1,7 @@
-//! Who is in followed segments, and when that may change by itself. Written by whoever has the project's turn; the rows of
-//! erased people go with them.
+//! Stored memberships of followed segments, and when each may change with time.
+//!
+//! Rows are written only under the project's evaluation lock ([`take_turn`](super::follow::take_turn)); an erasure
+//! deletes the rows of its users.
 
 use std::collections::HashMap;
 
@@ -11,12 +13,12 @@ use super::person::crowd::Pair;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// What a row says; both none where there is no row.
+/// The content of a row; both fields are none if there is no row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Since when they are in it; none: they are not.
+    /// When the user entered the segment; none if they are not in it.
     pub since: Option<Timestamp>,
-    /// When that may change by itself.
+    /// When the membership may change with time.
     pub due_at: Option<Timestamp>,
 }
 
@@ -24,7 +26,7 @@ fn split(pairs: &[Pair]) -> (Vec<Uuid>, Vec<Uuid>) {
     pairs.iter().copied().unzip()
 }
 
-/// The rows of these pairs.
+/// Returns the states of these pairs. Pairs without a row are omitted.
 pub async fn states(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -43,7 +45,7 @@ pub async fn states(
     rows.iter().map(state).collect()
 }
 
-/// Writes rows. Sorted by pair.
+/// Inserts or updates rows, which must be sorted by pair.
 pub async fn put(tx: &Transaction<'_>, project: ProjectId, rows: &[(Pair, State)]) -> Result<(), StoreError> {
     if rows.is_empty() {
         return Ok(());
@@ -69,7 +71,7 @@ pub async fn remove(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]) ->
     Ok(())
 }
 
-/// Pairs whose verdict is due, longest due first.
+/// Returns up to `most` pairs that are due to be evaluated, longest due first.
 pub async fn due(tx: &Transaction<'_>, project: ProjectId, now: Timestamp, most: i64) -> Result<Vec<Pair>, StoreError> {
     let sql = "SELECT segment_id, user_id FROM segment_membership WHERE project_id = $1 AND due_at <= $2 \
                ORDER BY due_at LIMIT $3";
@@ -77,7 +79,7 @@ pub async fn due(tx: &Transaction<'_>, project: ProjectId, now: Timestamp, most:
     rows.iter().map(|row| Ok((row.try_get("segment_id")?, row.try_get("user_id")?))).collect()
 }
 
-/// Of these pairs, verdicts are not due any more: somebody looks at the segment as a whole.
+/// Clears the due times of these pairs: their segment is being evaluated as a whole, or removed.
 pub async fn forget_due(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]) -> Result<(), StoreError> {
     if pairs.is_empty() {
         return Ok(());
@@ -89,8 +91,9 @@ pub async fn forget_due(tx: &Transaction<'_>, project: ProjectId, pairs: &[Pair]
     Ok(())
 }
 
-/// What was known of people who became others, pairs of both, is known of these; whoever of the two came in first counts.
-/// Sorted.
+/// Moves the rows of merged users to the users they were merged into. `merges` holds sorted pairs of both.
+///
+/// If both users have a row, the earlier times are kept.
 pub async fn merge(tx: &Transaction<'_>, project: ProjectId, merges: &[(Uuid, Uuid)]) -> Result<(), StoreError> {
     if merges.is_empty() {
         return Ok(());
@@ -107,7 +110,7 @@ pub async fn merge(tx: &Transaction<'_>, project: ProjectId, merges: &[(Uuid, Uu
     Ok(())
 }
 
-/// Forgets people who are gone.
+/// Deletes the rows of users who no longer exist.
 pub async fn forget_people(tx: &Transaction<'_>, project: ProjectId, people: &[Uuid]) -> Result<(), StoreError> {
     if people.is_empty() {
         return Ok(());
@@ -117,7 +120,8 @@ pub async fn forget_people(tx: &Transaction<'_>, project: ProjectId, people: &[U
     Ok(())
 }
 
-/// The people with rows of a segment behind one and up to another, both of whom may be missing.
+/// Returns the users who have a row of a segment, after one user ID and up to and including another. Both bounds are
+/// optional.
 pub async fn people_between(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -131,14 +135,14 @@ pub async fn people_between(
     rows.iter().map(|row| Ok(row.try_get("user_id")?)).collect()
 }
 
-/// Removes up to so many rows of a segment; returns how many.
+/// Removes up to `most` rows of a segment; returns how many.
 pub async fn clear(tx: &Transaction<'_>, project: ProjectId, segment: Uuid, most: i64) -> Result<u64, StoreError> {
     let sql = "DELETE FROM segment_membership WHERE project_id = $1 AND segment_id = $2 AND user_id = ANY(ARRAY(\
                SELECT user_id FROM segment_membership WHERE project_id = $1 AND segment_id = $2 LIMIT $3))";
     Ok(tx.execute(&tx.prepare_cached(sql).await?, &[&project, &segment, &most]).await?)
 }
 
-/// Members of a segment, as the rows say.
+/// Counts the stored members of a segment.
 pub async fn count(db: &impl GenericClient, project: ProjectId, segment: Uuid) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) AS total FROM segment_membership WHERE project_id = $1 AND segment_id = $2 \
                AND since IS NOT NULL";

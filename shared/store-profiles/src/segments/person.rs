@@ -1,4 +1,4 @@
-//! What rules may ask about one person, for evaluating them in memory.
+//! Loads what rules need to know about one user, to evaluate them in memory.
 
 pub mod crowd;
 pub mod past;
@@ -22,7 +22,7 @@ use rules::eval::{self, Actual, Counted, Facts, Stats};
 use rules::sql::{self, Membership};
 use rules::{Behaviour, Rule, Source, slide};
 
-/// A person, and what they did as far as the rules ask.
+/// A user, with the behaviour that the rules ask about.
 #[derive(Debug)]
 pub struct Person {
     pub user: User,
@@ -30,7 +30,7 @@ pub struct Person {
     platforms: BTreeSet<Platform>,
     counted: Vec<Counted>,
     segments: HashSet<Uuid>,
-    /// When the verdict of one of them can next change by itself.
+    /// When the membership of one of these segments can next change with time.
     segments_change_at: Option<Timestamp>,
 }
 
@@ -83,7 +83,7 @@ fn maybe(text: Option<&str>) -> Actual<'_> {
     text.map_or(Actual::Missing, Actual::Text)
 }
 
-/// Reads what rules, and the segments that they rest on, ask about a person.
+/// Loads what rules, and the segments that they depend on, ask about a user.
 pub async fn load(
     db: &impl GenericClient,
     project: ProjectId,
@@ -114,7 +114,7 @@ pub async fn load(
     Ok(person)
 }
 
-/// The behaviours that rules and the segments that they rest on ask about, each once.
+/// Returns the behaviours that rules and the segments they depend on ask about, without duplicates.
 fn asked<'a>(rules: &'a [Rule], segments: &'a Definitions) -> Vec<&'a Behaviour> {
     let nested = segments.values().filter_map(|membership| match membership {
         Membership::Rules(rules) => Some(rules.as_slice()),
@@ -129,7 +129,7 @@ fn asked<'a>(rules: &'a [Rule], segments: &'a Definitions) -> Vec<&'a Behaviour>
     asked
 }
 
-/// The segments that have rules, each behind those that it rests on.
+/// Returns the segments that have rules, each after those that it depends on.
 fn in_order(segments: &Definitions) -> Vec<(Uuid, &[Rule])> {
     let mut ordered = Vec::new();
     let mut missing: HashMap<Uuid, BTreeSet<Uuid>> = HashMap::new();
@@ -147,7 +147,8 @@ fn in_order(segments: &Definitions) -> Vec<(Uuid, &[Rule])> {
     ordered
 }
 
-/// One that rests on none of those left. Segments that rest on each other never are; no such ones can be saved.
+/// Returns a segment that depends on none of the remaining ones. Segments in a cycle never qualify, but validation
+/// rejects cycles.
 fn ready(missing: &HashMap<Uuid, BTreeSet<Uuid>>) -> Option<Uuid> {
     missing.iter().find(|(_, needs)| needs.iter().all(|need| !missing.contains_key(need))).map(|(id, _)| *id)
 }
@@ -183,14 +184,14 @@ async fn stats_of(
     Ok(Counted { behaviour: behaviour.clone(), stats, edge: row.try_get("edge")? })
 }
 
-/// A column of numbers that are written as texts.
+/// Reads a column of numbers that are encoded as text.
 fn numbers(row: &Row, column: &str) -> Result<Vec<Option<f64>>, StoreError> {
     let texts: Vec<Option<&str>> = row.try_get(column)?;
     texts.into_iter().map(|text| text.map(total_of).transpose()).collect()
 }
 
-/// A total as the database writes it. One that is beyond every double counts as the last of them, so that it is compared
-/// as what it is: greater, or less, than any other.
+/// Parses a total from the database. A total outside the range of `f64` becomes the greatest or least finite value, so
+/// that comparisons still order it correctly.
 fn total_of(text: &str) -> Result<f64, StoreError> {
     let total: f64 = text.parse().map_err(|_| StoreError::Corrupt("a total that is no number".to_owned()))?;
     Ok(total.clamp(f64::MIN, f64::MAX))

@@ -1,4 +1,5 @@
-//! Runs that entries and exits are to start, on their way to the people's own partitions; and how many there were.
+//! Automation runs to be started because a user entered or left a segment, until they are published to the user's
+//! partition; and daily counts of entries and exits.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +18,21 @@ pub struct NewStart {
     pub automation: Uuid,
     pub segment: Uuid,
     pub user_id: Uuid,
-    /// Of the ingest stream.
+    /// Partition of the ingest stream.
     pub partition: i16,
-    /// False: left.
+    /// False if the user left the segment.
     pub entered: bool,
     pub at: Timestamp,
 }
 
-/// One with its place in the project's order.
+/// A start with its sequence number within the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     pub seq: i64,
     pub new: NewStart,
 }
 
-/// Keeps starts until the broker has them, behind the `before` that there have been.
+/// Stores starts until they are published. Their sequence numbers follow `before`, the number of starts so far.
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, before: i64, new: &[NewStart]) -> Result<(), StoreError> {
     if new.is_empty() {
         return Ok(());
@@ -52,7 +53,7 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, before: i64, new: 
     Ok(())
 }
 
-/// The first that the broker may not have yet, in their order.
+/// Returns the first starts that are not known to be published, in order.
 pub async fn pending(db: &impl GenericClient, project: ProjectId, most: i64) -> Result<Vec<Start>, StoreError> {
     let sql = "SELECT seq, automation_id, segment_id, user_id, partition, entered, at FROM segment_start \
                WHERE project_id = $1 ORDER BY seq LIMIT $2";
@@ -71,7 +72,7 @@ pub async fn pending(db: &impl GenericClient, project: ProjectId, most: i64) -> 
     rows.iter().map(start).collect()
 }
 
-/// Forgets those that the broker has.
+/// Deletes starts that the broker has acknowledged.
 pub async fn delete(db: &impl GenericClient, project: ProjectId, published: &[Start]) -> Result<(), StoreError> {
     let seqs: Vec<i64> = published.iter().map(|start| start.seq).collect();
     let sql = "DELETE FROM segment_start WHERE project_id = $1 AND seq = ANY($2)";
@@ -79,14 +80,14 @@ pub async fn delete(db: &impl GenericClient, project: ProjectId, published: &[St
     Ok(())
 }
 
-/// How many entered a segment and left it.
+/// Number of users who entered a segment and who left it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub entered: i64,
     pub exited: i64,
 }
 
-/// Adds to the counts of a day.
+/// Adds to the counts of a day, by segment.
 pub async fn count(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -107,7 +108,7 @@ pub async fn count(
     Ok(())
 }
 
-/// The counts of a segment's days from one on, in order; a day without any is left out.
+/// Returns the daily counts of a segment from a day on, in order. Days without counts are omitted.
 pub async fn days(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,5 +1,5 @@
-//! Reading all people of a project from the newest on, a stretch at a time: nothing is held between two stretches, and
-//! one takes the same time whether many in it are wanted or nobody.
+//! Reads all users of a project, newest first, one page at a time. No transaction is held between two pages, and a page
+//! takes about the same time whether many users match or none.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -14,15 +14,15 @@ use database::StoreError;
 use database::filter::Pin;
 use kernel::ids::ProjectId;
 
-/// A stretch of the list.
+/// A page of the export.
 #[derive(Debug)]
 pub struct Stretch {
     pub people: Vec<User>,
-    /// Where to go on; none at the end.
+    /// Position to continue after; none at the end.
     pub next: Option<Place>,
 }
 
-/// The people behind a place who are wanted, at most `limit`.
+/// Returns up to `limit` matching users after a position.
 pub async fn stretch(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -42,13 +42,13 @@ pub async fn stretch(
     let end = if narrowed { end(&tx, project, behind, needle.is_some()).await? } else { None };
     let people = people(&tx, project, (&needle, wanted.seen_since), (behind, end), limit).await?;
     tx.commit().await?;
-    // A full page may have ended before the stretch did.
+    // A full page may end before the bound of the scan.
     let full = people.len() as i64 == limit;
     let next = if full { people.last().map(|user| (user.created_at, user.id)) } else { end };
     Ok(Stretch { people, next })
 }
 
-/// The last place that the stretch looks at, where people are narrowed down: the 5,000th. None where it goes on to the end.
+/// Returns the position of the 5,000th user, at which a filtered scan stops; none if fewer remain.
 async fn end(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -66,7 +66,7 @@ async fn end(
     row.map_or(Ok(None), |row| Ok(Some((row.try_get("created_at")?, row.try_get("id")?))))
 }
 
-/// Those between two places, the second one included.
+/// Returns matching users between two positions, including the second.
 async fn people(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -75,7 +75,7 @@ async fn people(
     limit: i64,
 ) -> Result<Vec<User>, StoreError> {
     let (end_at, end_id) = end.unwrap_or((Timestamp::UNIX_EPOCH, Uuid::nil()));
-    // Who is searched is found by the texts, which are in the same order.
+    // A search reads `user_search`, which is in the same order as `users`.
     let sql = match (needle, seen) {
         (None, None) => {
             "SELECT u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.created_at, \
@@ -123,7 +123,7 @@ async fn people(
     rows.iter().map(from_row).collect()
 }
 
-/// Where the person of an internal id stands in the list.
+/// Returns the list position of the user with an internal ID.
 pub async fn place_of(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Place>, StoreError> {
     let sql = "SELECT created_at, id FROM users WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;

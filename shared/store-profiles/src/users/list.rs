@@ -1,4 +1,4 @@
-//! Lists of people, newest first.
+//! Lists of users, newest first.
 
 use std::collections::HashMap;
 
@@ -16,19 +16,18 @@ use database::StoreError;
 use database::filter::{Pin, Start, Total};
 use kernel::ids::ProjectId;
 
-/// What a list of people is narrowed to.
+/// Filter of a list of users.
 #[derive(Clone, Debug, Default)]
 pub struct UserFilter {
-    /// Lower case; in the email address, the name or the external id.
+    /// Text in the email address, name or external ID, in lower case.
     pub search: Option<String>,
-    /// Seen since (true) or not since (false) a time.
+    /// Last seen at or after (true) or before (false) a time.
     pub seen_since: Option<(bool, Timestamp)>,
-    /// The search is known to find more people than totals count, so they need not be counted again.
+    /// Whether the search is known to match more users than totals count, so that counting can be skipped.
     pub is_many: bool,
 }
 
-/// One page, and how many there are in all: exact from the counters where nothing narrows the list. A page may begin
-/// behind a person's place.
+/// Returns one page, optionally after a position, and the total, which is exact from the counters if no filter is set.
 pub async fn list(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -54,7 +53,7 @@ async fn total(db: &impl GenericClient, project: ProjectId) -> Result<Total, Sto
     Ok(Total::exact(row.try_get("total")?))
 }
 
-/// The people of a page's places.
+/// Returns the users at the positions of a page.
 async fn in_order(db: &impl GenericClient, project: ProjectId, page: &[Place]) -> Result<Vec<User>, StoreError> {
     if page.is_empty() {
         return Ok(Vec::new());
@@ -69,7 +68,7 @@ async fn in_order(db: &impl GenericClient, project: ProjectId, page: &[Place]) -
     Ok(ids.iter().filter_map(|id| people.remove(id)).collect())
 }
 
-/// From the newest on, those who are wanted.
+/// Returns the positions of matching users, newest first.
 async fn newest(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -87,7 +86,7 @@ async fn newest(
             "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL AND last_seen_at >= $2 \
              AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
         }
-        // Nobody was seen before they were there.
+        // No user was last seen before they were created.
         Some((false, _)) => {
             "SELECT created_at, id FROM users WHERE project_id = $1 AND merged_into IS NULL AND last_seen_at < $2 \
              AND created_at < $2 AND (created_at, id) < ($3, $4) ORDER BY created_at DESC, id DESC OFFSET $5 LIMIT $6"
@@ -106,8 +105,9 @@ async fn newest(
     rows.iter().map(|row| Ok((row.try_get("created_at")?, row.try_get("id")?))).collect()
 }
 
-/// Those who were seen since a time, or were not. Where they are few they are all looked at; where they are many,
-/// reading on from the newest soon comes upon a page of them.
+/// Returns users last seen at or after, or before, a time.
+///
+/// Few matches are all read. If there are more than totals count, scanning from the newest user soon fills the page.
 async fn seen_since(
     db: &mut impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! Places in the list of people: newest first.
+//! Positions in the list of users, newest first.
 
 use jiff::Timestamp;
 use tokio_postgres::Row;
@@ -7,20 +7,22 @@ use uuid::Uuid;
 use database::StoreError;
 use database::filter::{Start, Total};
 
-/// Where in the list somebody stands.
+/// A user's position in the list.
 pub type Place = (Timestamp, Uuid);
 
-/// Before all others.
+/// The position before all users.
 pub const TOP: Place = (Timestamp::MAX, Uuid::max());
 
-/// Those of a page, and how many there are in all.
+/// The positions of a page, and the total.
 pub(super) struct Found {
     pub page: Vec<Place>,
     pub total: Total,
 }
 
-/// What a statement found that counts places as far as totals go, and gives a part of them: behind the place `$4`, `$5`, from
-/// `$6` on, at most `$7`. Where there are more than are counted, the part means nothing.
+/// Reads the rows of a statement that counts matches up to the cap of totals and returns a page of them: after the
+/// position `$4`, `$5`, with offset `$6` and limit `$7`.
+///
+/// If the total is capped, the page is not meaningful.
 pub(super) fn counted_page(rows: &[Row]) -> Result<Found, StoreError> {
     let count = rows.first().map_or(Ok(0), |row| row.try_get("count"))?;
     let mut page = Vec::with_capacity(rows.len());
@@ -32,7 +34,7 @@ pub(super) fn counted_page(rows: &[Row]) -> Result<Found, StoreError> {
     Ok(Found { page, total: Total::counted(count) })
 }
 
-/// The place that a page begins behind: one before all others where it begins at the top.
+/// Returns the position that a page starts after, which is [`TOP`] for a page with an offset.
 pub(super) fn behind(start: &Start<Place>) -> Place {
     match start {
         Start::After(place) => *place,

@@ -1,4 +1,4 @@
-//! Reading people. Whoever was merged is found as the person that they became.
+//! Reads users. A merged user resolves to the user they were merged into.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::users::user_ref::UserRef;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// A person.
+/// A user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct User {
     pub id: Uuid,
@@ -20,7 +20,7 @@ pub struct User {
     pub anonymous_id: Option<String>,
     pub email: Option<String>,
     pub name: Option<String>,
-    /// An object.
+    /// A JSON object.
     pub properties: Value,
     pub created_at: Timestamp,
     pub last_seen_at: Timestamp,
@@ -41,12 +41,12 @@ pub(crate) fn from_row(row: &Row) -> Result<User, StoreError> {
     })
 }
 
-/// The user whom a request names.
+/// Returns the user that a request names.
 pub async fn find(db: &impl GenericClient, project: ProjectId, user: UserRef<'_>) -> Result<Option<User>, StoreError> {
     row_of(db, project, find_id(db, project, user).await?).await
 }
 
-/// As [`find`], or the anonymous user with this id: for reading only.
+/// As [`find`], but also accepts the ID of an anonymous user. For read access only.
 pub async fn find_readable(
     db: &impl GenericClient,
     project: ProjectId,
@@ -62,14 +62,14 @@ async fn row_of(db: &impl GenericClient, project: ProjectId, id: Option<Uuid>) -
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// A person by their own internal id; whoever was merged is not found.
+/// Returns the user with this internal ID; none if they were merged into another user.
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<User>, StoreError> {
     let sql = "SELECT id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at \
                FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL";
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// As [`find`], the internal id only.
+/// As [`find`], but returns only the internal ID.
 pub async fn find_id(
     db: &impl GenericClient,
     project: ProjectId,
@@ -78,7 +78,7 @@ pub async fn find_id(
     first_of(db, project, user.candidates(project)).await
 }
 
-/// As [`find_readable`], the internal id only.
+/// As [`find_readable`], but returns only the internal ID.
 pub async fn find_readable_id(
     db: &impl GenericClient,
     project: ProjectId,
@@ -87,11 +87,10 @@ pub async fn find_readable_id(
     first_of(db, project, user.readable(project)).await
 }
 
-/// The first of these ids that leads to a person.
+/// Returns the user that the first matching ID resolves to.
 ///
-/// The ids of merged people point to whom they became; a pointer is followed to its end. Each is looked up by itself, which
-/// `OFFSET 0` insists on, here and below: the planner, who does not know how large a project is, would rather read through
-/// all its people.
+/// Follows the pointers of merged users to their end. `OFFSET 0`, here and below, makes PostgreSQL look up each user by
+/// ID: the planner does not know the size of a project and would otherwise scan all its users.
 async fn first_of(
     db: &impl GenericClient,
     project: ProjectId,
@@ -106,19 +105,19 @@ async fn first_of(
     row.map_or(Ok(None), |row| Ok(row.try_get("id")?))
 }
 
-/// Keeps a person from being merged or erased until the end of the transaction; says whether they are there, under no other
-/// name.
+/// Locks a user against merging and erasure until the end of the transaction. Returns false if they do not exist or
+/// were merged.
 pub async fn hold(tx: &Transaction<'_>, project: ProjectId, person: Uuid) -> Result<bool, StoreError> {
     let sql = "SELECT FROM users WHERE project_id = $1 AND id = $2 AND merged_into IS NULL FOR SHARE";
     Ok(tx.query_opt(&tx.prepare_cached(sql).await?, &[&project, &person]).await?.is_some())
 }
 
-/// The user whom an internal id leads to.
+/// Returns the user that an internal ID resolves to.
 pub async fn follow(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<User>, StoreError> {
     row_of(db, project, resolve(db, project, id).await?).await
 }
 
-/// As [`follow`], the internal id only.
+/// As [`follow`], but returns only the internal ID.
 pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Uuid>, StoreError> {
     let sql = "WITH RECURSIVE way AS (SELECT id AS start, id, merged_into, 0 AS hops FROM users WHERE project_id = $1 \
                AND id = ANY($2) UNION ALL SELECT w.start, u.id, u.merged_into, w.hops + 1 FROM way w \
@@ -128,16 +127,16 @@ pub async fn resolve(db: &impl GenericClient, project: ProjectId, id: Uuid) -> R
     row.map_or(Ok(None), |row| Ok(row.try_get("id")?))
 }
 
-/// Every internal id of a person: their own and those that were merged into it.
+/// Returns all internal IDs of a user: their own and those of users merged into them.
 pub async fn all_ids(db: &impl GenericClient, project: ProjectId, person: Uuid) -> Result<Vec<Uuid>, StoreError> {
-    // UNION, not UNION ALL: it ends whatever the rows hold.
+    // UNION instead of UNION ALL, so that the recursion ends even if rows form a cycle.
     let sql = "WITH RECURSIVE own AS (SELECT $2::uuid AS id UNION SELECT u.id FROM own o CROSS JOIN LATERAL \
                (SELECT id FROM users WHERE project_id = $1 AND merged_into = o.id OFFSET 0) u) SELECT id FROM own";
     let rows = db.query(&db.prepare_cached(sql).await?, &[&project, &person]).await?;
     rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
-/// The people to whom internal ids lead, by id; who is not there is left out.
+/// Returns the users that internal IDs resolve to, by ID. Unknown IDs are omitted.
 pub async fn resolve_all(
     db: &impl GenericClient,
     project: ProjectId,
@@ -152,14 +151,14 @@ pub async fn resolve_all(
     rows.iter().map(|row| Ok((row.try_get("start")?, row.try_get("id")?))).collect()
 }
 
-/// As [`get`], many at once.
+/// As [`get`], for many users.
 pub async fn get_all(db: &impl GenericClient, project: ProjectId, ids: &[Uuid]) -> Result<Vec<User>, StoreError> {
     let sql = "SELECT id, external_id, anonymous_id, email, name, properties, created_at, last_seen_at, updated_at \
                FROM users WHERE project_id = $1 AND id = ANY($2) AND merged_into IS NULL";
     db.query(&db.prepare_cached(sql).await?, &[&project, &ids]).await?.iter().map(from_row).collect()
 }
 
-/// The ids of the next people behind one, in the order of their ids.
+/// Returns up to `most` user IDs after an ID, in order.
 pub async fn ids_after(
     db: &impl GenericClient,
     project: ProjectId,
@@ -172,7 +171,7 @@ pub async fn ids_after(
     rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
-/// The id of the `width`-th user behind an id, in the order of ids; none where there are fewer.
+/// Returns the ID of the `width`-th user after an ID, in the order of IDs; none if there are fewer.
 pub async fn range_end(
     db: &impl GenericClient,
     project: ProjectId,
@@ -184,14 +183,14 @@ pub async fn range_end(
     Ok(row.map(|row| row.try_get("id")).transpose()?)
 }
 
-/// Ids, and whose each of them is.
+/// IDs, each with the user it belongs to at the same index of `people`.
 #[derive(Debug, Default)]
 pub struct IdsOf {
     pub ids: Vec<Uuid>,
     pub people: Vec<Uuid>,
 }
 
-/// As [`all_ids`], of many.
+/// As [`all_ids`], for many users.
 pub async fn all_ids_of(db: &impl GenericClient, project: ProjectId, people: &[Uuid]) -> Result<IdsOf, StoreError> {
     let sql = "WITH RECURSIVE own AS (SELECT p AS id, p AS person FROM unnest($2::uuid[]) AS p UNION \
                SELECT u.id, o.person FROM own o CROSS JOIN LATERAL (SELECT id FROM users WHERE project_id = $1 \
@@ -205,16 +204,16 @@ pub async fn all_ids_of(db: &impl GenericClient, project: ProjectId, people: &[U
     Ok(found)
 }
 
-/// How a person is shown in other resources.
+/// How other resources show a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownPerson {
-    /// Of the person that they became; none for somebody known only anonymously.
+    /// External ID of the user after merges; none for an anonymous user.
     pub external_id: Option<String>,
-    /// Of the row asked for itself.
+    /// Anonymous ID of the requested row itself, before merges.
     pub anonymous_id: Option<String>,
 }
 
-/// How the people of these internal ids are shown. Unknown ids are left out.
+/// Returns how the users with these internal IDs are shown. Unknown IDs are omitted.
 pub async fn shown(
     db: &impl GenericClient,
     project: ProjectId,

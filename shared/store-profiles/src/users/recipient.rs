@@ -1,4 +1,4 @@
-//! People as the recipients of messages.
+//! Users as recipients of messages.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,11 @@ use database::StoreError;
 use domain::recipient::Recipient;
 use kernel::ids::ProjectId;
 
-/// Merges that are followed from one id. A person is merged once, and not into one who is; the rest is caution.
+/// Rows read for each ID: its own and, if it was merged, the rows it leads to. A user is merged only once and never
+/// into a merged user; the limit is a safeguard.
 const HOPS: usize = 4;
 
-/// The people that these ids lead to today, by the id asked for. Ids that lead to nobody are missing.
+/// Returns the users that these IDs currently resolve to, by the ID asked for. IDs that resolve to no user are omitted.
 pub async fn load(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! What the recording transaction does to people.
+//! The recording transaction's statements on users.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
-/// A person within a project.
+/// A user within a project.
 pub type PersonKey = (ProjectId, Uuid);
 
-/// A person as an item names them, to be made if they are not there yet.
+/// A user as an item identifies them, to be created if they do not exist.
 #[derive(Clone, Debug)]
 pub struct NewPerson {
     pub key: PersonKey,
@@ -26,7 +26,7 @@ pub struct NewPerson {
     pub seen: Timestamp,
 }
 
-/// A person's row, as far as recording changes it.
+/// The columns of a user that the recording transaction changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     pub key: PersonKey,
@@ -44,8 +44,8 @@ fn split(keys: &[PersonKey]) -> (Vec<ProjectId>, Vec<Uuid>) {
     keys.iter().copied().unzip()
 }
 
-/// Makes the people that are missing; returns those made. The keys must be sorted, so that two transactions never wait
-/// for each other in a circle.
+/// Creates the users that do not exist; returns their keys. `people` must be sorted by key, so that transactions cannot
+/// deadlock.
 pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Result<HashSet<PersonKey>, StoreError> {
     if people.is_empty() {
         return Ok(HashSet::new());
@@ -63,7 +63,7 @@ pub async fn insert_missing(tx: &Transaction<'_>, people: &[NewPerson]) -> Resul
     rows.iter().map(|r| Ok((r.try_get("project_id")?, r.try_get("id")?))).collect()
 }
 
-/// A person who is there.
+/// An existing user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     pub key: PersonKey,
@@ -72,7 +72,7 @@ pub struct Found {
     pub last_seen_at: Timestamp,
 }
 
-/// Those of these people who are there.
+/// Returns those of these users who exist.
 pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>, StoreError> {
     let sql = ByProject::new(
         "SELECT u.project_id, u.id, u.merged_into, u.merged_at, u.last_seen_at \
@@ -95,7 +95,7 @@ pub async fn find(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Found>
     Ok(by_project::each(tx, keys, |key| key.0, sql, read).await?.concat())
 }
 
-/// Locks people until the end of the transaction and reads them. The keys must be sorted.
+/// Locks users until the end of the transaction and returns them. The keys must be sorted.
 pub async fn lock(tx: &Transaction<'_>, keys: &[PersonKey]) -> Result<Vec<Profile>, StoreError> {
     let sql = ByProject::new(
         "SELECT u.project_id, u.id, u.external_id, u.anonymous_id, u.email, u.name, u.properties, u.merged_into, \
@@ -125,7 +125,7 @@ fn from_row(row: &Row) -> Result<Profile, StoreError> {
     })
 }
 
-/// Writes locked people back.
+/// Writes users that were locked by [`lock`].
 pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "UPDATE users u SET anonymous_id = v.a, email = v.e, name = v.n, properties = v.j, merged_into = v.m, \
@@ -153,9 +153,10 @@ pub async fn update(tx: &Transaction<'_>, profiles: &[&Profile], now: Timestamp)
     Ok(())
 }
 
-/// Notes when people were last seen, at most once a minute each, so that most events write no row; says for whom that was on
-/// another day than before. Whoever another transaction holds is left out: it notes as much itself, and nobody waits for
-/// a time.
+/// Updates when users were last seen, at most once a minute each, so that most events write no row. Returns the
+/// resulting changes in the number of users by day last seen.
+///
+/// Skips rows locked by another transaction, which updates them itself, so that no transaction waits for a timestamp.
 pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Result<Moves, StoreError> {
     let mut moves = Moves::default();
     let sql = ByProject::new(
@@ -183,7 +184,8 @@ pub async fn touch(tx: &Transaction<'_>, seen: &[(PersonKey, Timestamp)]) -> Res
     Ok(moves)
 }
 
-/// Adds to the exact number of people; `lane` keeps two recorders off each other's row.
+/// Adds to the exact number of users. Concurrent recorders use different `lane`s, so that they do not wait for each
+/// other's row.
 pub async fn count(tx: &Transaction<'_>, lane: i16, deltas: &[(ProjectId, i64)]) -> Result<(), StoreError> {
     if deltas.is_empty() {
         return Ok(());

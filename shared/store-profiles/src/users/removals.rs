@@ -1,4 +1,4 @@
-//! Removing users while others are recorded.
+//! Removes users while others are recorded.
 //!
 //! Workers cache which users exist, and a transaction that uses the cache reads no row of its users. An erasure must therefore
 //! reach these transactions by other means, and it must stop no other user's recording:
@@ -25,17 +25,17 @@ use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
-/// Key of the advisory lock that transactions share: "rkpeople" in ASCII.
+/// Key of the advisory lock that transactions share: "rkpeopl" in ASCII.
 const RECORDING: i64 = 0x72_6b70_656f_706c;
 /// First key of the advisory locks on users: "rker" in ASCII. The second is one of [`BUCKETS`], so that a batch of erasures
 /// does not fill the server's lock table.
 const USERS: i32 = 0x726b_6572;
 const BUCKETS: u64 = 256;
-/// Between two checks of whether a transaction has ended.
+/// Interval between two checks whether a transaction has ended.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Version of the knowledge which users exist. It changes when an erasure is announced or finished, and when the server is another
-/// one or was restarted: it may then be a copy that lacks the last commits.
+/// Version of the set of existing users, as workers cache it. It changes when an erasure is announced or finished, and
+/// when the server is replaced or restarted, because it may then be a copy that lacks the last commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edition {
     pub seq: i64,
@@ -74,7 +74,8 @@ pub async fn outlast(db: &impl GenericClient) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Announces that these users are to be erased, and waits until no transaction is left that does not know. They must be sorted.
+/// Announces that these users are to be erased, and waits for the end of the transactions that called [`edition`]
+/// before. `users` must be sorted.
 pub async fn announce(db: &mut impl GenericClient, users: &[PersonKey]) -> Result<(), StoreError> {
     let tx = db.transaction().await?;
     // Another erasure of the same users holds their rows, and is going to lock the edition's.
@@ -90,8 +91,9 @@ pub async fn announce(db: &mut impl GenericClient, users: &[PersonKey]) -> Resul
     outlast(db).await
 }
 
-/// Locks users until the end of the transaction: those that it erases exclusively, those that it only `names` together with
-/// others. Call it before rows are locked. All locks are taken in one order, so that two transactions cannot deadlock.
+/// Locks users until the end of the transaction: those to be erased exclusively, those only `named` in shared mode.
+///
+/// Call it before locking rows. All locks are taken in one order, so that transactions cannot deadlock.
 pub async fn lock(tx: &Transaction<'_>, erased: &[PersonKey], named: &[PersonKey]) -> Result<(), StoreError> {
     if erased.is_empty() && named.is_empty() {
         return Ok(());
@@ -145,7 +147,7 @@ pub async fn changed_since(db: &impl GenericClient, seq: Option<i64>) -> Result<
     rows.iter().map(removal).collect()
 }
 
-/// Notes that these users have been erased. Call it right before the commit: the next announcement waits for that.
+/// Records that these users have been erased. Call it right before the commit: the next announcement waits for it.
 pub async fn finish(tx: &Transaction<'_>, users: &[PersonKey]) -> Result<(), StoreError> {
     let seq = next_edition(tx).await?;
     let sql = ByProject::new(
@@ -162,7 +164,7 @@ pub async fn finish(tx: &Transaction<'_>, users: &[PersonKey]) -> Result<(), Sto
 }
 
 async fn next_edition(tx: &Transaction<'_>) -> Result<i64, StoreError> {
-    // At least the time, so that a restored database never comes to a number that a worker has seen.
+    // At least the current time, so that a restored database never reuses a number that a worker has seen.
     let sql = "UPDATE change SET seq = greatest(seq + 1, (extract(epoch FROM statement_timestamp()) * 1000)::bigint) \
                WHERE topic = 'person' RETURNING seq";
     Ok(tx.query_one(sql, &[]).await?.try_get("seq")?)

@@ -1,4 +1,4 @@
-//! What people are searched by: a row each for those who have an external id, an email address or a name.
+//! The search index of users: one row for each user who has an external ID, an email address or a name.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -12,25 +12,25 @@ use database::by_project::{self, ByProject};
 use database::filter::{MOST_COUNTED, Pin, Start, Total, like_pattern};
 use kernel::ids::ProjectId;
 
-/// Begins each of the texts, so that a search for how one begins is a search within the whole.
+/// Separator before each text, so that a prefix search is a substring search in the whole.
 const BEGIN: char = '\u{1}';
-/// People looked through, from the newest on, before the index by trigrams is asked.
+/// Number of newest users scanned before the trigram index is used.
 const WALK: i64 = 2_000;
-/// Of whom at least one in so many was found: then there are many, and counting them by reading is faster than by the
-/// index, which looks at all of them before it gives the first.
+/// If at least one in `DENSE` scanned users matches, matches are counted by a scan: the trigram index would read all
+/// matches before it returns the first.
 const DENSE: i64 = 10;
 
-/// What a search (lower case) looks for in the texts; none where it can be in no text.
+/// Returns the string to search for in the texts; none if it cannot match. The search must be in lower case.
 pub(super) fn needle(text: &str) -> Option<String> {
     (!text.contains(BEGIN)).then(|| if is_from_the_start(text) { format!("{BEGIN}{text}") } else { text.to_owned() })
 }
 
-/// Few characters are searched from the start, for they are in most texts.
+/// Reports whether a search matches only at the start of a text. One or two characters occur in most texts.
 fn is_from_the_start(text: &str) -> bool {
     text.chars().count() <= 2
 }
 
-/// A person's text as it is kept: lower case.
+/// Returns a user's text as stored, in lower case; none if all parts are missing.
 pub fn text_of(external_id: Option<&str>, email: Option<&str>, name: Option<&str>) -> Option<String> {
     let mut text = String::new();
     for part in [external_id, email, name].into_iter().flatten() {
@@ -40,8 +40,7 @@ pub fn text_of(external_id: Option<&str>, email: Option<&str>, name: Option<&str
     (!text.is_empty()).then_some(text)
 }
 
-/// Writes people's texts where they are not there yet or have changed. The people must be there, the keys sorted and
-/// different.
+/// Stores users' texts that are new or have changed. The users must exist; keys must be sorted and unique.
 pub async fn put(tx: &Transaction<'_>, people: &[(PersonKey, String)]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "INSERT INTO user_search (project_id, id, created_at, text) SELECT u.project_id, u.id, u.created_at, v.t \
@@ -59,8 +58,9 @@ pub async fn put(tx: &Transaction<'_>, people: &[(PersonKey, String)]) -> Result
     Ok(())
 }
 
-/// Writes the texts of everybody who has none, for tables that were filled from elsewhere. Letters are made lower case by
-/// the database, which knows fewer of them.
+/// Stores the texts of all users who have none, for tables that were filled by other means; returns how many.
+///
+/// The database converts to lower case and knows fewer letters than [`text_of`].
 pub async fn write_missing(db: &impl GenericClient) -> Result<u64, StoreError> {
     let sql = "INSERT INTO user_search (project_id, id, created_at, text) \
                SELECT project_id, id, created_at, coalesce(chr(1) || lower(replace(external_id, chr(1), ' ')), \
@@ -70,7 +70,7 @@ pub async fn write_missing(db: &impl GenericClient) -> Result<u64, StoreError> {
     Ok(db.execute(sql, &[]).await?)
 }
 
-/// Takes out people who are no longer people of their own.
+/// Removes users who were merged into other users.
 pub async fn remove(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "DELETE FROM user_search s USING unnest($1::uuid[], $2::uuid[]) AS v(p, i) WHERE s.project_id = v.p \
@@ -85,37 +85,37 @@ pub async fn remove(tx: &Transaction<'_>, people: &[PersonKey]) -> Result<(), St
     Ok(())
 }
 
-/// Puts what was written lately into the index by trigrams; until then every search looks through it.
+/// Moves recent writes into the trigram index; until then every search scans them.
 pub async fn settle_index(db: &impl GenericClient) -> Result<(), StoreError> {
     db.execute("SELECT gin_clean_pending_list('user_search_text')", &[]).await?;
     Ok(())
 }
 
-// The statements below say these numbers.
+// The statements below contain these numbers.
 const _: () = assert!(WALK == 2_000 && MOST_COUNTED + 1 == 10_001);
 
-/// Which people are looked for, and which part of those found is wanted.
+/// A search and the requested page of its results.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub project: ProjectId,
-    /// Lower case, not empty; one or two characters are searched from the start, more within.
+    /// In lower case, not empty. One or two characters match only at the start, more anywhere.
     pub text: &'a str,
-    /// Seen since (true) or not since (false) a time.
+    /// Last seen at or after (true) or before (false) a time.
     pub seen_since: Option<(bool, Timestamp)>,
-    /// Whether there are more than are counted, as was found a moment ago.
+    /// Whether an earlier request has found more matches than totals count.
     pub is_many: bool,
     pub start: &'a Start<Place>,
     pub limit: i64,
 }
 
-/// What a look through the newest people found.
+/// The result of scanning the newest users.
 struct Walked {
     found: Vec<Place>,
     looked_at: i64,
 }
 
 impl Search<'_> {
-    /// Walks from the newest on as long as many are found, and asks the index where few are.
+    /// Scans from the newest user if many match, and uses the index if few do.
     pub(super) async fn run(&self, db: &mut impl GenericClient) -> Result<Found, StoreError> {
         if needle(self.text).is_none() {
             return Ok(Found { page: Vec::new(), total: Total::exact(0) });
@@ -155,7 +155,7 @@ impl Search<'_> {
         self.seen_since.map(|(_, time)| time)
     }
 
-    /// Looks through the newest people behind the start, at most [`WALK`].
+    /// Scans the newest users after the start, at most [`WALK`].
     async fn walk(&self, db: &impl GenericClient) -> Result<Walked, StoreError> {
         let sql = match self.seen_since {
             None => {
@@ -194,13 +194,16 @@ impl Search<'_> {
         Ok(Walked { found, looked_at: row.try_get("looked_at")? })
     }
 
-    /// Whether one of the three texts alone begins so for more people than are counted: by indexes that hold little else. Only
-    /// asked of a text that is searched from the start, and of nobody's last visit.
+    /// Reports whether one of the three texts alone starts with the search for more users than totals count.
+    ///
+    /// Uses small indexes. Returns false for searches that do not match only at the start, or that filter by last
+    /// activity.
     async fn begin_many(&self, db: &mut impl GenericClient) -> Result<bool, StoreError> {
         if !is_from_the_start(self.text) || self.seen_since.is_some() {
             return Ok(false);
         }
-        // Each text's first two characters are in a column of their own; behind them comes the last that there is.
+        // `begin_1` to `begin_3` hold the first two characters of each text; the upper bound appends the greatest code
+        // point.
         let sql = "SELECT greatest((SELECT count(*) FROM (SELECT 1 FROM user_search s WHERE project_id = $1 \
                    AND s.begin_1 BETWEEN $2 AND $2 || chr(1114111) LIMIT 10001) f), (SELECT count(*) FROM (SELECT 1 \
                    FROM user_search s WHERE project_id = $1 AND s.begin_2 BETWEEN $2 AND $2 || chr(1114111) \
@@ -213,7 +216,7 @@ impl Search<'_> {
         Ok(most > MOST_COUNTED)
     }
 
-    /// Counts where one in a few is found, from the newest on.
+    /// Counts a frequent match by scanning from the newest user, up to one more than totals count.
     async fn count_many(&self, db: &mut impl GenericClient) -> Result<Total, StoreError> {
         let sql = match self.seen_since {
             None => {
@@ -238,7 +241,7 @@ impl Search<'_> {
         Ok(Total::counted(row.try_get("total")?))
     }
 
-    /// The page, where reading on from the newest must come upon it.
+    /// Returns the page of a frequent match by scanning from the newest user.
     async fn page_of_many(&self, db: &mut impl GenericClient) -> Result<Vec<Place>, StoreError> {
         let sql = match self.seen_since {
             None => {
@@ -263,7 +266,8 @@ impl Search<'_> {
         rows.iter().map(|row| Ok((row.try_get("created_at")?, row.try_get("id")?))).collect()
     }
 
-    /// All that are found, up to one more than are counted, and of these the page: by trigrams, or by the beginnings.
+    /// Finds all matches, up to one more than totals count, by the trigram or prefix indexes; returns the page and the
+    /// total.
     async fn by_index(&self, db: &mut impl GenericClient) -> Result<Found, StoreError> {
         let from_the_start = is_from_the_start(self.text);
         let text = if from_the_start { self.text.to_owned() } else { like_pattern(&self.needle()) };

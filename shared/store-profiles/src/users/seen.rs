@@ -1,6 +1,8 @@
-//! How many people were last seen on which day: exact, and kept in the transactions that note it, for counting half a million of
-//! them takes a tenth of a second. The days are those of UTC (`users.seen_day`), whatever a project's timezone is: so
-//! they stay what they are when that changes, and what a day of another timezone lacks or has over is counted by looking.
+//! Exact numbers of users by the day they were last seen. They are maintained in the transactions that update it,
+//! because counting half a million users takes a tenth of a second.
+//!
+//! Days are in UTC (`users.seen_day`), so that they stay valid when a project's timezone changes. For a period that
+//! starts within such a day, the users of that day are counted from their rows.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use jiff::{Timestamp, ToSpan};
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// People more, or fewer, who were last seen on a day.
+/// Changes in the number of users last seen on each day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moves(BTreeMap<(ProjectId, Date), i64>);
 
@@ -33,7 +35,8 @@ impl Moves {
         more.0.into_iter().for_each(|((project, day), people)| self.add(project, day, people));
     }
 
-    /// Adds to the numbers; `lane` keeps two recorders off each other's rows.
+    /// Adds the changes to the counts. Concurrent recorders use different `lane`s, so that they do not wait for each
+    /// other's rows.
     pub async fn store(&self, tx: &Transaction<'_>, lane: i16) -> Result<(), StoreError> {
         let moved = || self.0.iter().filter(|(_, people)| **people != 0);
         if moved().next().is_none() {
@@ -50,11 +53,11 @@ impl Moves {
     }
 }
 
-/// How many people were seen since a time.
+/// Counts the users seen since a time.
 pub async fn since(db: &impl GenericClient, project: ProjectId, since: Timestamp) -> Result<i64, StoreError> {
     let since = since.to_zoned(TimeZone::UTC);
     let first = since.date();
-    // A day that is asked for in part is looked through.
+    // Users of a day that is only partly in the period are counted from their rows.
     let is_whole = since.time() == Time::midnight();
     let (whole, part) = if is_whole { (first, None) } else { (first.saturating_add(1.day()), Some(first)) };
     let sql = "SELECT (SELECT coalesce(sum(count), 0)::bigint FROM user_seen_count WHERE project_id = $1 AND day >= $2) \
@@ -64,8 +67,9 @@ pub async fn since(db: &impl GenericClient, project: ProjectId, since: Timestamp
     Ok(db.query_one(&statement, &[&project, &whole, &part, &since.timestamp()]).await?.try_get("total")?)
 }
 
-/// Forgets days that nobody asks for any more. Whoever was last seen then and comes back leaves a number below zero
-/// there, which the next call takes away.
+/// Deletes the counts of days before `before`, which are no longer queried; returns how many.
+///
+/// When a user last seen on such a day returns, a negative count is left for that day, and the next call deletes it.
 pub async fn forget(db: &impl GenericClient, before: Date) -> Result<u64, StoreError> {
     Ok(db.execute("DELETE FROM user_seen_count WHERE day < $1", &[&before]).await?)
 }

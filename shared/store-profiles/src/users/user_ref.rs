@@ -4,17 +4,17 @@ use uuid::Uuid;
 
 use kernel::ids::{ProjectId, UserKey};
 
-/// Which kind of id names a user.
+/// The kind of ID that names a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdType {
-    /// The external id or, where no user has it, the internal one. An external id can equal another user's internal id.
+    /// The external ID or, if no user has it, the internal ID. An external ID can equal another user's internal ID.
     #[default]
     Either,
     Internal,
     External,
 }
 
-/// The id by which a request names a user.
+/// The ID by which a request names a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserRef<'a> {
     pub id: &'a str,
@@ -26,7 +26,7 @@ impl<'a> UserRef<'a> {
         Self { id, id_type }
     }
 
-    /// Whether it can name a user at all: an internal id is a UUID.
+    /// Reports whether it can name a user at all: an internal ID is a UUID.
     pub fn is_well_formed(self) -> bool {
         self.id_type != IdType::Internal || self.internal().is_some()
     }
@@ -35,8 +35,9 @@ impl<'a> UserRef<'a> {
         Uuid::try_parse(self.id).ok()
     }
 
-    /// The internal ids of the users whom it may name; the first that exists is meant. None of them is an anonymous user's by
-    /// their anonymous id: anyone with a public key can create one under an id of their choice.
+    /// Returns the internal IDs of the users it may refer to; the first that exists is meant.
+    ///
+    /// Never includes an anonymous user by their anonymous ID: anyone with a public key can create one under any ID.
     pub fn candidates(self, project: ProjectId) -> Vec<Uuid> {
         let external = || UserKey::External(self.id).internal_id(project);
         match self.id_type {
@@ -46,8 +47,8 @@ impl<'a> UserRef<'a> {
         }
     }
 
-    /// As [`candidates`](Self::candidates), and where either kind is accepted also the anonymous user with this id: for
-    /// reading only.
+    /// As [`candidates`](Self::candidates), plus the anonymous user with this ID if either kind is accepted. For read
+    /// access only.
     pub(super) fn readable(self, project: ProjectId) -> Vec<Uuid> {
         let mut candidates = self.candidates(project);
         if self.id_type == IdType::Either {

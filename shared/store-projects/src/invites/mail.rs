@@ -1,5 +1,5 @@
-//! The mail that tells somebody of their invitation. The link in it is kept sealed, and no longer than until the mail is
-//! gone; the invitation's own row is what is looked at again.
+//! Invitation mails. The link is stored sealed, and only until the mail is sent or has failed. The scheduler finds due
+//! mails by the invitation's own row.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use database::StoreError;
 use kernel::ids::ProjectId;
 use secrets::MasterKeys;
 
-/// Where a link is sealed for.
+/// The context that a link is sealed for.
 const PLACE: &str = "invite";
 pub(crate) const SEALED: Sealed =
     Sealed { table: "invite", column: "sealed_link", key: "id::text", place: |_| PLACE.to_owned() };
 
-/// What became of the mail.
+/// Status of the mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailStatus {
-    /// There is none: the installation has no mail configuration of its own.
+    /// No mail: the installation has no mail configuration of its own.
     None,
     Queued,
     Sent,
@@ -46,7 +46,7 @@ impl MailStatus {
     }
 }
 
-/// Has an invitation mailed that was inserted in this transaction.
+/// Queues the mail of an invitation that was inserted in the same transaction.
 pub async fn queue(
     tx: &Transaction<'_>,
     keys: &MasterKeys,
@@ -61,8 +61,10 @@ pub async fn queue(
     Ok(())
 }
 
-/// Invitations whose mail is due, by project, at most so many of each: those of projects that have few go first. No locks:
-/// a distributed store refuses them here.
+/// Returns up to `most` invitations whose mail is due, by project, and at most `of_project` of each.
+///
+/// The first due mail of every project precedes the second of any, so that large projects delay no others. Takes no
+/// locks: Citus refuses locks across projects.
 pub async fn due(
     db: &impl GenericClient,
     now: Timestamp,
@@ -79,24 +81,25 @@ pub async fn due(
     Ok(found)
 }
 
-/// A mail that is this process's to send until its lease ends.
+/// A claimed mail, which this process may send until its lease ends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InviteMail {
     pub project: ProjectId,
     pub id: Uuid,
-    /// This claim's number: nothing is settled under another.
+    /// Number of the claim; updates under another number have no effect.
     pub attempt: i32,
     pub to: String,
     pub role: Role,
     pub project_name: String,
-    /// Who invites: their name, or address where they have none; empty when they are gone.
+    /// The inviter's name, or email address if they have no name; empty if the account no longer exists.
     pub inviter: String,
     pub link: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
-/// Takes a mail that is due; none where somebody else has it, or the invitation no longer stands.
+/// Claims a due mail until `lease`; returns none if another process has claimed it or the invitation is no longer
+/// pending.
 pub async fn claim(
     db: &impl GenericClient,
     keys: &MasterKeys,
@@ -104,7 +107,7 @@ pub async fn claim(
     lease: Timestamp,
     now: Timestamp,
 ) -> Result<Option<InviteMail>, StoreError> {
-    // Whoever invited is looked up beside the change: a distributed store joins no account with an invitation that it changes.
+    // The inviter is joined outside the UPDATE: Citus cannot join `account` with an invitation that it updates.
     let sql = "WITH claimed AS (UPDATE invite i SET mail_attempt = mail_attempt + 1, mail_due_at = $3 FROM project p \
                WHERE i.project_id = $1 AND i.id = $2 AND p.project_id = i.project_id AND i.mail_due_at <= $4 \
                AND i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > $4 AND i.sealed_link IS NOT NULL \
@@ -133,14 +136,14 @@ fn from_row(row: &Row, keys: &MasterKeys, (project, id): (ProjectId, Uuid)) -> R
     })
 }
 
-/// Has it tried again.
+/// Schedules a retry.
 pub async fn again(db: &impl GenericClient, mail: &InviteMail, at: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE invite SET mail_due_at = $4 WHERE project_id = $1 AND id = $2 AND mail_attempt = $3 AND mail_due_at IS NOT NULL";
     db.execute(sql, &[&mail.project, &mail.id, &mail.attempt, &at]).await?;
     Ok(())
 }
 
-/// Notes what became of it; the link is forgotten.
+/// Records the final status, and removes the link.
 pub async fn done(db: &impl GenericClient, mail: &InviteMail, status: MailStatus) -> Result<(), StoreError> {
     let sql = "UPDATE invite SET mail_status = $4, sealed_link = NULL, mail_due_at = NULL \
                WHERE project_id = $1 AND id = $2 AND mail_attempt = $3";
@@ -148,7 +151,7 @@ pub async fn done(db: &impl GenericClient, mail: &InviteMail, status: MailStatus
     Ok(())
 }
 
-/// Forgets mails whose invitation ended before they could be sent.
+/// Marks due mails as failed whose invitation has ended, and removes their links; returns how many.
 pub async fn forget_ended(db: &impl GenericClient, now: Timestamp) -> Result<u64, StoreError> {
     let sql = "UPDATE invite SET mail_status = 'failed', sealed_link = NULL, mail_due_at = NULL \
                WHERE mail_due_at <= $1 AND (accepted_at IS NOT NULL OR revoked_at IS NOT NULL OR expires_at <= $1)";

@@ -21,7 +21,7 @@ pub async fn count_projects(db: &impl GenericClient, account: Uuid) -> Result<u3
     Ok(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// Returns the owners of projects. A project that does not exist any more counts as its own.
+/// Returns the owners of projects. A project that no longer exists is its own owner, like one without a creator.
 pub async fn owners(
     db: &impl GenericClient,
     projects: &[ProjectId],

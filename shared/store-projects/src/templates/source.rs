@@ -1,4 +1,4 @@
-//! Templates as delivery needs them: in the version of this moment, without reading again what is known already.
+//! Current versions of templates for delivery, without reading a cached text again.
 
 use deadpool_postgres::GenericClient;
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// A template's version and, unless that is known already, its text.
+/// A template's version and, unless the caller has that version, its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateSource {
     pub id: Uuid,
@@ -14,17 +14,18 @@ pub struct TemplateSource {
     pub text: Option<SourceText>,
 }
 
-/// What a template is made of.
+/// The text of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceText {
     pub subject: String,
-    /// Or what was made of it.
+    /// The compiled form, or the body if there is none.
     pub body: String,
-    /// Of a push that opens one.
+    /// The URL that a push message opens, if any.
     pub url: Option<String>,
 }
 
-/// The templates of a project among `wanted`: their ids, each with the version known of it or 0. Deleted ones are missing.
+/// Returns the templates in `wanted`, which holds IDs, each with the version that the caller has, or 0. Deleted
+/// templates are omitted.
 pub async fn newest(
     db: &impl GenericClient,
     project: ProjectId,

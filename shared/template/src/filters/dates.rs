@@ -1,4 +1,4 @@
-//! The date filter: RFC 3339 and plain dates, Unix seconds, "now", formatted by strftime directives.
+//! The date filter: reads RFC 3339 times, dates, Unix times and "now", and formats them by strftime directives.
 
 use jiff::civil::Time;
 use jiff::fmt::strtime::{BrokenDownTime, Config};
@@ -8,14 +8,15 @@ use jiff::{Timestamp, Zoned};
 
 use super::{Args, Limit, Value};
 
-/// A format is short; this also bounds what padded directives can blow up to.
+/// Maximum length of a format in bytes, which also bounds the size of padded directives.
 const FORMAT_MAX: usize = 200;
 
-/// From here on a number of seconds is one of milliseconds: as seconds it would lie past the year 5000.
+/// Numbers from here on are milliseconds instead of seconds: as seconds they would be after the year 5000.
 const MILLISECONDS_FROM: i64 = 100_000_000_000;
 
-/// `date: format` or `date: format, time zone`. What is no date stays as it is. The time is shown at the offset that
-/// the date bears, and in UTC if it has none; a time zone (an IANA name) wins over both.
+/// Formats a date: `date: format` or `date: format, time zone`. A value that is not a date stays unchanged.
+///
+/// The time is shown in the time zone, an IANA name, or else at the date's own offset, or else in UTC.
 pub(super) fn date<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Result<Value<'a>, Limit> {
     let format = args.get(0).text(args.max)?;
     let zone = args.get(1).as_str().and_then(|name| TimeZone::get(name).ok());
@@ -30,7 +31,7 @@ fn print(moment: &Zoned, format: &str) -> Option<String> {
     BrokenDownTime::from(moment).to_string_with_config(&Config::new().lenient(true), format).ok()
 }
 
-/// What is wrong with a format, judged when the template is saved.
+/// Checks a format when the template is saved. The error says what is wrong with it.
 pub(crate) fn check_format(format: &str) -> Result<(), String> {
     if format.len() > FORMAT_MAX {
         return Err(format!("a date format has at most {FORMAT_MAX} bytes"));

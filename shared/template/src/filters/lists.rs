@@ -1,4 +1,4 @@
-//! Filters on lists. A single value counts as a list of one, nil as an empty one.
+//! Filters on lists. A single value counts as a list with one element, nil as an empty list.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ pub(super) fn last<'a>(value: Value<'a>, _: &Args<'a, '_>) -> Out<'a> {
 pub(super) fn join<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let glue = if args.values.is_empty() { " ".into() } else { args.get(0).text(args.max)? };
     let items = value.elements()?;
-    // Parts that are HTML make the whole HTML, and the others are escaped into it.
+    // If one part is HTML, the result is HTML and the other parts are escaped.
     let html = items.iter().any(|item| matches!(item, Value::Safe(_)));
     let mode = if html { Escape::Html } else { Escape::None };
     let mut out = args.buf();
@@ -54,7 +54,7 @@ pub(super) fn concat<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     Ok(Value::items(items))
 }
 
-/// `item[property]`, with dots leading deeper; the item itself without a property.
+/// Returns a property of an item by its dotted path, or the item itself if `property` is not a string.
 fn property<'a>(item: &Value<'a>, property: &Value<'a>) -> Value<'a> {
     match property.as_str() {
         Some(path) => path.split('.').fold(item.clone(), |value, key| value.field(key)),
@@ -66,7 +66,7 @@ pub(super) fn map<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     Ok(Value::items(value.elements()?.iter().map(|item| property(item, args.get(0))).collect()))
 }
 
-/// Those whose property equals the second argument, or is truthy if there is none.
+/// Keeps the items whose property equals the second argument, or is truthy if there is none.
 pub(super) fn filter_where<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let mut items = value.elements()?;
     items.retain(|item| {
@@ -104,7 +104,7 @@ pub(super) fn sum<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     Ok(total)
 }
 
-/// A total order over all values: numbers, texts, booleans, the rest, nil.
+/// A total order over all values: numbers, strings, booleans, other values, nil.
 fn order(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     fn rank(value: &Value<'_>) -> u8 {
         match value {
@@ -116,7 +116,7 @@ fn order(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     }
     rank(a).cmp(&rank(b)).then_with(|| match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        // All numbers by one measure: mixing exact and inexact comparisons would give no consistent order.
+        // Compare all numbers as floats: mixing exact and inexact comparisons would not give a consistent order.
         _ => match (a.as_f64(), b.as_f64()) {
             (Some(a), Some(b)) => a.total_cmp(&b),
             _ => a.as_str().cmp(&b.as_str()),
@@ -137,7 +137,7 @@ pub(super) fn sort<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     sorted(&value, args, |key| key)
 }
 
-/// As `sort`, without regard to case.
+/// Like `sort`, but ignores case.
 pub(super) fn sort_natural<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     sorted(&value, args, |key| match key.as_str() {
         Some(text) => text.to_lowercase().into(),
@@ -145,7 +145,7 @@ pub(super) fn sort_natural<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a>
     })
 }
 
-/// So many (1) elements or characters from a position on; a negative position counts from the end.
+/// Returns elements or characters from a position on, by default one. A negative position counts from the end.
 pub(super) fn slice<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let count = usize::try_from(if args.values.len() > 1 { args.int(1).unwrap_or(0) } else { 1 }).unwrap_or(0);
     let start = args.int(0).unwrap_or(0);

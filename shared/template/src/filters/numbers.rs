@@ -1,4 +1,4 @@
-//! Arithmetic. Whole numbers stay whole; what is no number counts as 0, as in Liquid.
+//! Arithmetic. Whole numbers stay whole; values that are not numbers count as 0, as in Liquid.
 
 use super::{Args, Limit, Value};
 
@@ -12,9 +12,9 @@ fn float(value: &Value<'_>) -> f64 {
     value.as_f64().unwrap_or_default()
 }
 
-/// A result without the noise of binary fractions: 0.1 + 0.2 is 0.3.
+/// Rounds away binary rounding errors: 0.1 + 0.2 is 0.3.
 fn tidy<'a>(value: f64) -> Value<'a> {
-    // Past this there are no fractions, and rounding would only cost digits.
+    // The format below keeps 15 significant digits, so rounding a larger number would change its whole part.
     if value.abs() >= 1e15 {
         return Value::float(value);
     }
@@ -48,7 +48,7 @@ pub(super) fn times<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     calculate(&value, args, i64::checked_mul, |a, b| a * b)
 }
 
-/// Rounds down between whole numbers. Dividing by zero gives nil: the place stays empty.
+/// Divides; the quotient of whole numbers is rounded down. Division by zero yields nil, which prints nothing.
 pub(super) fn divided_by<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let whole = |a: i64, b: i64| {
         let quotient = a.checked_div(b)?;
@@ -57,7 +57,7 @@ pub(super) fn divided_by<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     calculate(&value, args, whole, |a, b| a / b)
 }
 
-/// With the sign of the divisor.
+/// Returns the remainder, with the sign of the divisor.
 pub(super) fn modulo<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let whole = |a: i64, b: i64| {
         let rest = a.checked_rem(b)?;
@@ -83,9 +83,9 @@ pub(super) fn abs<'a>(value: Value<'a>, _: &Args<'a, '_>) -> Out<'a> {
     })
 }
 
-/// A float as a whole number, where that fits.
+/// Converts a float to a whole number if it fits.
 fn whole<'a>(value: f64) -> Value<'a> {
-    // Every float within these bounds is exact as an i64.
+    // Every integral float within these bounds is exact as an `i64`.
     if value.abs() < 9.0e18 { Value::Int(value as i64) } else { Value::float(value) }
 }
 
@@ -109,7 +109,7 @@ pub(super) fn round<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     match number(&value) {
         Value::Float(value) if digits > 0 => {
             let scale = 10f64.powi(digits as i32);
-            // Decimal halves go away from zero, also where the binary fraction lies just below (1.005).
+            // Round decimal halves away from zero, even if the binary fraction is slightly below the half (1.005).
             let scaled = float(&tidy(value * scale));
             Ok(if scaled.is_finite() && scaled.abs() < 9.0e15 {
                 tidy(scaled.round() / scale)

@@ -1,4 +1,4 @@
-//! Filters that replace inside a text: search and replace, HTML and URL coding.
+//! Filters that replace text: search and replace, HTML and URL encoding.
 
 use super::super::escape as html;
 use super::texts::rewritten;
@@ -6,7 +6,7 @@ use super::{Args, Escape, Limit, Value};
 
 type Out<'a> = Result<Value<'a>, Limit>;
 
-/// In HTML nothing is to be done: the text is escaped when it is written, and until then other filters see it plain.
+/// Escapes HTML. Does nothing in HTML mode: the text is escaped on output, and until then other filters see it unescaped.
 pub(super) fn escape<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     if value.is_nil() || args.escape == Escape::Html {
         return Ok(value);
@@ -27,7 +27,7 @@ pub(super) fn escape_once<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> 
     }
 }
 
-/// `<br />` before each line break. In HTML the text itself is escaped first.
+/// Inserts `<br />` before each line break. In HTML mode the text itself is escaped first.
 pub(super) fn newline_to_br<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let text = as_written(&value, args)?;
     let mut out = args.buf();
@@ -41,12 +41,12 @@ pub(super) fn newline_to_br<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a
     Ok(marked(out.into_text(), args))
 }
 
-/// A text that holds HTML, and in HTML is not to be escaped again.
+/// Marks a text as HTML in HTML mode, so that it is not escaped again.
 fn marked<'a>(text: String, args: &Args<'a, '_>) -> Value<'a> {
     if args.escape == Escape::Html { Value::Safe(text.into()) } else { text.into() }
 }
 
-/// What would be written for the value: escaped in HTML, as it is otherwise.
+/// Returns the output of the value: escaped in HTML mode, unchanged otherwise.
 fn as_written(value: &Value<'_>, args: &Args<'_, '_>) -> Result<String, Limit> {
     let mut out = args.buf();
     value.write(&mut out, args.escape)?;
@@ -57,7 +57,7 @@ pub(super) fn strip_newlines<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'
     Ok(rewritten(&value, value.text(args.max)?.replace(['\r', '\n'], "")))
 }
 
-/// Without tags, comments, and the insides of scripts and styles.
+/// Removes tags, comments, and the contents of scripts and styles.
 pub(super) fn strip_html<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let text = value.text(args.max)?;
     let mut out = String::with_capacity(text.len());
@@ -88,10 +88,10 @@ fn find_ignoring_case(text: &str, needle: &str) -> Option<usize> {
     text.as_bytes().windows(needle.len()).position(|window| window.eq_ignore_ascii_case(needle.as_bytes()))
 }
 
-/// Replaces up to `times` places. A bounded buffer: a short text can hold many places for a long replacement.
+/// Replaces up to `times` matches. The buffer is bounded: a short text can contain many matches of a long replacement.
 fn substitute<'a>(value: &Value<'a>, args: &Args<'a, '_>, with: &Value<'a>, times: usize) -> Out<'a> {
     let (text, from) = (value.text(args.max)?, args.get(0).text(args.max)?);
-    // What comes into HTML is escaped.
+    // Text inserted into HTML is escaped.
     let to = match value {
         Value::Safe(_) => as_written(with, args)?.into(),
         _ => with.text(args.max)?,
@@ -123,7 +123,7 @@ pub(super) fn remove_first<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a>
     substitute(&value, args, &Value::Nil, 1)
 }
 
-/// As in a form: letters, digits and `-_.~` stay, a space becomes `+`.
+/// Encodes as in a form: letters, digits and `-_.~` stay, a space becomes `+`.
 pub(super) fn url_encode<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     if value.is_nil() {
         return Ok(value);
@@ -141,7 +141,7 @@ pub(super) fn url_encode<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     Ok(out.into())
 }
 
-/// The reverse; what is not valid stays as it is.
+/// Decodes a form-encoded text. Invalid escapes stay as they are; so does the whole text if the result is not UTF-8.
 pub(super) fn url_decode<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let text = value.text(args.max)?;
     let bytes = text.as_bytes();

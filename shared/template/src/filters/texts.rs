@@ -1,10 +1,10 @@
-//! Filters that change the case, the ends or the length of a text. HTML stays HTML where nothing new comes in.
+//! Filters that change the case, the ends or the length of a string. HTML stays HTML if no new text is added.
 
 use super::{Args, Escape, Limit, Value};
 
 type Out<'a> = Result<Value<'a>, Limit>;
 
-/// The result of rewriting `value`: HTML stays marked as such.
+/// Returns the result of rewriting `value`, which stays marked as HTML if `value` is.
 pub(super) fn rewritten<'a>(value: &Value<'a>, text: String) -> Value<'a> {
     match value {
         Value::Safe(_) => Value::Safe(text.into()),
@@ -46,7 +46,7 @@ pub(super) fn rstrip<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     trimmed(value, args, str::trim_end)
 }
 
-/// Two values in a row. If one of them is HTML the other is escaped into it.
+/// Concatenates two values. If one of them is HTML, the other is escaped.
 fn joined<'a>(left: &Value<'a>, right: &Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let html = matches!(left, Value::Safe(_)) || matches!(right, Value::Safe(_));
     let mode = if html { Escape::Html } else { Escape::None };
@@ -65,7 +65,7 @@ pub(super) fn prepend<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     joined(args.get(0), &value, args)
 }
 
-/// At most so many characters (50), the ending ("...") counted in.
+/// Shortens to a number of characters (default 50), including the ending (default "...").
 pub(super) fn truncate<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let length = usize::try_from(args.int(0).unwrap_or(50)).unwrap_or(0);
     let ending = ending(args)?;
@@ -79,7 +79,7 @@ pub(super) fn truncate<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     shortened(&text[..cut], &ending, args)
 }
 
-/// At most so many words (15), and the ending ("...") if any were left out.
+/// Shortens to a number of words (default 15), and adds the ending (default "...") if words were removed.
 pub(super) fn truncatewords<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     let count = usize::try_from(args.int(0).unwrap_or(15)).unwrap_or(0).max(1);
     let ending = ending(args)?;
@@ -99,7 +99,7 @@ fn ending(args: &Args<'_, '_>) -> Result<String, Limit> {
     }
 }
 
-/// A cut text. It is no longer taken for HTML: the cut may have gone through a tag.
+/// Returns a shortened string. It no longer counts as HTML: a tag may have been cut.
 fn shortened<'a>(text: &str, ending: &str, args: &Args<'a, '_>) -> Out<'a> {
     let mut out = args.buf();
     out.push(text)?;
@@ -107,7 +107,8 @@ fn shortened<'a>(text: &str, ending: &str, args: &Args<'a, '_>) -> Out<'a> {
     Ok(out.into_text().into())
 }
 
-/// At a text; a space splits at any white space, an empty one between all characters. Empty parts at the end go.
+/// Splits at a separator: a space matches any white space, an empty separator splits into characters. Empty parts at the end
+/// are dropped.
 pub(super) fn split<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     fn parts<'t>(text: &'t str, at: &str) -> Vec<&'t str> {
         match at {

@@ -1,4 +1,4 @@
-//! Dates among people's properties that automations start at: noted when a profile says so, and judged when they come.
+//! Dates in user properties that start automations: noted when a profile changes, and checked when they come.
 
 use automation::DateTrigger;
 use automation::journey::{self, Coming, Effect, LATE, Moved};
@@ -14,19 +14,20 @@ use super::Runs;
 use crate::automations::matching::Startable;
 use crate::ingest::item::{Action, Item};
 
-/// A day lasts so long at most, from where it begins first to where it ends last: within that, the same date is not met
-/// again by somebody who has gone to other clocks.
+/// Maximum duration of a calendar day, from its start in the first timezone to its end in the last.
+///
+/// Within it, a date does not start another run for a user who has changed timezones.
 const SAME_DAY: SignedDuration = SignedDuration::from_hours(50);
 
 impl Runs<'_> {
-    /// Notes when the dates come next of which a change of the profile may have said something.
+    /// Notes the next dates that a profile change may affect.
     pub(super) fn note_changed(&mut self, item: &Item, person: PersonKey) {
         let Action::Identify { patch } = &item.action else { return };
         let is_merge = item.who.known.is_some() && item.who.anonymous.is_some();
         self.note_dates(item, person, |key| is_merge || patch.contains_key(key));
     }
 
-    /// What steps write into the profile, as far as dates may be about it.
+    /// Returns the properties that steps write into the profile, if the project has automations that dates start.
     pub(super) fn written(&self, person: PersonKey, moved: &Moved) -> Vec<Map<String, Value>> {
         if self.stage.index.dated(person.0).next().is_none() {
             return Vec::new();
@@ -48,7 +49,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Notes when an automation's date comes next after a time, where that is one that came.
+    /// Notes when an automation's date comes next after `after`. `came` is the date that has come, if any.
     fn note(
         &mut self,
         item: &Item,
@@ -69,8 +70,9 @@ impl Runs<'_> {
         journey::next_coming(automation.program.trigger_date.as_ref()?, &profile.properties, &zone, after)
     }
 
-    /// What a run is started by whose date has come; none where it does not stand any more, is long past, or has come
-    /// before. The one after it is noted.
+    /// Returns the trigger of the run to start for a date that has come, and notes the next date.
+    ///
+    /// `None` if the profile no longer has the date, if it is more than [`LATE`] past, or if it already started a run.
     pub(super) async fn come(
         &mut self,
         item: &Item,
@@ -93,7 +95,7 @@ impl Runs<'_> {
         Ok(Some(trigger).filter(|_| !is_repeat))
     }
 
-    /// Whether the same day's date started a run by other clocks.
+    /// Returns whether the same date already started a run, in another timezone.
     async fn has_come(
         &self,
         item: &Item,

@@ -1,4 +1,4 @@
-//! Loading what a batch's turns may concern, set by set.
+//! Loads the runs that a batch's inputs may affect, with set-based queries.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -35,7 +35,7 @@ impl<'a> Runs<'a> {
                         caused.insert(event.person);
                         since = since.max(Some(event.item.received));
                     }
-                    // Where everybody may come in again, nobody asks whether they are there.
+                    // With unlimited re-entry, earlier runs do not matter.
                     let asks = starts.filter(|automation| automation.program.reentry != Reentry::Always);
                     wanted.extend(asks.map(|automation| (event.person.0, automation.id, event.person.1)));
                 }
@@ -97,7 +97,7 @@ impl<'a> Runs<'a> {
         Ok(())
     }
 
-    /// The runs of a person that are to hear of an event now, oldest first.
+    /// Returns the user's runs that listen for an event now, oldest first.
     pub(super) fn listening(&self, person: PersonKey, event: &str) -> Vec<RunKey> {
         let hears = |id: &&uuid::Uuid| {
             let held = self.held.get(&(person.0, **id));
@@ -112,7 +112,7 @@ impl<'a> Runs<'a> {
         runs.into_iter().flatten().filter(hears).map(|id| (person.0, *id)).collect()
     }
 
-    /// Whether what stands so deep may start a run for a person; says why not.
+    /// Counts and permits another run of a user that an automation starts at `depth`. Returns the reason if it is refused.
     pub(super) fn may_cause(&mut self, person: PersonKey, depth: i16) -> Result<(), &'static str> {
         if depth == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What runs of a batch lead to: rows, messages, items of their people, and counts.
+//! Collects the effects of a batch's runs: rows, messages, items for their users, and counts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,51 +30,51 @@ use crate::ingest::item::Item;
 use crate::record::people::People;
 use crate::record::profile;
 
-/// Collected while runs take their turns, written at the end.
+/// Effects collected while runs are advanced, and written at the end.
 #[derive(Default)]
 pub struct Outcome {
     rows: Vec<RunRow>,
     timers: HashMap<RunKey, NewTimer>,
-    /// Runs whose timers are of no use any more.
+    /// Runs whose timers must be cancelled.
     timerless: Vec<RunKey>,
     listens: Vec<Listener>,
     silent: Vec<Listener>,
     messages: Vec<NewMessage>,
-    /// Items for people's own partitions, in order.
+    /// Items for the users' own partitions, in order.
     items: BTreeMap<i16, Vec<IngestItem>>,
     calls: Vec<NewCall>,
     counts: BTreeMap<Counted, i64>,
-    /// When dates come next, by project, automation and person.
+    /// Next dates, by project, automation and user.
     dates: BTreeMap<(ProjectId, Uuid, Uuid), Note>,
-    /// For endpoints of other systems.
+    /// Notifications for webhook endpoints.
     news: Vec<RunNews>,
-    /// Of traces.
+    /// Ended trace spans.
     hops: Vec<Span>,
     pub started: u64,
 }
 
-/// What was written.
+/// What [`Outcome::store`] has written.
 #[derive(Default)]
 pub struct Written {
     pub outbox: Vec<OutboxRow>,
-    /// Queues of delivery that have new messages.
+    /// Delivery queues with new messages.
     pub queues: Vec<Queue>,
     pub calls: usize,
-    /// What has happened to runs, for whoever asks to be told.
+    /// Run notifications for webhook endpoints.
     pub news: Vec<RunNews>,
-    /// Of traces, to be kept if all of this comes to stand.
+    /// Ended trace spans, to be exported if the transaction commits.
     pub hops: Vec<Span>,
 }
 
 impl Outcome {
-    /// A run that is new.
+    /// Counts and reports a new run.
     pub(super) fn entered(&mut self, row: &RunRow) {
         self.started += 1;
         self.count(row, "", "entered", "");
         self.tell(row, ENTERED, row.started_at);
     }
 
-    /// Takes what came of an input.
+    /// Applies the result of an input to a run's row, and collects its effects.
     pub(super) fn take(&mut self, row: &mut RunRow, moved: Moved, item: &Item, people: &mut People) {
         let Moved { state, effects, mut marks } = moved;
         let had_converted = row.state.converted_at.is_some();
@@ -101,7 +101,7 @@ impl Outcome {
         row.marks.extend(marks);
     }
 
-    /// A run has taken a turn that is traced.
+    /// Collects the trace span of a run's step.
     pub(super) fn passed(&mut self, mut hop: Span, row: &RunRow) {
         if hop.is_recording() {
             hop.set("rekindle.project_id", row.project);
@@ -112,7 +112,9 @@ impl Outcome {
         }
     }
 
-    /// When a date comes next. What is said last counts, but for a date that came: what follows that one stays.
+    /// Notes when an automation's date comes next.
+    ///
+    /// The last note wins, unless its date is not later than one that has already come.
     pub(super) fn note(&mut self, note: Note) {
         let before = self.dates.entry((note.project, note.automation, note.user_id)).or_insert(note);
         let came = note.came.max(before.came);
@@ -120,7 +122,7 @@ impl Outcome {
         *before = Note { came, ..if is_news { note } else { *before } };
     }
 
-    /// A run that cannot go on.
+    /// Collects a failed run.
     pub(super) fn fail(&mut self, mut row: RunRow, at: Timestamp) {
         row.ended_at = Some(at);
         self.count(&row, "", row.state.status.as_str(), "");
@@ -198,7 +200,7 @@ impl Outcome {
         }
     }
 
-    /// An item of the run's person, by their internal id.
+    /// Sends an item for the run's user, by their internal ID.
     fn send_item(&mut self, row: &RunRow, item: &Item, (position, depth): (&str, i16), body: Body) {
         let now_ms = item.received.as_millisecond();
         let id = id_bytes(effect_id(row, position, item.received));
@@ -218,7 +220,7 @@ impl Outcome {
         self.items.entry(item.partition).or_default().push(new);
     }
 
-    /// Takes a run as it stands after its turns.
+    /// Collects a run's final state after all inputs.
     pub(super) fn keep(&mut self, held: Held) {
         let Held { row, program, before, had_timer, is_changed } = held;
         let run = Run { id: row.id, started_at: row.started_at, depth: row.depth, trigger: &row.context };
@@ -242,7 +244,7 @@ impl Outcome {
         }
     }
 
-    /// Writes all of it.
+    /// Writes all effects.
     pub async fn store(
         mut self,
         tx: &Transaction<'_>,
@@ -271,20 +273,22 @@ impl Outcome {
     }
 }
 
-/// Completes the mark of a step's effect.
+/// Updates the mark of a step's effect.
 fn note(marks: &mut [Mark], position: &str, change: impl FnOnce(&mut Mark)) {
     if let Some(mark) = marks.iter_mut().find(|mark| mark.step == position) {
         change(mark);
     }
 }
 
-/// An event's properties as text, as far as they keep to the limits of any event.
+/// Serializes an event's properties. Returns `None` if they exceed the limits of any event.
 fn text_of(properties: &Map<String, Value>) -> Option<Bytes> {
     let text = serde_json::to_string(properties).ok()?;
     (text.len() <= profile::MAX_BYTES && properties.len() <= profile::MAX_KEYS).then(|| text.into())
 }
 
-/// The id of what a step leads to: a step is taken once, and a repeat of it, by the same item, has the same id.
+/// Returns the ID of a step's effect.
+///
+/// Each step is taken once, and a repeat by the same item has the same ID.
 fn effect_id(row: &RunRow, position: &str, at: Timestamp) -> Uuid {
     ids::timed_for(at.as_millisecond(), &[row.id.as_bytes(), position.as_bytes()])
 }
@@ -309,7 +313,7 @@ fn message(row: &RunRow, channel: Channel, template_id: Uuid, position: &str, no
     }
 }
 
-/// People's items, those of a partition together, as large as a message may be.
+/// Returns the outbox rows of users' items, batched by partition up to the maximum message size.
 fn own_items(names: &Names, lane: i16, now_ms: i64, items: BTreeMap<i16, Vec<IngestItem>>) -> Vec<OutboxRow> {
     let mut rows = Vec::new();
     for (partition, items) in items {

@@ -1,4 +1,4 @@
-//! The person of a run, as far as its automation asks.
+//! Loads a run's user, as far as its automation needs it.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,8 +12,9 @@ use store_profiles::users::record::PersonKey;
 
 use super::Stage;
 
-/// As they are within the transaction: what earlier items of the batch, and earlier steps, made of them counts. None where
-/// they are gone.
+/// Loads a user as of the transaction, including changes by earlier items of the batch and earlier steps.
+///
+/// Returns `None` if the user no longer exists.
 pub async fn load(
     stage: &Stage<'_>,
     key: PersonKey,
@@ -32,7 +33,7 @@ pub async fn load(
             email: profile.email.clone(),
             name: profile.name.clone(),
             properties: profile.properties.clone(),
-            // Nobody asks.
+            // Unused: the automation's rules need only the profile.
             created_at: profile.last_seen_at,
             last_seen_at: profile.last_seen_at,
             platforms: BTreeSet::new(),

@@ -1,4 +1,4 @@
-//! The versions that runs keep, compiled and cached: a version never changes.
+//! Caches compiled automation versions. A version never changes.
 
 use std::sync::Arc;
 
@@ -17,8 +17,9 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// None where there is no such version, or this program cannot read it: its runs end with a reason, and the rest of
-    /// the batch goes on.
+    /// Returns the compiled version.
+    ///
+    /// `None` if it does not exist or cannot be compiled: then its runs end with a reason, and the rest of the batch continues.
     pub async fn get(
         &self,
         tx: &Transaction<'_>,

@@ -1,4 +1,4 @@
-//! Starting runs: by what people do, by other automations, and because dates come.
+//! Starts runs: for events, for other automations, and for dates.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::automations::matching::Startable;
 use crate::ingest::item::{Action, Item};
 use crate::record::new_event::NewEvent;
 
-/// Runs that automations may start for one person within [`SHORT`].
+/// Maximum number of runs that automations may start for one user within [`SHORT`].
 pub(super) const MOST_CAUSED: i64 = 100;
 pub(super) const SHORT: SignedDuration = SignedDuration::from_hours(1);
 
@@ -43,7 +43,7 @@ impl Runs<'_> {
         self.start(event.item, event.person, automation, occurrence.shown()).await
     }
 
-    /// Starts what another automation, or a date, starts. An automation that is inactive by now starts nothing.
+    /// Starts a run for another automation or a date. Does nothing if the automation is no longer active.
     pub(super) async fn start_by_item(&mut self, item: &Item, person: PersonKey) -> Result<(), StoreError> {
         let Action::Start { automation, trigger, date } = &item.action else { return Ok(()) };
         let Some(automation) = self.stage.index.get(person.0, *automation) else { return Ok(()) };
@@ -101,7 +101,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Whether the entry rules hold.
+    /// Returns whether the entry rules hold.
     async fn admits(
         &self,
         key: PersonKey,

@@ -1,23 +1,25 @@
-//! What an answer means. Pure.
+//! Classifies the answers to webhook calls. This module does no I/O.
 
 use automation::journey;
 use http_client::{Answer, CallError};
 use serde_json::Value;
 
-/// Objects and arrays within each other in what is kept of an answer.
+/// Maximum nesting depth of a stored answer.
 const DEPTH: usize = 20;
-/// Bytes of JSON that are kept of an answer.
+/// Maximum size of a stored answer, in bytes of JSON.
 const KEPT_MAX: usize = 32 * 1024;
 
 #[derive(Debug, PartialEq)]
 pub enum Judged {
     Done(journey::Answer),
-    /// It may go better another time; why it did not.
+    /// Retry; holds the reason for the failure.
     Again(String),
 }
 
-/// 2xx is done, with the JSON of the answer. Whoever is away, too busy or broken is asked again; every other refusal is
-/// final, as is an address that may not be called.
+/// Classifies the outcome of a call.
+///
+/// 2xx is final, with the JSON of the answer. 408, 425, 429, 5xx and connection errors are retried. Every other status is final, as
+/// is a URL that must not be called.
 pub fn judge(outcome: Result<Answer, CallError>) -> Judged {
     let answer = match outcome {
         Ok(answer) => answer,
@@ -36,7 +38,7 @@ pub fn judge(outcome: Result<Answer, CallError>) -> Judged {
     Judged::Done(journey::Answer { status: Some(status), response, error })
 }
 
-/// The JSON of an answer; null where there is none, which is nobody's fault.
+/// Returns the JSON of an answer, or null if it has none, which is not an error.
 fn usable(answer: &Answer) -> Result<Value, &'static str> {
     if answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
@@ -53,7 +55,7 @@ fn usable(answer: &Answer) -> Result<Value, &'static str> {
     }
 }
 
-/// Whether the database takes it: no U+0000, and not too deep.
+/// Returns whether the database accepts the value: no U+0000, and not nested too deeply.
 fn is_kept(value: &Value, depth: usize) -> bool {
     match value {
         Value::String(text) => !text.contains('\0'),

@@ -1,11 +1,12 @@
-//! The order in which projects are served: those served longest ago first. Pure.
+//! Orders projects by when they were last served, longest ago first. This module does no I/O.
 
 use std::collections::{HashMap, HashSet};
 
 use kernel::ids::ProjectId;
 
-/// Remembers when projects with due calls were last served. Without it, projects with the oldest backlogs would take every
-/// slot that becomes free.
+/// Remembers when projects with due calls were last served.
+///
+/// Without it, projects with the oldest backlogs would take every slot that becomes free.
 #[derive(Default)]
 pub struct Rotation {
     served: HashMap<ProjectId, u64>,

@@ -1,5 +1,5 @@
-//! What a transaction reads before it applies a batch: automations, the conditions of segments, the subscriptions of endpoints, and
-//! timezones, as they are now.
+//! Reads the configuration that a transaction needs before it applies a batch: automations, segment conditions, endpoint
+//! subscriptions and timezones.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::automations::matching::{Index, Reading};
 use crate::record::endpoints::Asked;
 use crate::record::marks::Watches;
 
-/// As of the transaction.
+/// The configuration as of the transaction.
 pub(super) struct Snapshot {
     pub index: Arc<Index>,
     pub watches: Arc<Watches>,
@@ -20,8 +20,9 @@ pub(super) struct Snapshot {
 }
 
 impl Recorder {
-    /// The automations, what segments look at, what endpoints ask for, and the projects' timezones as they are now:
-    /// whatever was saved before an event was accepted is seen by that event.
+    /// Returns the current configuration, and refreshes timezones and removed projects.
+    ///
+    /// An event sees everything that was saved before it was accepted.
     pub(super) async fn snapshot(&self, tx: &Transaction<'_>) -> Result<Snapshot, StoreError> {
         let topics = [Topic::Automation, Topic::Project, Topic::Segment, Topic::Webhook];
         let [automations, projects, segments, webhooks] = changes::current(tx, &topics).await?[..] else {

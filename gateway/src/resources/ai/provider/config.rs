@@ -1,4 +1,4 @@
-//! Which model writes, if any.
+//! Configuration of the language model.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use kernel::env::{Env, EnvError};
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct AiConfig {
-    /// Without a slash at the end; `/chat/completions` is asked below it.
+    /// Without a trailing slash; requests go to `{base_url}/chat/completions`.
     pub base_url: String,
-    /// Models in one's own network often need none.
+    /// `None` if the endpoint needs no key, as is common for self-hosted models.
     pub api_key: Option<String>,
     pub model: String,
     pub timeout: Duration,
-    /// Texts a project may have written a minute.
+    /// Generated texts per minute for each project owner.
     pub per_minute: u32,
 }
 
-/// Without the key.
+/// Omits the API key.
 impl fmt::Debug for AiConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AiConfig({}, {})", self.base_url, self.model)
@@ -25,8 +25,10 @@ impl fmt::Debug for AiConfig {
 }
 
 impl AiConfig {
-    /// `AI_BASE_URL` (for example `https://api.openai.com/v1`; none: no AI), `AI_MODEL` (needed then), `AI_API_KEY` (none),
-    /// `AI_TIMEOUT_SECONDS` (20), `AI_RATE_PER_MINUTE` (20).
+    /// Reads `AI_BASE_URL` (for example `https://api.openai.com/v1`), `AI_MODEL` (required with a base URL),
+    /// `AI_API_KEY` (optional), `AI_TIMEOUT_SECONDS` (default 20) and `AI_RATE_PER_MINUTE` (default 20).
+    ///
+    /// Returns `None` without `AI_BASE_URL`: text generation is then off.
     pub fn from_env(env: &Env) -> Result<Option<Self>, EnvError> {
         let Some(base_url) = env.get("AI_BASE_URL") else { return Ok(None) };
         let error = |name: &str, problem: String, allowed| EnvError { name: name.to_owned(), problem, allowed };

@@ -1,4 +1,4 @@
-//! How many texts the projects of one owner may have written: a model costs its operator money.
+//! Rate limit on generated texts, shared by all projects of an owner: each text costs the operator money.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::AiError;
 use crate::limits::rate_limit::Lane;
 use crate::limits::rate_limit::local::Local;
 
-/// Owners whose state is kept.
+/// Maximum number of owners whose buckets are cached.
 const CAPACITY: usize = 10_000;
 
 pub struct Limits {
     per_minute: u32,
-    /// Of `per_minute`, this gateway's.
+    /// This gateway's share of `per_minute`.
     share: u32,
     owners: Cache<OwnerId, Arc<Local>>,
 }

@@ -1,4 +1,4 @@
-//! The part of OpenAI's chat completions that every compatible server has.
+//! The part of OpenAI's chat completions API that every compatible server implements.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,7 +38,7 @@ struct Answer {
 }
 
 impl Completion {
-    /// The first choice's text.
+    /// Returns the text of the first choice, or `None` if it is missing or blank.
     pub fn text(body: &[u8]) -> Option<String> {
         let completion: Self = serde_json::from_slice(body).ok()?;
         completion.choices.into_iter().next()?.message.content.filter(|text| !text.trim().is_empty())
@@ -47,11 +47,12 @@ impl Completion {
 
 pub struct Failure;
 
-/// Characters of a provider's words that are passed on.
+/// Maximum number of characters of a provider's error message to pass on.
 const WORDS_MAX: usize = 300;
 
 impl Failure {
-    /// What a provider says about a failure: `error.message`, `error`, `message` or `detail` of its JSON, or its text.
+    /// Returns the provider's error message: `error.message`, `error`, `message` or `detail` of its JSON, or else the
+    /// whole body as text.
     pub fn words(body: &[u8]) -> String {
         let text = String::from_utf8_lossy(body);
         let json: Value = serde_json::from_slice(body).unwrap_or_default();

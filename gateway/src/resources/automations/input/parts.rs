@@ -1,4 +1,4 @@
-//! Parts of automations that stand in several places: rules, spans of time, goals and dates.
+//! Parts that several fields of automations share: rules, durations, goals and dates.
 
 use std::ops::RangeInclusive;
 
@@ -16,12 +16,12 @@ const REPEATS: &[(&str, Repeat)] = &[("once", Repeat::Once), ("yearly", Repeat::
 
 type Parse = fn(&Value, &str) -> Result<Vec<Rule>, Vec<RuleProblem>>;
 
-/// Rules on the person, as they were written.
+/// Validates rules on a user; returns them unchanged.
 pub(super) fn person_rules(element: Element<'_>) -> Option<Value> {
     rules(&element, rules::parse)
 }
 
-/// Rules on an event's properties, as they were written.
+/// Validates rules on an event's properties; returns them unchanged.
 pub(super) fn event_rules(element: Element<'_>) -> Option<Value> {
     rules(&element, rules::parse_for_event)
 }
@@ -38,12 +38,12 @@ fn rules(element: &Element<'_>, parse: Parse) -> Option<Value> {
     }
 }
 
-/// A field that was sent and is not null.
+/// Returns a field that is present and not null.
 pub(super) fn given<'a>(fields: &mut Fields<'a>, name: &'static str) -> Option<Element<'a>> {
     fields.element(name).filter(|element| !element.value().is_null())
 }
 
-/// Seconds, whole or with a fraction, or a text such as `3d`, `12h`, `15m`.
+/// Reads a duration in seconds: a number, or a text such as `3d`, `12h`, `15m`.
 pub(super) fn seconds(element: &Element<'_>, allowed: RangeInclusive<f64>) -> Option<f64> {
     let seconds = match element.value() {
         Value::String(text) => span(text),
@@ -76,7 +76,7 @@ pub(super) fn required_seconds(
     seconds(&element, allowed)
 }
 
-/// `{ event, where?, within? }`
+/// Reads `{ event, where?, within? }`.
 pub(super) fn goal(element: &Element<'_>) -> Option<Goal> {
     let mut fields = element.object()?;
     let event = fields.required_text("event", &EVENT_NAME).to_owned();
@@ -86,7 +86,7 @@ pub(super) fn goal(element: &Element<'_>) -> Option<Goal> {
     Some(Goal { event, filter, within: within.unwrap_or(Some(GOAL_WITHIN_SECS))? })
 }
 
-/// The id of a segment.
+/// Reads a segment ID.
 pub(super) fn segment_id(element: &Element<'_>) -> Option<Uuid> {
     let id = Uuid::try_parse(element.text(&WORD)?).ok();
     if id.is_none() {
@@ -95,7 +95,7 @@ pub(super) fn segment_id(element: &Element<'_>) -> Option<Uuid> {
     id
 }
 
-/// `{ property, offset?, time?, repeat? }`
+/// Reads `{ property, offset?, time?, repeat? }`.
 pub(super) fn date(element: &Element<'_>) -> Option<DateTrigger> {
     let mut fields = element.object()?;
     let property = property(&mut fields, true);
@@ -106,10 +106,10 @@ pub(super) fn date(element: &Element<'_>) -> Option<DateTrigger> {
     Some(DateTrigger { property: property?, offset: offset.unwrap_or(Some(0.0))?, time, repeat })
 }
 
-/// What rules call by these names is no property of a person, and what is, is no date.
+/// Names that rules resolve to built-in user fields instead of properties, or to properties that are not dates.
 const NO_DATES: [&str; 7] = ["id", "email", "name", "externalId", "anonymousId", "createdAt", "lastSeenAt"];
 
-/// A path among the properties that may lead to a date, such as `renewal` or `properties.contract.end`.
+/// Reads the path of a property that may hold a date, such as `renewal` or `properties.contract.end`.
 pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<String> {
     let text = if is_required {
         Some(fields.required_text("property", &PROPERTY)).filter(|text| !text.is_empty())
@@ -131,7 +131,7 @@ pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<Str
     Some(text.to_owned())
 }
 
-/// A time of day.
+/// Reads a time of day.
 pub(super) fn time(fields: &mut Fields<'_>) -> Option<String> {
     let element = given(fields, "time")?;
     let text = element.value().as_str().filter(|text| rules::time::time_of_day(text).is_some());

@@ -1,4 +1,4 @@
-//! The steps of an automation: every kind, and what each may hold.
+//! Validates the steps of an automation.
 
 use automation::journey::Values;
 use automation::{Action, Arm, MAX_DELAY_SECS, Share, Step, WebhookRequest};
@@ -11,11 +11,11 @@ use super::{EVENT_NAME, NAME, WORD};
 use crate::http::fields::{Element, Fields, Text};
 use crate::ingest::properties;
 
-/// Steps in all.
+/// Maximum number of steps, including nested ones.
 const STEPS_MAX: usize = 100;
-/// Arms within each other.
+/// Maximum nesting depth of arms.
 const NESTING_MAX: usize = 5;
-/// Arms of one step.
+/// Maximum number of arms per step.
 const ARMS_MAX: usize = 20;
 const WEIGHT_MAX: f64 = 1_000_000.0;
 const URL: Text = Text::line(2_000);
@@ -37,7 +37,7 @@ const TYPES: [&str; 14] = [
     "EXIT",
 ];
 
-/// The steps that were sent; what is wrong with them is reported.
+/// Reads `steps` and reports all problems found.
 pub(super) fn steps(fields: &mut Fields<'_>) -> Option<Vec<Step>> {
     let elements = fields.array("steps", 0..=STEPS_MAX)?;
     let mut reader = Reader::default();
@@ -51,17 +51,17 @@ pub(super) fn steps(fields: &mut Fields<'_>) -> Option<Vec<Step>> {
 #[derive(Default)]
 struct Reader {
     steps: usize,
-    /// Of the steps whose outcome later ones may use.
+    /// Names of the steps whose result later steps may use.
     names: Vec<String>,
 }
 
 impl Reader {
-    /// Steps within `depth` arms.
+    /// Reads steps nested within `depth` arms.
     fn all(&mut self, elements: &[Element<'_>], depth: usize) -> Vec<Step> {
         let mut steps = Vec::new();
         for element in elements {
             self.steps += 1;
-            // One more is enough to tell.
+            // One step over the limit is enough to report it.
             if self.steps > STEPS_MAX {
                 break;
             }
@@ -142,7 +142,7 @@ impl Reader {
         })
     }
 
-    /// The arms of a step, each read from its own fields.
+    /// Reads `branches`, calling `read` for each arm.
     fn branches<T>(
         &mut self,
         fields: &mut Fields<'_>,
@@ -158,7 +158,7 @@ impl Reader {
         Some(arms)
     }
 
-    /// An arm's steps.
+    /// Reads the steps of an arm; requires at least `least`.
     fn arm(&mut self, fields: &mut Fields<'_>, name: &'static str, least: usize, depth: usize) -> Vec<Step> {
         let element = if least > 0 { required(fields, name) } else { given(fields, name) };
         let elements = element.as_ref().and_then(|element| element.array(least..=STEPS_MAX));
@@ -198,7 +198,7 @@ fn send(kind: &str, fields: &mut Fields<'_>) -> Option<Action> {
     })
 }
 
-/// The id of another resource; whether it is there is looked up later.
+/// Reads the ID of another resource. `named::check` checks later that it exists.
 fn id(fields: &mut Fields<'_>, name: &'static str, what: &str) -> Option<Uuid> {
     let text = fields.required_text(name, &WORD);
     let id = Uuid::try_parse(text).ok();
@@ -244,7 +244,7 @@ fn url(fields: &mut Fields<'_>) -> Option<String> {
     found.map(|_| text.to_owned())
 }
 
-/// Properties with at least one key, whose texts may hold templates.
+/// Reads properties, whose strings may contain templates.
 fn object(element: &Element<'_>) -> Option<Map<String, Value>> {
     if !element.value().is_object() {
         element.problem("must be an object");
@@ -253,7 +253,7 @@ fn object(element: &Element<'_>) -> Option<Map<String, Value>> {
     templated(element)?.as_object().cloned()
 }
 
-/// JSON that the database takes, and whose templates parse.
+/// Reads JSON that the database can store and whose templates parse.
 fn templated(element: &Element<'_>) -> Option<Value> {
     let value = element.value();
     let refused = match value {

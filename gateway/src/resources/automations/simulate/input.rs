@@ -1,4 +1,4 @@
-//! What may be simulated.
+//! Validates simulation requests.
 
 use serde_json::{Map, Value};
 
@@ -8,10 +8,10 @@ use crate::ingest::properties;
 
 const EVENT_NAME: Text = Text::line(200);
 const EVENTS_MAX: usize = 100;
-/// Seconds: a year and a month.
+/// In seconds: 396 days, about a year and a month.
 const AFTER_MAX: f64 = 34_214_400.0;
 
-/// Something that the person does.
+/// A simulated event.
 pub struct Happening {
     pub name: String,
     pub properties: Map<String, Value>,
@@ -20,18 +20,19 @@ pub struct Happening {
 }
 
 pub struct Simulation {
-    /// By an external or internal id; none for somebody of whom only the properties are known.
+    /// External or internal ID; `None` simulates a user with only the given properties.
     pub user_id: Option<String>,
-    /// Merged into the person's own.
+    /// Merged into the user's stored properties.
     pub properties: Map<String, Value>,
     pub trigger: Happening,
-    /// In the order of their times.
+    /// Sorted by time.
     pub events: Vec<Happening>,
-    /// What webhooks would be answered, by the steps' names.
+    /// Webhook responses by step name.
     pub answers: Map<String, Value>,
 }
 
-/// `{ userId?, properties?, event?: { event?, properties? }, events?: [{ event, properties?, after? }], answers? }`
+/// Reads `{ userId?, properties?, event?: { event?, properties? }, events?: [{ event, properties?, after? }], answers?
+/// }`.
 pub fn simulation(body: &Map<String, Value>) -> Result<Simulation, ApiError> {
     let mut fields = Fields::of(body);
     let user_id = fields.text("userId", &EVENT_NAME).map(str::to_owned);
@@ -65,7 +66,7 @@ fn happening(element: &Element<'_>) -> Option<Happening> {
     Some(Happening { name, properties, after: after? })
 }
 
-/// An object within the limits of any properties; empty where it was not sent.
+/// Reads an object within the limits on properties; returns an empty one if the field is absent or null.
 fn object(fields: &mut Fields<'_>, name: &'static str) -> Map<String, Value> {
     let Some(element) = fields.element(name).filter(|element| !element.value().is_null()) else { return Map::new() };
     if let Some(why) = properties::refuses(&element.value().to_string()) {

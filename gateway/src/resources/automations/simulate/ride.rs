@@ -1,4 +1,4 @@
-//! A run without effects: time passes at once, and what its steps would do is noted.
+//! Executes a simulated run: time advances immediately, and effects are recorded instead of applied.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,8 @@ use uuid::Uuid;
 use super::input::{Happening, Simulation};
 use crate::resources::time_format;
 
-/// Turns of one simulation; an automation has 100 steps, and as many events may be given. And looks at exit rules.
+/// Maximum number of inputs (`TURNS`) and of intermediate checks of exit rules (`LOOKS`) per simulation. An automation
+/// has at most 100 steps, and a request at most 100 events.
 const TURNS: usize = 1_000;
 const LOOKS: usize = 1_000;
 const TOO_LONG: &str = "simulated_no_further";
@@ -33,7 +34,7 @@ pub(super) struct EffectView {
     what: Value,
 }
 
-/// A run that is only thought through.
+/// A simulated run.
 pub(super) struct Ride<'a> {
     program: &'a Program,
     asked: Simulation,
@@ -44,13 +45,13 @@ pub(super) struct Ride<'a> {
     pub state: State,
     pub marks: Vec<Mark>,
     pub effects: Vec<EffectView>,
-    /// Calls that wait for the answer that was given, by the number of the wait.
+    /// Pending webhook calls: step names by wait number. Each is answered from the request.
     calls: BTreeMap<i32, String>,
-    /// What the person has done, that of the simulation included.
+    /// The user's event history, including simulated events.
     past: Past,
-    /// As of when the person has been told of that; none where it is to be told again.
+    /// Time for which the user's event counts were last computed; `None` if they must be recomputed.
     told: Option<Timestamp>,
-    /// What steps have tracked that has not happened yet.
+    /// Events tracked by steps and not yet processed.
     tracked: VecDeque<(String, Map<String, Value>)>,
 }
 
@@ -83,7 +84,7 @@ impl<'a> Ride<'a> {
         }
     }
 
-    /// An event that triggers is also one that the person did.
+    /// Records the trigger event in the user's history, since the user performed it.
     pub fn note_trigger(&mut self, definition: &Definition) {
         if matches!(definition.trigger_type, TriggerType::Event | TriggerType::Webhook) {
             let named = Some(&self.asked.trigger.name).filter(|name| !name.is_empty());
@@ -103,7 +104,7 @@ impl<'a> Ride<'a> {
         }
     }
 
-    /// What the person has done as of now.
+    /// Updates the user's event counts as of now.
     fn remember(&mut self) {
         let now = self.situation.now;
         if let Some(person) = self.situation.person.as_mut().filter(|_| self.told != Some(now)) {
@@ -121,7 +122,7 @@ impl<'a> Ride<'a> {
             && eval::holds(&self.program.entry_rules, &facts, now)
     }
 
-    /// Lets time pass from one thing to the next, until the run has ended and nothing more happens.
+    /// Advances time from one input to the next, until the run has ended and no input remains.
     pub fn run(&mut self) {
         self.meet(Input::Start);
         let mut events = std::mem::take(&mut self.asked.events).into_iter().peekable();
@@ -183,7 +184,7 @@ impl<'a> Ride<'a> {
     fn meet(&mut self, input: Input<'_>) {
         self.remember();
         let run = Run { id: self.id, started_at: self.started_at, depth: 0, trigger: &self.trigger };
-        // The person is there.
+        // Fails only without a user, and a simulation always has one.
         let Ok(moved) = step(self.program, run, &self.state, input, &mut self.situation) else { return };
         let Moved { state, effects, marks } = moved;
         self.state = state;
@@ -195,7 +196,7 @@ impl<'a> Ride<'a> {
                     (position, json!({ "type": "message", "channel": channel.as_str(), "templateId": template_id }))
                 }
                 Effect::UpdateUser { position, properties } => {
-                    // Segments may be about it.
+                    // Segment rules may depend on the properties.
                     self.told = None;
                     (position, json!({ "type": "userUpdated", "properties": properties }))
                 }

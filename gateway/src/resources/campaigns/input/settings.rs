@@ -1,4 +1,4 @@
-//! How a campaign sends: throttle, variants, winner, goal, recurrence.
+//! Validates the sending settings of a campaign: throttle, variants, winner, goal and recurrence.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -20,7 +20,7 @@ const AFTER_MINUTES_MAX: i64 = 43_200;
 const METRICS: &[(&str, Metric)] =
     &[("opened", Metric::Opened), ("clicked", Metric::Clicked), ("converted", Metric::Converted)];
 
-/// Takes over the fields that were sent; null takes one away.
+/// Applies the fields in the request to the settings. Null removes a setting.
 pub(super) fn change(fields: &mut Fields<'_>, settings: &mut Settings, now: Timestamp) {
     if fields.is_null("throttlePerMinute") {
         settings.throttle_per_minute = None;
@@ -104,7 +104,7 @@ fn read_winner(mut fields: Fields<'_>) -> Option<Winner> {
     Some(Winner { metric: metric?, test_share: test_share?, after_minutes: after_minutes? })
 }
 
-/// A number above the range's start and below its end.
+/// Reads a number strictly between the bounds of `allowed`.
 fn percent(fields: &mut Fields<'_>, name: &'static str, allowed: Range<f64>) -> Option<f64> {
     let Some(element) = fields.element(name).filter(|element| !element.value().is_null()) else {
         fields.problem(name, "is required");

@@ -1,4 +1,4 @@
-//! What may be written into a request for a test.
+//! Validates requests for test messages of a campaign.
 
 use domain::message::Channel;
 use serde_json::{Map, Value};
@@ -11,20 +11,20 @@ use crate::resources::channels::unusable_address;
 const USER: Text = Text::line(200);
 const ADDRESS: Text = Text::line(320);
 const VARIANT: Text = Text::line(100);
-/// Users in one request, and addresses.
+/// Maximum number of users, and of addresses, per request.
 const TARGETS_MAX: usize = 10;
 
-/// Who gets a test, and of what.
+/// Recipients of a test, and the variant to send.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Asked {
     pub user_ids: Vec<String>,
     pub to: Vec<String>,
-    /// The user as whom mail to addresses is rendered.
+    /// The user for whom messages to addresses are rendered.
     pub as_user: Option<String>,
     pub variant: Option<String>,
 }
 
-/// `{ userIds?, to?, asUserId?, variant? }`
+/// Reads `{ userIds?, to?, asUserId?, variant? }`.
 pub(super) fn asked(body: &Map<String, Value>, campaign: &Campaign) -> Result<Asked, ApiError> {
     let mut fields = Fields::of(body);
     let has_address = matches!(campaign.channel, Channel::Email | Channel::Sms);
@@ -46,7 +46,7 @@ pub(super) fn asked(body: &Map<String, Value>, campaign: &Campaign) -> Result<As
             element.problem(problem);
         }
     }
-    // What was sent and is wrong has been told already.
+    // Invalid values that were sent have already been reported.
     let is_given = |value: &Value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty());
     if !["userIds", "to"].iter().any(|name| body.get(*name).is_some_and(is_given)) {
         let or = if has_address { ", or `to`" } else { "" };

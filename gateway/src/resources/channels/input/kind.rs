@@ -1,4 +1,4 @@
-//! What the fields of the channels' configuration may hold.
+//! Value types of the channel configuration.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use crate::http::fields::{Element, Text};
 
-/// Calls a second that an account at a provider can be said to take.
+/// Allowed rate limits of a provider account, in calls per second.
 const RATE_LIMITS: RangeInclusive<i64> = 1..=100_000;
 
-/// What a field may hold.
+/// Type of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One line of at most so many characters.
+    /// One line with at most this many characters.
     Line(usize),
-    /// Any text of at most so many characters.
+    /// Any text with at most this many characters.
     Text(usize),
     Email,
     Host,
     Port,
-    /// Calls a second.
+    /// Calls per second.
     RateLimit,
     OneOf(&'static [&'static str]),
     /// Exactly ten letters and digits.
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     PhoneNumber,
 }
 
-/// The value as it is stored; none and a problem where it is not allowed.
+/// Returns the value to store. Reports a problem and returns `None` if it is invalid.
 pub(super) fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPolicy) -> Option<Value> {
     if kind == Kind::Port {
         return element.integer(1..=65_535).map(Value::from);
@@ -67,7 +67,7 @@ pub(super) fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPoli
     }
 }
 
-/// A label of a domain name; letters of any script, for internationalized names.
+/// Whether `label` is a valid label of a domain name. Letters of any script are allowed, for internationalized names.
 fn is_label(label: &str) -> bool {
     (1..=63).contains(&label.len())
         && label.chars().all(|c| c.is_alphanumeric() || c == '-' || c == '_')
@@ -75,7 +75,8 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Why a host is refused. Names are resolved and vetted again at every send; this only spares the wait.
+/// Returns why a host is rejected, if it is. Every send resolves and checks the name again; this check only gives
+/// earlier feedback.
 fn host_refusal(host: &str, outbound: &OutboundPolicy) -> Option<String> {
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     let lower = host.trim_end_matches('.').to_ascii_lowercase();
@@ -102,7 +103,7 @@ fn is_pem_key(text: &str) -> bool {
         && inner.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=\r\n \t".contains(&b))
 }
 
-/// A number in international form, a short code, or an alphanumeric sender.
+/// Whether `text` is a number in international form, a short code, or an alphanumeric sender name.
 fn is_sender(text: &str) -> bool {
     let digits = text.strip_prefix('+').unwrap_or(text);
     let number = (3..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());

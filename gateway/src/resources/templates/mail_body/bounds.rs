@@ -1,18 +1,21 @@
-//! What MJML may ask of its compiler, which bounds nothing by itself: it goes as deep as elements lie within each other, and
-//! what is said once in a head may be written to every element. Counted by the tokens that the compiler reads, and not as a
-//! browser would read the text: the two differ in comments and in elements without markup.
+//! Limits on MJML input.
+//!
+//! The compiler has none of its own: it recurses as deeply as elements nest, and attributes set once in the head may
+//! be copied to every element. The limits count the compiler's own tokens, since a browser reads comments and elements
+//! with raw content differently.
 
 use htmlparser::{ElementEnd, Token, Tokenizer};
 
-/// Elements, and how deep they lie within each other.
+/// Maximum number of elements, and maximum nesting depth.
 const ELEMENTS: usize = 10_000;
 const NESTED: usize = 60;
-/// Bytes of attributes up to the end of mj-attributes, times elements: each may be written to each.
+/// Maximum of attribute bytes times elements, since each may be copied to each. Counts attributes up to the end of
+/// `mj-attributes`, and those passed to children.
 const REPEATED: usize = 20_000_000;
-/// Images in carousels: each is written for each other one.
+/// Maximum number of carousel images: each is written once for every other one.
 const CAROUSEL: usize = 50;
 
-/// All components.
+/// All supported components.
 const COMPONENTS: [&str; 32] = [
     "mj-accordion",
     "mj-accordion-element",
@@ -47,20 +50,20 @@ const COMPONENTS: [&str; 32] = [
     "mj-title",
     "mj-wrapper",
 ];
-/// Components that hand their attributes on to each of their children.
+/// Components that pass their attributes to each of their children.
 const HANDS_ON: [&str; 5] = ["mj-accordion", "mj-accordion-element", "mj-carousel", "mj-navbar", "mj-social"];
-/// Elements that the compiler expects no end of.
+/// Elements for which the compiler expects no end tag.
 const VOID: [&str; 14] =
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
 
-/// That a text keeps the bounds, or the place where it does not, and why.
+/// Checks that a text is within the limits. Otherwise returns the position and the reason.
 pub fn check(text: &str) -> Result<(), (usize, String)> {
     let (mut elements, mut open, mut images) = (0_usize, 0_usize, 0_usize);
-    // Bytes of all attributes so far, and of those that may be repeated.
+    // Bytes of all attributes so far, of those that may be repeated, and of those passed to children.
     let (mut attributes, mut repeated, mut handed_on) = (0_usize, 0_usize, 0_usize);
     let (mut name, mut start) = ("", 0);
     for token in Tokenizer::from(text) {
-        // The compiler comes no further either, and says what is wrong.
+        // The compiler also stops here, and reports the error.
         let Ok(token) = token else { return Ok(()) };
         match token {
             Token::ElementStart { local, span, .. } => {

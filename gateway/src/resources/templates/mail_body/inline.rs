@@ -1,10 +1,10 @@
-//! The CSS of a mail's `<style>` elements, written to the elements that it is about: some mail programs drop the one and
-//! keep the other. Pure, and bounded before any work is done.
+//! Inlines the CSS of a mail's `<style>` elements into the elements it matches, because some mail clients ignore
+//! `<style>`. No I/O, and limits are checked before any work is done.
 //!
-//! A parser works on a skeleton of the body and tells each element's style; what is kept is the body as its author wrote
-//! it, byte for byte, with those styles put into its tags. So nothing else can change: no placeholder, no comment for one
-//! mail program alone, no tag that only stands there for some. The `<style>` elements stay, for what cannot be inlined
-//! (media queries, `:hover`) and for the programs that read them.
+//! A parser works on a skeleton of the body and yields each element's style. The output is the author's body, byte for
+//! byte, with these styles inserted into its tags. Nothing else can change: no placeholder, no conditional comment,
+//! and no tag that only some clients use. The `<style>` elements stay, for rules that cannot be inlined (media
+//! queries, `:hover`) and for clients that support them.
 
 mod skeleton;
 mod words;
@@ -19,12 +19,12 @@ use super::scan::{BLANK, Piece, Start, blanked, pieces};
 use skeleton::{ELEMENTS, MARK, NESTED, Skeleton};
 use words::Words;
 
-/// Bytes of CSS.
+/// Maximum bytes of CSS.
 const CSS: usize = 128 * 1024;
-/// Bytes of what comes of it: as large as a template may be.
+/// Maximum size of the result in bytes: the maximum size of a template.
 const MOST: usize = 1024 * 1024;
 
-/// Why a body's CSS is not inlined.
+/// Reason why a body's CSS is not inlined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     #[error(
@@ -41,8 +41,10 @@ pub enum Why {
     TooLarge,
 }
 
-/// The body with its CSS inlined; none where there is nothing to inline. `binds_names` tells whether a placeholder may
-/// mean something else in another place.
+/// Returns the body with its CSS inlined, or `None` if there is nothing to inline.
+///
+/// `binds_names` is whether a placeholder may have another value elsewhere in the template, and `is_own` selects the
+/// CSS to inline.
 pub fn inlined(
     body: &str,
     placeholders: &[Placeholder],
@@ -61,7 +63,8 @@ pub fn inlined(
     let words = Words::of(body)?;
     let css = words.masked(body, &scanned, &css, placeholders, binds_names)?;
     let skeleton = Skeleton::of(&scanned, &css)?;
-    // A placeholder's word in a selector would meet nothing, and that is said above; all else is the parser's to say.
+    // `masked` has already rejected placeholders in selectors, which would match nothing. The parser reports all other
+    // errors.
     let inliner = CSSInliner::options().load_remote_stylesheets(false).keep_style_tags(false).build();
     let styled = inliner.inline(&skeleton.html).map_err(|_| Why::Unreadable)?;
     let styles = styles(&styled);
@@ -86,7 +89,7 @@ pub fn inlined(
     }
 }
 
-/// The content of the `<style>` elements that are for every screen.
+/// Returns the content of the `<style>` elements that apply to every screen.
 fn stylesheet(scanned: &str) -> Vec<Range<usize>> {
     let mut is_meant = false;
     let mut found = Vec::new();
@@ -111,7 +114,7 @@ fn is_style(text: &str, start: &Start) -> bool {
         && value("data-css-inline").is_none_or(|value| !value.eq_ignore_ascii_case("ignore"))
 }
 
-/// The styles that the elements of a skeleton were given, by mark, each as it is written between double quotes.
+/// Returns the styles that the skeleton's elements received, by mark, each escaped for double quotes.
 fn styles(styled: &str) -> HashMap<usize, &str> {
     let mut found = HashMap::new();
     for piece in pieces(styled) {
@@ -124,8 +127,10 @@ fn styles(styled: &str) -> HashMap<usize, &str> {
     found
 }
 
-/// What to write where, so that an element has this style before its own. None where the element's class, id or very
-/// attributes depend on who gets the mail: which rules are about it is not known.
+/// Returns the range to replace and its new text, which adds `style` before the element's own style.
+///
+/// Returns `None` if the element's class, ID or attribute names contain placeholders, since the matching rules are
+/// then unknown, or if its own style contains the quote.
 fn put(body: &str, scanned: &str, start: &Start, style: &str) -> Option<(Range<usize>, String)> {
     let style = style.trim().trim_end_matches(';');
     let depends = start.attributes.iter().any(|attribute| {
@@ -145,7 +150,7 @@ fn put(body: &str, scanned: &str, start: &Start, style: &str) -> Option<(Range<u
         Some('\'') => ('\'', style.replace('\'', "&#39;")),
         _ => ('"', style.to_owned()),
     };
-    // Without quotes of its own it may yet have some inside.
+    // A value without quotes may still contain some.
     if scanned[written].contains(quote) {
         return None;
     }

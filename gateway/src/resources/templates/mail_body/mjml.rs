@@ -1,10 +1,10 @@
-//! MJML to HTML. Pure, and bounded before any work is done.
+//! Compiles MJML to HTML. No I/O, and limits are checked before any work is done.
 //!
-//! The compiler knows nothing of the template language. Each placeholder goes through it as a comment (between components,
-//! where a loop or a condition stands) or as a word (in texts and attributes), and afterwards each has to be where it was:
-//! what stands in the content once and in its order, what stands in an attribute (which may be written several times: as a
-//! colour for one mail program and for another) between the same neighbours. Anything else is an error for the author,
-//! with its place, and never a mail that says something else.
+//! The compiler does not know the template language. Each placeholder passes through it as a comment (between
+//! components, for loops and conditions) or as a word (in text and attributes). Afterwards its position is verified: a
+//! placeholder in content must occur exactly once and in order; one in an attribute, which the compiler may copy for
+//! several mail clients, must stay between the same neighbours. Any other result is an error with its position in the
+//! source, never a mail with altered content.
 
 mod masked;
 mod units;
@@ -18,8 +18,10 @@ use super::scan::{BLANK, blanked};
 use masked::Masked;
 use units::Misplaced;
 
-/// Where the element begins that a body in MJML consists of; none where a body is no MJML. Before it may stand a byte order mark,
-/// comments and declarations; placeholders are found there too, so that what is MJML is never taken for HTML.
+/// Returns the position of the `<mjml>` element of an MJML body, or `None` if the body is not MJML.
+///
+/// A byte order mark, comments and declarations may precede it. Placeholders are skipped too, so that MJML is never
+/// mistaken for HTML; [`compiled`] rejects them.
 pub fn root(body: &str, placeholders: &[Placeholder]) -> Option<usize> {
     let scanned = blanked(body, placeholders.iter().map(|p| p.range.clone()));
     let mut rest = scanned.as_str();
@@ -37,7 +39,8 @@ pub fn root(body: &str, placeholders: &[Placeholder]) -> Option<usize> {
     is_named_so.then_some(scanned.len() - rest.len())
 }
 
-/// The HTML of a body in MJML that begins at `root`, with the placeholders of its source. Errors tell the place in the source.
+/// Compiles the MJML that begins at `root` to HTML and restores its placeholders. Errors contain the position in the
+/// source.
 pub fn compiled(source: &str, root: usize, placeholders: &[Placeholder]) -> Result<String, ParseError> {
     let fault = |at: usize, message: String| {
         let (line, column) = position(source, root + at);

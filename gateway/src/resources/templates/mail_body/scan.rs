@@ -1,20 +1,20 @@
-//! Markup cut into tags and what is between them, roughly as a browser does it. Pieces are ranges of bytes.
+//! Splits markup into tags and the text between them, roughly as a browser does. Pieces are byte ranges.
 
 use std::ops::Range;
 
-/// Elements whose content is no markup.
+/// Elements whose content is not markup.
 const RAW: [&str; 10] =
     ["style", "script", "title", "textarea", "xmp", "mj-style", "mj-title", "mj-preview", "iframe", "noembed"];
 
-/// What stands in a placeholder's place while markup is scanned: no letter of markup, and of one byte.
+/// Replaces placeholders while markup is scanned: a single-byte character without meaning in markup.
 pub const BLANK: char = '\u{1a}';
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     pub name: Range<usize>,
-    /// Without its quotes.
+    /// Without quotes.
     pub value: Option<Range<usize>>,
-    /// From the name to behind the value's closing quote.
+    /// From the start of the name to the end of the value, including its closing quote.
     pub whole: Range<usize>,
 }
 
@@ -28,7 +28,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// The attribute of this name; the first one counts.
+    /// Returns the first attribute with this name, ignoring case.
     pub fn attribute(&self, text: &str, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|a| text[a.name.clone()].eq_ignore_ascii_case(name))
     }
@@ -37,22 +37,22 @@ impl Start {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     Start(Start),
-    /// An end tag's name.
+    /// The name of an end tag.
     End(Range<usize>),
-    /// The content of an element whose content is no markup.
+    /// The content of an element that contains no markup.
     Raw(Range<usize>),
-    /// A comment, a declaration or the like.
+    /// A comment, a declaration or a processing instruction.
     Aside(Range<usize>),
     Text(Range<usize>),
 }
 
-/// The pieces of a text; together they are the whole, but for end tags, of which only the name is told.
+/// Splits a text into pieces. They cover the whole text, except that an end tag yields only its name.
 pub fn pieces(text: &str) -> impl Iterator<Item = Piece> {
     let mut scanner = Scanner { text, at: 0, raw: None };
     std::iter::from_fn(move || scanner.next())
 }
 
-/// A copy in which each of these ranges is as long and nothing but [`BLANK`]s.
+/// Returns a copy in which each range is replaced with [`BLANK`]s of the same length.
 pub fn blanked(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String {
     let mut blanked = String::with_capacity(text.len());
     let mut behind = 0;
@@ -65,7 +65,7 @@ pub fn blanked(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String
     blanked
 }
 
-/// A word of small letters and digits that is nowhere in a text; none where a text has hundreds that it could be.
+/// Returns a word of lower-case letters and digits that does not occur in a text, or `None` if all 500 candidates do.
 pub fn unused_word(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     (0..500).map(|n| format!("held{n}x")).find(|word| !lower.contains(word.as_str()))
@@ -74,7 +74,7 @@ pub fn unused_word(text: &str) -> Option<String> {
 struct Scanner<'t> {
     text: &'t str,
     at: usize,
-    /// The element whose content, which is no markup, comes next.
+    /// The element whose raw content comes next.
     raw: Option<&'static str>,
 }
 
@@ -150,10 +150,10 @@ fn name_length(text: &str) -> usize {
     text.find(|c: char| c.is_ascii_whitespace() || c == '>' || c == '/').unwrap_or(text.len())
 }
 
-/// The attribute that begins here; at least one character is taken.
+/// Reads the attribute at this position. Consumes at least one character.
 fn attribute(text: &str, at: usize) -> Attribute {
     let ends_name = |c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/' | '=');
-    // An equals sign in the first place belongs to the name.
+    // A leading equals sign belongs to the name.
     let first = text[at..].chars().next().map_or(0, char::len_utf8);
     let end = at + first + text[at + first..].find(ends_name).unwrap_or(text.len() - at - first);
     let after = text[end..].trim_ascii_start();
@@ -174,7 +174,7 @@ fn attribute(text: &str, at: usize) -> Attribute {
     Attribute { name: at..end, value: Some(value.start.min(value.end)..value.end), whole: at..behind }
 }
 
-/// Where the end tag of this name begins.
+/// Returns the start of the end tag with this name, or the end of the text.
 fn closing(text: &str, from: usize, name: &str) -> usize {
     let mut ends = text[from..].match_indices("</").map(|(at, _)| from + at);
     let is_meant = |at: &usize| {

@@ -1,14 +1,14 @@
-//! What a preview warns about in mails.
+//! Warnings that a preview returns for email.
 
 use crate::resources::templates::mail_body::{has_components_left, images_without_alt};
 
-/// Bytes of HTML from which on Gmail shows only the beginning of a mail.
+/// Size of HTML in bytes above which Gmail clips a mail.
 const CLIPPED_FROM: usize = 102 * 1024;
-/// Characters of a subject; the longest that any list of mails shows.
+/// Maximum number of characters of a subject that any mail client shows in its list.
 const SUBJECT_MOST: usize = 150;
 
-/// Of a rendered mail, whose reader unsubscribes by one of the links of `leave`. `not_inlined` says why its CSS is
-/// not inlined, where it is not.
+/// Returns warnings about a rendered mail. `leave` holds the unsubscribe links, and `not_inlined` the reason why the
+/// CSS is not inlined, if it is not.
 pub fn warnings(subject: &str, body: &str, leave: &[String], not_inlined: Option<&str>) -> Vec<String> {
     let mut found = Vec::new();
     if subject.trim().chars().count() > SUBJECT_MOST {

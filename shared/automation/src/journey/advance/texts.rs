@@ -1,4 +1,4 @@
-//! What steps say in texts with templates, within what one turn of a run may cost: whoever records waits for it.
+//! Rendering of the templates in steps, within a limit per input: the recording transaction waits for it.
 
 use serde_json::{Map, Value, json};
 
@@ -7,15 +7,18 @@ use super::super::{Did, NeedsPerson, Run, RunStatus};
 use super::Walk;
 use template::{Limit, Limits};
 
-/// For all texts of one turn together: about 4 ms, and no more data than messages of the broker hold. Counted and not
-/// timed, so that a repeated turn ends as the first did.
+/// Limits for all templates rendered for one input: about 4 ms, and at most the size of a broker message.
+///
+/// Work is counted rather than timed, so that a retry ends in the same way as the first attempt.
 pub(super) const LIMITS: Limits = Limits { output: 256 * 1024, iterations: 20_000, work: 2_000_000 };
 
-/// Why a run ended whose texts cost more.
+/// Reason of a run that failed because rendering exceeded the limits.
 const TOO_COSTLY: &str = "rendering_limit";
 
 impl Walk<'_> {
-    /// Fills in what a step says. Where that costs more than is left, the run ends as failed, and none is returned.
+    /// Renders the templates of a step.
+    ///
+    /// Fails the run and returns `None` if the cost exceeds what is left of the limits.
     pub(super) fn fill<T>(
         &mut self,
         at: &Instruction,
@@ -41,7 +44,7 @@ impl Walk<'_> {
         Ok(filled.ok())
     }
 
-    /// What templates see.
+    /// Returns the data for templates.
     fn shown(&self) -> Result<Value, NeedsPerson> {
         let user = self.person()?.shown();
         let trigger = self.run.trigger.clone();
@@ -52,7 +55,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a webhook is told where its step does not say.
+/// Returns the default body of a webhook.
 pub(super) fn about(data: &Value, run: Run<'_>, at: &Instruction) -> Value {
     let mut body = Map::new();
     body.insert("step".to_owned(), json!(at.name));

@@ -1,7 +1,7 @@
-//! Exit rules whose windows slide: a waiting run looks at them again when they can next come to hold though nothing happens.
+//! Exit rules with sliding windows: a waiting run checks them when they can next start to hold by the passing of time.
 //!
-//! That is by the run's own timer, which is then due before its wait ends, so a run costs a row and no more, whatever its rules
-//! ask. A look changes nothing but when the next one comes; one more than needed does no harm.
+//! The run's own timer triggers the check before the wait ends, so that a run needs only one timer row, whatever its
+//! rules. A check that finds nothing only reschedules the timer, so an unnecessary check does no harm.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,22 +10,22 @@ use super::Walk;
 use rules::eval::Counted;
 use rules::slide;
 
-/// After a look in vain the next one comes so much later at the soonest: what somebody did a thousand times in a window
-/// leaves it a thousand times.
+/// Shortest time from a check that found nothing to the next one. An event that occurred 1,000 times in a window leaves it
+/// 1,000 times.
 const REST: SignedDuration = SignedDuration::from_mins(1);
-/// Between looks while the automation is inactive: its runs stand still, and look so much after it is active again at most.
+/// Time between checks while the automation is inactive, and so the longest delay of a check after it is activated.
 const STANDS_STILL: SignedDuration = SignedDuration::from_hours(1);
-/// Timers are of whole milliseconds when they come: a wait that ends within one has ended.
+/// Resolution of timers: a wait with less than this left has ended.
 const MOMENT: SignedDuration = SignedDuration::from_millis(1);
 
 impl Walk<'_> {
-    /// Whether a timer that comes now is a look, and not the end of the wait.
+    /// Returns whether a timer that fires now is a check of the exit rules rather than the end of the wait.
     pub(super) fn is_early(&self) -> bool {
         let left = self.state.due_at.map(|due| due.duration_since(self.now()));
         self.program.exits_by_time() && left.is_some_and(|left| left >= MOMENT)
     }
 
-    /// Looks at the exit rules, and says when the next look comes.
+    /// Checks the exit rules and schedules the next check.
     pub(super) fn look(&mut self) -> Result<(), NeedsPerson> {
         let after = |rest| self.now().checked_add(rest).unwrap_or(Timestamp::MAX);
         let (rested, much_later) = (after(REST), after(STANDS_STILL));
@@ -42,7 +42,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Brings the timer forward where the exit rules can come to hold before it.
+    /// Moves the timer forward if the exit rules can start to hold before it is due.
     pub(super) fn watch(&mut self) -> Result<(), NeedsPerson> {
         let waits = self.state.status == RunStatus::Waiting && self.situation.active;
         let Some(set) = self.state.timer_at().filter(|_| waits && self.program.exits_by_time()) else { return Ok(()) };
@@ -52,7 +52,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Sets the timer: for the end of the wait, or for a look before that.
+    /// Sets the timer for the end of the wait, or for an earlier check of the exit rules.
     pub(super) fn set_timer(&mut self, due_at: Timestamp) {
         self.state.memory.looks_at = self.state.due_at.is_some_and(|end| due_at < end).then_some(due_at);
         self.effects.push(Effect::SetTimer { wait_seq: self.state.wait_seq, due_at });

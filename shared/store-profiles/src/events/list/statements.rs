@@ -1,13 +1,13 @@
-//! The statements of lists of events: `$2` are the names and `$3` the ids of people. Each combination has one of its own, so that
-//! its plan is by the index that is in the order of the list for just that.
+//! SQL statements of event lists; `$2` holds the names and `$3` the user IDs. Each combination has a statement of its
+//! own, so that its plan uses the index that provides the order of the list.
 
 use super::{EventFilter, Way};
 use database::months::Month;
 
-/// How many of something are given.
+/// Number of values in a filter.
 #[derive(Clone, Copy)]
 enum Given {
-    /// None: whatever they are.
+    /// No filter.
     Any,
     One,
     Several,
@@ -28,7 +28,8 @@ impl EventFilter {
         (Given::of(self.names.as_deref()), Given::of(self.user_ids.as_deref()))
     }
 
-    /// A page behind `$4`, from `$5` on, at most `$6`. Of several people each is read by themselves.
+    /// Returns the SQL of a page: events older than `$4`, offset `$5`, at most `$6`. Several names or users are read
+    /// one by one.
     pub(super) fn page_sql(&self, way: Way, month: Month) -> String {
         let ((names, people), within) = (self.given(), month.condition("id"));
         match (way, names, people) {
@@ -89,7 +90,8 @@ impl EventFilter {
         }
     }
 
-    /// Those behind `$4`, down to `$5`, at most `$6`. Of several people each is read by themselves.
+    /// Returns the SQL of an export page: events older than `$4`, down to `$5`, at most `$6`. Several names or users
+    /// are read one by one.
     pub(in crate::events) fn stretch_sql(&self, way: Way, month: Month) -> String {
         let ((names, people), within) = (self.given(), month.condition("id"));
         match (way, names, people) {
@@ -150,7 +152,7 @@ impl EventFilter {
         }
     }
 
-    /// Counts those of a month behind `$4`, at most `$5`.
+    /// Returns the SQL that counts a month's events older than `$4`, up to `$5`.
     pub(super) fn count_sql(&self, month: Month) -> String {
         let within = month.condition("id");
         match self.given() {

@@ -1,5 +1,5 @@
-//! Evaluating segments for many people at once: what the rules ask is read set by set, each behaviour by one statement for
-//! all who are asked about it, and the verdicts are found in memory.
+//! Evaluates segments for many users at once. Data is loaded set by set, each behaviour with one statement for all
+//! users concerned, and the rules are evaluated in memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -23,43 +23,46 @@ use rules::eval::{self, Actual, Facts, Stats};
 use rules::sql::{self, Membership};
 use rules::{Behaviour, Condition, Rule, Source, slide};
 
-/// Whether somebody is in a segment, and when that can change by itself.
+/// Whether a user is in a segment, and when that can change with time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub is_member: bool,
     pub due_at: Option<Timestamp>,
 }
 
-/// A segment and a person.
+/// A segment and a user.
 pub type Pair = (Uuid, Uuid);
 
-/// What came of an evaluation.
+/// The result of an evaluation.
 #[derive(Debug, Default)]
 pub struct Verdicts {
     pub by_pair: BTreeMap<Pair, Verdict>,
-    /// The people who are there, by id.
+    /// The users who exist, by ID.
     pub people: HashMap<Uuid, User>,
-    /// Segments whose evaluation was stopped, for it took too long: there are no verdicts on them.
+    /// Segments without results, because their evaluation took too long.
     pub too_slow: BTreeSet<Uuid>,
 }
 
-/// How long counting what people did may take.
+/// Time limits for counting behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Each statement of it, as the transaction is bounded to already.
+    /// For each statement; the transaction's statement timeout is already set to it.
     pub statement: Duration,
-    /// All of them.
+    /// For all statements together.
     pub whole: Duration,
 }
 
-/// Fits a transaction to looking people up one by one, whatever the tables are thought to hold.
+/// Configures the planner of a transaction for index look-ups of single users, whatever it estimates the tables to
+/// contain.
 pub async fn for_lookups(tx: &Transaction<'_>) -> Result<(), StoreError> {
     let sql = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
     Ok(tx.batch_execute(sql).await?)
 }
 
-/// Evaluates segments, each for the people it is asked about, none of whom was merged into another. `definitions` are those
-/// segments and all that they rest on. What is not counted when the time is over was too slow.
+/// Evaluates each segment for the users given for it, none of whom may be merged into another user.
+///
+/// `definitions` holds these segments and all that they depend on. Segments whose behaviours are not counted within the
+/// limits are returned in [`Verdicts::too_slow`].
 pub async fn evaluate(
     tx: &mut Transaction<'_>,
     project: ProjectId,
@@ -116,7 +119,7 @@ pub async fn evaluate(
     Ok(verdicts)
 }
 
-/// A behaviour, wherever it stands, and the segments that ask about it, also through others.
+/// A behaviour, the addresses of all its occurrences, and the segments that ask about it directly or through others.
 struct Question<'d> {
     behaviour: &'d Behaviour,
     same: Vec<usize>,
@@ -143,7 +146,7 @@ fn questions<'d>(rest: &BTreeMap<Uuid, BTreeSet<Uuid>>, definitions: &'d Definit
     found
 }
 
-/// What was counted of a person: with the time of the behaviour's [`slide::Edge`].
+/// What was counted for a user, with the time of the behaviour's [`slide::Edge`].
 type Counted = (Stats, Option<Timestamp>);
 
 struct Crowd {
@@ -151,11 +154,11 @@ struct Crowd {
     lists: HashMap<Uuid, HashSet<Uuid>>,
     platforms: HashMap<Uuid, BTreeSet<Platform>>,
     counted: Vec<HashMap<Uuid, Counted>>,
-    /// Which of these is a behaviour's, by its address, which stands still as long as its definition.
+    /// Index into `counted` by the behaviour's address, which is stable as long as the definitions are borrowed.
     places: HashMap<usize, usize>,
-    /// Everybody's ids, by person.
+    /// All IDs of each user.
     ids: HashMap<Uuid, Vec<Uuid>>,
-    /// Of whoever has none.
+    /// Properties of a user who has none.
     no_properties: Map<String, Value>,
     no_platforms: BTreeSet<Platform>,
 }
@@ -211,7 +214,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Counts a behaviour of people; false where that took too long and was stopped.
+    /// Counts a behaviour of users; returns false if the statement timed out.
     async fn count(
         &mut self,
         tx: &mut Transaction<'_>,
@@ -259,13 +262,13 @@ fn counted(row: &Row) -> Result<(Uuid, Counted), StoreError> {
     Ok((row.try_get("person")?, (stats, row.try_get("edge")?)))
 }
 
-/// One of them, as rules see a person.
+/// A user as rules see them.
 struct Someone<'c> {
     crowd: &'c Crowd,
     user: &'c User,
     properties: &'c Map<String, Value>,
     platforms: &'c BTreeSet<Platform>,
-    /// Their lists, and the segments that were found to hold them.
+    /// The user's lists, and the segments that evaluation has found them in.
     segments: HashSet<Uuid>,
 }
 

@@ -1,4 +1,4 @@
-//! What a person did, deed by deed, for dry runs: their time runs ahead of the person's.
+//! A user's past events and messages, one by one, for dry runs, whose simulated time is ahead of the present.
 
 use std::collections::HashSet;
 
@@ -18,21 +18,21 @@ use rules::eval::{self, Counted};
 use rules::history::{Done, History};
 use rules::{Behaviour, Rule, slide, sql};
 
-/// Deeds of one behaviour that are looked at one by one, the newest.
+/// Maximum number of most recent events or messages of one behaviour that are loaded one by one.
 const DEEDS: usize = 10_000;
 
-/// As much of somebody's past as rules ask, and the segments that these rest on.
+/// The part of a user's past that rules, and the segments they depend on, ask about.
 #[derive(Debug)]
 pub struct Past {
     histories: Vec<History>,
-    /// The lists that they are on.
+    /// The manual segments that contain the user.
     lists: HashSet<Uuid>,
-    /// The segments that have rules, each behind those that it rests on.
+    /// The segments that have rules, each after those that it depends on.
     segments: Vec<(Uuid, Vec<Rule>)>,
 }
 
 impl Past {
-    /// Of somebody of whom nothing is known.
+    /// Returns the past of an unknown user.
     pub fn of_nobody(rules: &[Rule], segments: &Definitions) -> Self {
         let none = |behaviour: &Behaviour| History::new(behaviour.clone(), Vec::new(), 0);
         Self {
@@ -42,7 +42,7 @@ impl Past {
         }
     }
 
-    /// Of a person, by their id.
+    /// Loads the past of a user.
     pub async fn load(
         db: &impl GenericClient,
         project: ProjectId,
@@ -58,12 +58,12 @@ impl Past {
         Ok(past)
     }
 
-    /// Lets an event happen.
+    /// Adds a simulated event.
     pub fn take(&mut self, event: &str, properties: &Map<String, Value>, at: Timestamp) {
         self.histories.iter_mut().for_each(|history| history.take(event, properties, at));
     }
 
-    /// Tells a person what they have done by a time, and which segments they are in.
+    /// Sets the user's behaviour and segments as of `now`.
     pub fn tell(&self, person: &mut journey::Person, now: Timestamp) {
         person.counted = self.histories.iter().map(|history| history.counted(now)).collect();
         person.segments.clone_from(&self.lists);

@@ -1,27 +1,27 @@
-//! The skeleton of a body, on which a parser finds out which rules are about which element.
+//! The skeleton of a body, on which a parser matches CSS rules to elements.
 
 use std::fmt::Write;
 
 use super::Why;
 use crate::resources::templates::mail_body::scan::{Piece, Start, pieces};
 
-/// Elements, and how deep they lie within each other.
+/// Maximum number of elements, and maximum nesting depth.
 pub(super) const ELEMENTS: usize = 5_000;
 pub(super) const NESTED: usize = 100;
-/// Attributes of one element.
+/// Maximum number of attributes per element.
 const ATTRIBUTES: usize = 100;
-/// Elements times bytes of CSS, and for each rule that looks at siblings elements times elements: what the work grows with.
+/// Limit on the work: elements times bytes of CSS, plus elements squared for each selector that involves siblings.
 const WORK: usize = 30_000_000;
 
-/// Attribute of the skeleton by which an element is found again.
+/// Attribute that identifies an element of the skeleton.
 pub(super) const MARK: &str = "data-n";
 
-/// Elements that have no content.
+/// Elements without content.
 const VOID: [&str; 13] =
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"];
-/// Elements that end where the next one of their kind begins.
+/// Elements that end where the next one of the same kind begins.
 const IMPLIED: [&str; 9] = ["p", "li", "td", "th", "tr", "dt", "dd", "option", "tbody"];
-/// Elements that are no part of the skeleton: they are not shown, or make a parser read what is in them otherwise.
+/// Elements omitted from the skeleton: they are not displayed, or change how a parser reads their content.
 const LEFT_OUT: [&str; 22] = [
     "style",
     "script",
@@ -47,10 +47,10 @@ const LEFT_OUT: [&str; 22] = [
     "optgroup",
 ];
 
-/// The elements of a body and nothing else, well nested.
+/// The elements of a body without their text, well nested.
 pub(super) struct Skeleton {
     pub html: String,
-    /// By their marks.
+    /// Indexed by mark.
     pub elements: Vec<Start>,
 }
 
@@ -100,7 +100,7 @@ impl Skeleton {
         Ok(skeleton)
     }
 
-    /// With the attributes that rules can ask for.
+    /// Opens an element, with the attributes that rules can refer to.
     fn start(&mut self, scanned: &str, name: &str, start: Start, all: bool) {
         let _ = write!(self.html, "<{name} {MARK}=\"{}\"", self.elements.len());
         for attribute in &start.attributes {

@@ -1,4 +1,4 @@
-//! Placeholders in CSS, which a parser of CSS would not understand.
+//! Masks placeholders in CSS, which a CSS parser would not understand.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use template::Placeholder;
 use super::Why;
 use crate::resources::templates::mail_body::scan::unused_word;
 
-/// Placeholders in CSS.
+/// Maximum number of placeholders in CSS.
 const FILLED_IN: usize = 200;
 
-/// Words that stand in for placeholders in CSS: identifiers to its parser, and unique within the body.
+/// Generates words that replace placeholders in CSS: valid identifiers, unique within the body.
 pub(super) struct Words {
     stem: String,
 }
@@ -52,7 +52,7 @@ impl Words {
         Ok(masked)
     }
 
-    /// With the placeholders again; none where one was changed.
+    /// Restores the placeholders. Returns `None` if the parser altered one of the words.
     pub fn unmasked(&self, written: &str, body: &str, placeholders: &[Placeholder]) -> Option<String> {
         let mut parts = written.split(self.stem.as_str());
         let mut unmasked = parts.next().unwrap_or_default().to_owned();
@@ -66,7 +66,7 @@ impl Words {
     }
 }
 
-/// Whether what follows this CSS is (part of) a property's value.
+/// Whether text that follows this CSS is part of a property's value.
 fn is_value(before: &str) -> bool {
     let depth = before.matches('{').count().saturating_sub(before.matches('}').count());
     depth > 0 && before.trim_end().rfind(['{', '}', ';', ':']).is_some_and(|at| before[at..].starts_with(':'))

@@ -1,4 +1,4 @@
-//! A body with a mask in the place of each unit, and its units back in what the compiler made of it.
+//! Replaces each unit of a body with a mask, and restores the units in the compiled HTML.
 
 use std::fmt::Write;
 
@@ -9,19 +9,19 @@ use crate::resources::templates::mail_body::scan::unused_word;
 
 pub(super) struct Masked {
     pub text: String,
-    /// A word found nowhere in the source, with which each mask begins.
+    /// Prefix of each mask; occurs nowhere in the source.
     stem: String,
     units: Vec<Unit>,
-    /// Where an element begins that is not closed; 0 where all are.
+    /// Start of an unclosed element; 0 if all are closed.
     pub unclosed: usize,
-    /// Where each mask ends.
+    /// End of each mask.
     ends: Vec<End>,
 }
 
 struct End {
-    /// Of the mask in the text.
+    /// End of the mask in the text.
     text: usize,
-    /// Of its unit in the source.
+    /// End of its unit in the source.
     source: usize,
 }
 
@@ -45,23 +45,23 @@ impl Masked {
         Ok(masked)
     }
 
-    /// The place in the source of a place in the text.
+    /// Maps a position in the text to the source.
     pub fn source_of(&self, at: usize) -> usize {
         let before = self.ends.partition_point(|end| end.text <= at);
         let End { text, source } = before.checked_sub(1).map_or(&End { text: 0, source: 0 }, |index| &self.ends[index]);
         match self.units.get(before) {
-            // Within a mask is its unit's beginning.
+            // A position within a mask maps to the start of its unit.
             Some(unit) => (source + (at - text)).min(unit.range.start),
             None => source + (at - text),
         }
     }
 
-    /// The compiled text with every unit back, or the place of one that is not where it has to be.
+    /// Returns the compiled text with all units restored, or the position of a unit that was lost or moved.
     pub fn unmasked(&self, body: &str, html: &str) -> Result<String, usize> {
         let mut unmasked = String::with_capacity(html.len());
         let is_content = |unit: &Unit| matches!(unit.kind, Kind::Comment | Kind::Word);
         let mut seen = vec![0_usize; self.units.len()];
-        // The unit of the content that comes next.
+        // The next unit expected in the content.
         let mut next = self.units.iter().position(is_content).unwrap_or(self.units.len());
         let mut last = None;
         let mut parts = html.split(self.stem.as_str());

@@ -1,4 +1,4 @@
-//! The stretches of a body with placeholders that go through the compiler as one mask each.
+//! Finds the parts of a body with placeholders that pass through the compiler as one mask each.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use template::Placeholder;
 
 use crate::resources::templates::mail_body::scan::{BLANK, Piece, Start, blanked, pieces};
 
-/// Pieces of a body, and how deep its elements lie within each other as a browser reads them: what is looked at here.
+/// Maximum number of pieces of markup, and maximum nesting depth, as a browser reads the body.
 const PIECES: usize = 50_000;
 const NESTED: usize = 200;
 
-/// Components whose content is taken over as it is.
+/// Components whose content the compiler copies verbatim.
 const VERBATIM: [&str; 8] = [
     "mj-text",
     "mj-button",
@@ -21,12 +21,12 @@ const VERBATIM: [&str; 8] = [
     "mj-accordion-title",
     "mj-accordion-text",
 ];
-/// Elements that need no end.
+/// Elements that need no end tag.
 const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "col"];
 
 const NOWHERE: &str = "a placeholder cannot stand here in MJML: it can be an attribute's value, or stand between tags";
 
-/// One stretch of the source that goes through the compiler as one comment or word.
+/// A part of the source that passes through the compiler as one comment or word.
 pub struct Unit {
     pub range: Range<usize>,
     pub kind: Kind,
@@ -34,30 +34,31 @@ pub struct Unit {
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// In the content, as a comment: there once.
+    /// In content, as a comment; must occur once in the output.
     Comment,
-    /// In the content, as a word: there once.
+    /// In content, as a word; must occur once in the output.
     Word,
-    /// In an attribute's value: there once or several times.
+    /// In an attribute's value; must occur at least once in the output.
     Value,
-    /// Somewhere in mj-head: wherever its component is used, if it is.
+    /// In `mj-head`; occurs wherever its component is used, if at all.
     Head,
 }
 
 /// The units of a body.
 pub struct Found {
     pub units: Vec<Unit>,
-    /// Where an element begins that is not closed; 0 where all are.
+    /// Start of an unclosed element; 0 if all are closed.
     pub unclosed: usize,
 }
 
-/// A place in the source, and why nothing like what is there may be there.
+/// A position in the source, and why its content is not allowed there.
 pub struct Misplaced {
     pub at: usize,
     pub why: String,
 }
 
-/// The units of a body in order, or what MJML from outside must not have.
+/// Returns the units of a body in order. Fails if a placeholder is not allowed at its position, or the body exceeds a
+/// limit.
 pub fn units(body: &str, placeholders: &[Placeholder]) -> Result<Found, Misplaced> {
     let scanned = blanked(body, placeholders.iter().map(|p| p.range.clone()));
     let mut units = Units { placeholders, at: 0, found: Vec::new() };
@@ -87,7 +88,7 @@ pub fn units(body: &str, placeholders: &[Placeholder]) -> Result<Found, Misplace
             Piece::Raw(range) => units.merged(range, if in_head { Kind::Head } else { Kind::Word }),
             Piece::Aside(range) => units.each(range, if in_head { Kind::Head } else { Kind::Word }),
             Piece::Text(range) => {
-                // A tag's name.
+                // A placeholder in a tag's name.
                 for opening in [format!("<{BLANK}"), format!("</{BLANK}")] {
                     if let Some(at) = scanned[range.clone()].find(&opening) {
                         return Err(Misplaced { at: range.start + at + opening.len() - 1, why: NOWHERE.to_owned() });
@@ -111,7 +112,7 @@ fn piece_start(piece: &Piece) -> usize {
 
 struct Units<'p> {
     placeholders: &'p [Placeholder],
-    /// The placeholder that comes next.
+    /// Index of the next placeholder.
     at: usize,
     found: Vec<Unit>,
 }
@@ -132,7 +133,7 @@ impl Units<'_> {
         }
     }
 
-    /// From the first to the last placeholder of a stretch: what a tag opens there it closes there.
+    /// Adds one unit from the first to the last placeholder in a range: block tags opened in the range end in it.
     fn merged(&mut self, range: Range<usize>, kind: Kind) {
         let Some(first) = self.next_within(&range) else { return };
         let mut whole = first;
@@ -147,7 +148,7 @@ impl Units<'_> {
         let kind = match (is_component, in_head) {
             (_, true) => Kind::Head,
             (true, false) => Kind::Value,
-            // Inside of a text, where HTML is taken over as it is.
+            // HTML in a text component, which is copied verbatim.
             (false, false) => Kind::Word,
         };
         for attribute in &start.attributes {
@@ -162,7 +163,7 @@ impl Units<'_> {
         self.none_before(start.whole.end)
     }
 
-    /// That no placeholder is left before this place.
+    /// Checks that no placeholder remains before this position.
     fn none_before(&self, at: usize) -> Result<(), Misplaced> {
         match self.placeholders.get(self.at) {
             Some(next) if next.range.start < at => Err(Misplaced { at: next.range.start, why: NOWHERE.to_owned() }),
