@@ -1,7 +1,8 @@
-//! The stream's acknowledgements, taken in by one subscription for all publishes.
+//! Receives the stream's acknowledgements through one subscription for all publishes.
 //!
-//! A request of the client's own costs more than the publish itself: an inbox, a timer and a permit for each. Here a
-//! publish names a subject below one inbox, and its acknowledgement is found by the number at that subject's end.
+//! A request of the client library costs more than the publish itself: an inbox, a timer and a permit for each. Here a
+//! publish names a reply subject below one shared inbox, and the number at that subject's end identifies its
+//! acknowledgement.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +16,12 @@ use tokio::task::AbortHandle;
 
 use super::PublishError;
 
-/// Publishes that may await their acknowledgement at a time.
+/// Maximum number of publishes that await their acknowledgement.
 const MOST: usize = 16_384;
 
 type Outcome = Result<u64, PublishError>;
 
-/// The inbox. Its subscription ends with it.
+/// The shared inbox. Its subscription ends when it is dropped.
 pub struct Acks {
     inbox: String,
     last: AtomicU64,
@@ -28,7 +29,7 @@ pub struct Acks {
     reader: AbortHandle,
 }
 
-/// By the number at the end of the subject.
+/// Pending acknowledgements, by the number at the end of the subject.
 #[derive(Default)]
 struct Awaited(Mutex<HashMap<u64, oneshot::Sender<Outcome>>>);
 
@@ -38,7 +39,7 @@ impl Awaited {
     }
 }
 
-/// An acknowledgement to come; no longer awaited when this is dropped.
+/// A pending acknowledgement. Dropping it stops waiting.
 pub struct Ack {
     number: u64,
     awaited: Arc<Awaited>,
@@ -55,7 +56,7 @@ impl Acks {
         Ok(Self { inbox, last: AtomicU64::new(0), awaited, reader })
     }
 
-    /// The subject that one publish is acknowledged at, and its acknowledgement.
+    /// Returns a new reply subject and its pending acknowledgement, or `Busy` if [`MOST`] are pending.
     pub fn expect(&self) -> Result<(String, Ack), PublishError> {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let (sender, outcome) = oneshot::channel();
@@ -76,7 +77,7 @@ impl Drop for Acks {
 }
 
 impl Ack {
-    /// The sequence of the message in its stream.
+    /// Waits for the acknowledgement and returns the message's sequence in its stream.
     pub async fn outcome(mut self) -> Outcome {
         (&mut self.outcome).await.unwrap_or(Err(PublishError::Timeout))
     }
@@ -98,7 +99,7 @@ async fn read(mut subscription: Subscriber, number_at: usize, awaited: Arc<Await
     }
 }
 
-/// What a stream answers to a publish.
+/// A stream's reply to a publish.
 #[derive(Deserialize)]
 struct PubAck {
     #[serde(default)]
@@ -114,7 +115,7 @@ struct PubError {
     description: String,
 }
 
-/// JetStream's codes for a stream at its limits: maximum bytes, messages, and resources of the account.
+/// JetStream's error codes for a stream at its limits: maximum bytes, messages, and account resources.
 const FULL: [u64; 4] = [10_077, 10_047, 10_023, 10_001];
 
 fn outcome(message: &Message) -> Outcome {

@@ -1,28 +1,28 @@
-//! Where NATS is, and the shape of the streams: read once.
+//! Connection settings for NATS and the configuration of the streams, read once.
 
 use anyhow::Context;
 use kernel::env::{Env, EnvError};
 
-/// Where NATS is, and the shape of the streams.
+/// Connection settings for NATS and the configuration of the streams.
 #[derive(Clone, Debug)]
 pub struct BusConfig {
-    /// Comma-separated addresses.
+    /// Comma-separated server URLs.
     pub url: String,
-    /// A file of certificates (PEM) of authorities that are trusted in the place of the system's.
+    /// A file of CA certificates (PEM) that are trusted instead of the system's.
     pub ca_file: Option<String>,
     pub stream_prefix: String,
-    /// Of the ingest stream; fixed when it is made.
+    /// Partitions of the ingest stream; fixed when the stream is created.
     pub partitions: u16,
     pub replicas: usize,
-    /// Bytes that each stream may hold.
+    /// Maximum size of each stream, in bytes.
     pub ingest_max_bytes: i64,
     pub send_max_bytes: i64,
     pub dead_max_bytes: i64,
 }
 
 impl BusConfig {
-    /// `NATS_URL`, `NATS_CA_FILE` (none), `STREAM_PREFIX`, `INGEST_PARTITIONS` (8), `STREAM_REPLICAS` (1), `INGEST_MAX_BYTES` (4 GiB),
-    /// `SEND_MAX_BYTES` (1 GiB), `DEAD_MAX_BYTES` (256 MiB).
+    /// Reads `NATS_URL`, `NATS_CA_FILE` (none), `STREAM_PREFIX`, `INGEST_PARTITIONS` (8), `STREAM_REPLICAS` (1),
+    /// `INGEST_MAX_BYTES` (4 GiB), `SEND_MAX_BYTES` (1 GiB) and `DEAD_MAX_BYTES` (256 MiB).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let bytes = 1 << 20..=1 << 50;
         let allowed = "a number of bytes, at least 1048576";
@@ -42,7 +42,7 @@ impl BusConfig {
         }
         let url = env.text("NATS_URL", "nats://127.0.0.1:4222");
         if addresses(&url).is_err() {
-            // Not the value, which may hold a password.
+            // The value may contain a password, so the error does not repeat it.
             let (name, problem) = ("NATS_URL".to_owned(), "an address in it cannot be read".to_owned());
             let allowed = "nats://user:password@host:port, several with commas between; /, #, @ and : in a password as %2F, %23, %40, %3A";
             return Err(EnvError { name, problem, allowed });
@@ -63,7 +63,7 @@ impl BusConfig {
         addresses(&self.url).context("NATS_URL")
     }
 
-    /// The addresses without credentials, for messages.
+    /// Returns the URLs without credentials, for messages.
     pub fn url_shown(&self) -> String {
         self.url.split(',').map(|u| u.rsplit('@').next().unwrap_or(u)).collect::<Vec<_>>().join(",")
     }

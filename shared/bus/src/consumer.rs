@@ -1,9 +1,9 @@
-//! Reading a partition of the ingest stream from a position, without giving up.
+//! Reads a partition of the ingest stream from a position, and retries failures indefinitely.
 //!
-//! The position is the reader's, not the broker's: the consumer asks for no acknowledgement, and whenever a delivery is
-//! missing (a gap in the consumer's own count), late or refused, it is made anew behind the last message seen. So the
-//! broker need not keep the consumer's state on the disk, which cost it a quarter of its time, and a connection that was
-//! lost is followed by a new consumer: the broker may have forgotten the old one.
+//! The reader keeps the position, not the broker: the consumer uses no acknowledgements. If a delivery is missing (a
+//! gap in the consumer sequence), late or refused, the reader recreates the consumer after the last message read. The
+//! broker therefore need not persist consumer state, which took a quarter of its time. After a reconnect the reader
+//! also creates a new consumer, because the broker may have lost the old one.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ use wire::position::Position;
 const EPOCH: &str = "rekindle-epoch";
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES: Duration = Duration::from_secs(30);
-/// How often to look, where nothing comes, whether the connection is another one by now.
+/// How often an idle reader checks whether the client has reconnected.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// One message of the partition.
@@ -39,22 +39,22 @@ pub struct Delivered {
     pub payload: Bytes,
 }
 
-/// Why a reader reads no further.
+/// Why a reader stops.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Ended {
-    /// Somebody with a newer lease reads the partition.
+    /// A worker with a newer lease reads the partition.
     #[error("partition {0} has a newer reader")]
     Deposed(u16),
-    /// The stream is another one, in which the position means nothing.
+    /// The stream was recreated, so the position is meaningless.
     #[error("the ingest stream was made anew")]
     Replaced,
-    /// The stream lost its end, with messages that were read of it, and has gone on or will go on under their sequences. What
-    /// is new to it lies behind this one.
+    /// The stream lost its end, including messages that were read, and reuses their sequences. Its new messages follow
+    /// this sequence.
     #[error("the ingest stream lost what came behind {0}")]
     Rewound(u64),
 }
 
-/// Reads one partition in order, from behind a sequence.
+/// Reads one partition in order, starting after a position.
 pub struct PartitionReader {
     bus: Bus,
     partition: u16,
@@ -62,7 +62,7 @@ pub struct PartitionReader {
     last: Position,
     delivered: u64,
     messages: Option<pull::Stream>,
-    /// How many connections the client had made when the consumer was.
+    /// The client's connection count when the consumer was created.
     connects: u64,
     look: Interval,
     lag: Gauge,
@@ -81,7 +81,7 @@ impl PartitionReader {
         self.bus.client.statistics().connects.load(Ordering::Relaxed)
     }
 
-    /// The next message, awaited for as long as it takes. Cancel-safe.
+    /// Waits for the next message, without a time limit. Cancel-safe.
     pub async fn next(&mut self) -> Result<Delivered, Ended> {
         let mut failures = 0;
         loop {
@@ -103,7 +103,7 @@ impl PartitionReader {
                 biased;
                 next = messages.next() => next,
                 _ = self.look.tick() => {
-                    // Whoever is given nothing has nothing waiting.
+                    // An idle reader has no backlog.
                     self.lag.set(0.0);
                     if self.connects != self.connects() {
                         self.messages = None;
@@ -181,7 +181,7 @@ impl PartitionReader {
         consumer
             .stream()
             .max_messages_per_batch(256)
-            // Messages hold up to half a mebibyte: what waits must not be bounded by their number alone.
+            // Messages have up to 512 KiB, so the buffer is limited in bytes as well as in number.
             .max_bytes_per_batch(1 << 20)
             .heartbeat(HEARTBEAT)
             .expires(EXPIRES)
@@ -192,7 +192,7 @@ impl PartitionReader {
 }
 
 impl Drop for PartitionReader {
-    /// Whoever reads on tells it from now on.
+    /// Resets the lag gauge; the partition's next reader reports it.
     fn drop(&mut self) {
         self.lag.set(0.0);
     }

@@ -1,5 +1,8 @@
-//! Whether a stream still holds what was read of it. A broker can lose its end: by a power failure what was acknowledged and not
-//! synced, by an older copy of its disk all that came since. What comes next is then stored under sequences that were used before.
+//! Checks whether a stream still holds the messages that were read.
+//!
+//! A broker can lose the end of a stream: after a power failure the messages that were acknowledged but not synced,
+//! after restoring an older copy of its disk all later ones. New messages are then stored under sequences that were
+//! used before.
 
 use std::time::Duration;
 
@@ -7,18 +10,18 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer, pu
 use async_nats::jetstream::stream::{ConsumerError, RawMessageError, RawMessageErrorKind, Stream};
 use wire::position::Position;
 
-/// What a stream holds under a sequence.
+/// The message that a stream holds under a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The message that was read.
     Same,
-    /// Another one: the sequence was used twice.
+    /// Another message: the sequence was reused.
     Another,
-    /// None: it was removed, or the stream lost its end and has not come that far again.
+    /// None: it was removed, or the stream lost its end and has not reached that sequence again.
     Nothing,
 }
 
-/// Looks for the message of a position. The stream's leader answers: another server of a cluster may be behind.
+/// Looks up the message at a position. The stream's leader answers: another server of the cluster may be behind.
 pub async fn find(stream: &Stream, position: Position) -> Result<Found, RawMessageError> {
     match stream.get_raw_message(position.seq).await {
         Ok(message) if message.time.unix_timestamp_nanos() == i128::from(position.stored_ns) => Ok(Found::Same),
@@ -28,21 +31,22 @@ pub async fn find(stream: &Stream, position: Position) -> Result<Found, RawMessa
     }
 }
 
-/// Where the stream lost its end, behind which message to read on; none where it did not.
+/// Returns the sequence after which to continue reading if the stream lost its end, otherwise `None`.
 pub async fn lost_behind(stream: &Stream, last: Position) -> Result<Option<u64>, String> {
     let newer = behind_which_is_newer(stream, last).await.map_err(|e| e.to_string())?;
     if newer >= last.seq {
         return Ok(None);
     }
-    // The times are those of whoever led the stream, and a server that answers about them may be behind: the message itself says more.
+    // The timestamps come from the leader at that time, and the server that answers about them may be behind. The
+    // message itself is conclusive.
     match find(stream, last).await.map_err(|e| e.to_string())? {
         Found::Same => Ok(None),
         Found::Another | Found::Nothing => Ok(Some(newer)),
     }
 }
 
-/// The last sequence of the stream before the first message that is newer than the one read last. Where it is smaller than that one's own,
-/// that one's was used twice.
+/// Returns the last sequence before the first message that is newer than the last one read. If it is below the latter's
+/// sequence, that sequence was reused.
 async fn behind_which_is_newer(stream: &Stream, last: Position) -> Result<u64, ConsumerError> {
     let state = &stream.cached_info().state;
     let younger_ns = state.last_timestamp.unix_timestamp_nanos() - i128::from(last.stored_ns);
@@ -53,9 +57,9 @@ async fn behind_which_is_newer(stream: &Stream, last: Position) -> Result<u64, C
     last_before(stream, DeliverPolicy::ByStartTime { start_time: state.last_timestamp - after }).await
 }
 
-/// The last sequence of a stream before the place where a policy begins, of a time for example.
+/// Returns the last sequence of a stream before the start of a deliver policy, such as a time.
 pub async fn last_before(stream: &Stream, place: DeliverPolicy) -> Result<u64, ConsumerError> {
-    // A consumer that starts there knows it. It has a name, as users may only make consumers that have one.
+    // A consumer that starts there reports it. It is named because the broker's permissions allow only named consumers.
     let config = pull::Config {
         name: Some(format!("seek_{:016x}", rand::random::<u64>())),
         deliver_policy: place,
@@ -66,7 +70,7 @@ pub async fn last_before(stream: &Stream, place: DeliverPolicy) -> Result<u64, C
     };
     let consumer: PullConsumer = stream.create_consumer(config).await?;
     let found = consumer.cached_info();
-    // Without this it would go by itself in some seconds.
+    // Otherwise it would be removed after its inactivity threshold.
     if let Err(error) = stream.delete_consumer(&found.name).await {
         tracing::debug!(%error, "cannot remove a consumer");
     }

@@ -1,4 +1,4 @@
-//! Where what can never be applied goes, with its reason, so that the rest goes on.
+//! Stores messages that can never be applied, with the reason, so that they do not block others.
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use super::{Bus, PublishError, Publisher};
 pub const REASON: &str = "Rekindle-Reason";
 pub const SOURCE: &str = "Rekindle-Source";
 
-/// Puts a payload into the dead-letter stream; only after `Ok` may its source move on.
+/// Publishes a payload to the dead-letter stream. Its source may advance only after `Ok`.
 pub async fn bury(bus: &Bus, from: &str, source: &str, reason: &str, payload: Bytes) -> Result<(), PublishError> {
     let mut headers = HeaderMap::new();
     headers.insert(SOURCE, clean(source));
@@ -16,7 +16,7 @@ pub async fn bury(bus: &Bus, from: &str, source: &str, reason: &str, payload: By
     Publisher::new(bus.clone()).publish_with(bus.names.dead(from), headers, payload).await.map(|_| ())
 }
 
-/// A header's value must hold no line breaks and should stay short.
+/// Makes a text fit for a header: without control characters, at most 500 characters.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect()
 }

@@ -1,18 +1,17 @@
-//! Group commit: what arrives while a publish is under way goes out together as the next messages.
+//! Group commit: submissions that arrive during a publish are published together in the next messages.
 //!
-//! All partitions take part in one wave: a message for each partition that something waits for, handed to the broker
-//! together and acknowledged together. What a message costs the broker is mostly being woken for it, so that eight that
-//! arrive at once cost little more than one. When nothing is under way a wave goes out at once, else in ever larger
-//! messages, two waves at a time. So many small requests cost the broker few messages, and an fsync for each message
-//! becomes affordable.
+//! All partitions share one wave: one message for each partition with pending submissions, published and acknowledged
+//! together. The main cost of a message to the broker is waking up for it, so eight messages at once cost little more
+//! than one. An idle committer publishes a wave at once. Under load the messages grow, with at most two waves in
+//! flight. Many small requests thus become few messages, which makes an fsync for each message affordable.
 //!
-//! A wave of many messages is not followed by the next for a millisecond or two: it says that many clients are at work,
-//! and without that pause a broker that answers fast would get, and the readers behind it, little more than one item in a
-//! message. A wave of one message is followed at once, so that a client by itself never waits.
+//! After a wave of many messages, the next one is delayed by a millisecond or two: such a wave indicates many
+//! concurrent clients. Without the delay, a fast broker and its readers would get messages of little more than one item
+//! each. A wave of one message causes no delay, so that a single client never waits.
 //!
-//! What waits is bounded in number and in bytes. What nobody waits for any more, because its client has been told to
-//! come back, is left out. A broker that fell silent gets one submission at a time until it answers again: the
-//! connection would keep it all, and publish it long after its clients were told to come back.
+//! Pending submissions are limited in number and in bytes. Submissions whose client no longer waits, because it was
+//! asked to retry, are dropped. After a timeout the broker gets one submission at a time until it answers again: the
+//! connection would buffer everything and publish it long after the clients were asked to retry.
 
 mod wave;
 
@@ -30,14 +29,14 @@ use super::{PublishError, Publisher, subject::Names};
 pub use wave::{MESSAGE_BYTES, PART_BYTES, Part};
 use wave::{Outcome, Outcomes, Room, Submission, Wave};
 
-/// Waves that may be under way.
+/// Maximum number of waves in flight.
 const IN_FLIGHT: usize = 2;
-/// How long a wave keeps the next one back for each of its messages but the first.
+/// Delay of the next wave for each message of a wave except the first.
 const PAUSE: Duration = Duration::from_micros(140);
-/// Submissions that may wait before more are refused.
+/// Maximum number of queued submissions; more are refused.
 const WAITING: usize = 32_768;
 
-/// Takes in submissions for all partitions of the ingest stream.
+/// Accepts submissions for all partitions of the ingest stream.
 pub struct GroupCommit {
     partitions: u16,
     submissions: mpsc::Sender<Submission>,
@@ -45,7 +44,7 @@ pub struct GroupCommit {
 }
 
 impl GroupCommit {
-    /// Starts a task that ends once this is dropped and what was submitted is acknowledged.
+    /// Starts a task that ends once this is dropped and all submissions are acknowledged.
     pub fn start(publisher: &Publisher, names: &Names, partitions: u16, tasks: &TaskTracker) -> Self {
         let subjects: Arc<[Subject]> = (0..partitions).map(|p| names.ingest(p).into()).collect();
         let publisher = publisher.clone();
@@ -79,9 +78,10 @@ impl GroupCommit {
         self.partitions
     }
 
-    /// Waits until the stream has the items; returns the sequence of the message that holds each part. At most one part
-    /// for a partition, of at most [`PART_BYTES`]. Whoever stops waiting withdraws what is not yet under way. After an
-    /// error some of the parts may be in the stream.
+    /// Waits until the stream holds the items. Returns, for each part, its partition and the sequence of its message.
+    ///
+    /// Takes at most one part per partition, each of at most [`PART_BYTES`]. Dropping the future withdraws a submission
+    /// that is not in flight. After an error, the stream may hold some of the parts.
     pub async fn commit(&self, parts: Vec<Part>) -> Result<Vec<(u16, u64)>, PublishError> {
         if parts.iter().any(|(p, items)| *p >= self.partitions || items.bytes.len() > PART_BYTES) {
             return Err(PublishError::TooLarge);
@@ -117,8 +117,8 @@ async fn run<F>(
                 None => return,
             },
         };
-        // The permit comes first: what arrives while it is awaited joins this wave. So does what other tasks that are
-        // ready to run are about to submit.
+        // Acquire the permit first: submissions that arrive meanwhile join this wave. The yield below lets other ready
+        // tasks submit theirs as well.
         let Ok(permit) = in_flight.clone().acquire_owned().await else { return };
         if Instant::now() < not_before {
             tokio::time::sleep_until(not_before).await;

@@ -1,4 +1,4 @@
-//! Publishing, acknowledged: what returns `Ok` is in the stream.
+//! Acknowledged publishing: after `Ok`, the stream holds the message.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use super::acks::{Ack, Acks};
 use super::{Bus, PublishError};
 
-/// How long an acknowledgement may take. Below the 2 s within which a client must hear that the broker is away.
+/// Timeout of an acknowledgement. Below the 2 s within which a client must learn that the broker is unavailable.
 pub const ACK_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// Sends payloads and waits for the stream's acknowledgement.
+/// Publishes payloads and waits for the stream's acknowledgement.
 #[derive(Clone)]
 pub struct Publisher {
     bus: Bus,
-    /// Subscribed to with the first publish.
+    /// Subscribed on the first publish.
     acks: Arc<OnceCell<Acks>>,
 }
 
@@ -32,14 +32,15 @@ impl Publisher {
         self.publish_with(subject, HeaderMap::new(), payload).await
     }
 
-    /// As [`Publisher::publish`], refused as a repeat by the stream if the id was used within its window (2 min).
+    /// Like [`Publisher::publish`], but the stream does not store the message again if the ID was used within its
+    /// deduplication window (2 min).
     pub async fn publish_once(&self, subject: String, id: &str, payload: Bytes) -> Result<u64, PublishError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::NATS_MESSAGE_ID, id);
         self.publish_with(subject, headers, payload).await
     }
 
-    /// As [`Publisher::publish`], with headers.
+    /// Like [`Publisher::publish`], with headers.
     pub async fn publish_with(
         &self,
         subject: impl Into<Subject>,
@@ -51,14 +52,15 @@ impl Publisher {
         received(ack, until).await
     }
 
-    /// Sends all messages in their order before it waits for the first acknowledgement; an outcome for each, in that order.
+    /// Sends all messages in order before it waits for the first acknowledgement. Returns the outcomes in the same
+    /// order.
     pub async fn publish_all(&self, messages: Vec<(Subject, Bytes)>) -> Vec<Result<u64, PublishError>> {
         let until = Instant::now() + ACK_TIMEOUT;
         let mut sent = Vec::with_capacity(messages.len());
         for (subject, payload) in messages {
             sent.push(self.send(subject, HeaderMap::new(), payload, until).await);
         }
-        // They come in the order of the messages, so that waiting for one after the other takes no longer.
+        // Acknowledgements arrive in the order of the messages, so waiting for them one by one takes no longer.
         let mut outcomes = Vec::with_capacity(sent.len());
         for ack in sent {
             outcomes.push(match ack {
@@ -69,7 +71,7 @@ impl Publisher {
         outcomes
     }
 
-    /// Hands a message to the connection.
+    /// Passes a message to the connection. Returns its pending acknowledgement.
     async fn send(
         &self,
         subject: Subject,

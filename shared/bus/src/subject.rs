@@ -1,11 +1,11 @@
-//! Every stream, subject and consumer name, built in one place.
+//! Builds the name of every stream, subject and consumer.
 
 use uuid::Uuid;
 
 use domain::message::{Channel, Lane};
 use kernel::ids::ProjectId;
 
-/// The names under one prefix, so that several installations or tests can share a broker.
+/// Names with a prefix, so that several installations or tests can share a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     prefix: String,
@@ -16,7 +16,7 @@ impl Names {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// What users do, commands and timers.
+    /// The stream of user events, commands and timers.
     pub fn ingest_stream(&self) -> String {
         format!("{}INGEST", self.prefix)
     }
@@ -30,17 +30,18 @@ impl Names {
         format!("{}ingest.{partition}", self.prefix)
     }
 
-    /// Where readiness probes publish: in the same stream, so that a full one is noticed; read by nobody.
+    /// The subject of readiness probes. It belongs to the same stream, so that a full stream is detected; nothing reads
+    /// it.
     pub fn ingest_canary(&self) -> String {
         format!("{}ingest.canary", self.prefix)
     }
 
-    /// Erasures that were carried out, kept for as long as a backup from before one may be restored.
+    /// The subject of completed erasures, kept for as long as an earlier backup may be restored.
     pub fn ingest_erasures(&self) -> String {
         format!("{}ingest.erasures", self.prefix)
     }
 
-    /// The durable consumer of a partition: stable, so that its lag can be watched from outside.
+    /// The durable consumer of a partition. Its name is stable, so that its lag can be monitored.
     pub fn ingest_consumer(&self, partition: u16) -> String {
         format!("{}ingest-{partition}", self.prefix)
     }
@@ -53,12 +54,12 @@ impl Names {
         format!("{}send.>", self.prefix)
     }
 
-    /// Direct messages of a channel, until they are recorded.
+    /// Direct messages of a channel that are not recorded yet.
     pub fn send(&self, channel: Channel) -> String {
         self.send_lane(channel, Lane::Direct)
     }
 
-    /// Earlier versions published references to recorded messages of every lane.
+    /// Earlier versions also published references to recorded messages of every lane.
     pub fn send_lane(&self, channel: Channel, lane: Lane) -> String {
         format!("{}send.{}.{}", self.prefix, channel.slug(), lane.as_str())
     }
@@ -67,12 +68,12 @@ impl Names {
         format!("{}send-{}-direct", self.prefix, channel.slug())
     }
 
-    /// A hint that queues of a channel have something due.
+    /// A hint that queues of a channel have due messages.
     pub fn send_due(&self, channel: Channel) -> String {
         format!("{}control.send.{}", self.prefix, channel.slug())
     }
 
-    /// What could not be applied, with the reason in its headers.
+    /// The stream of messages that could not be applied, with the reason in their headers.
     pub fn dead_stream(&self) -> String {
         format!("{}DEAD", self.prefix)
     }
@@ -81,22 +82,23 @@ impl Names {
         format!("{}dead.>", self.prefix)
     }
 
-    /// `from` is the stream that the message came by: `ingest` or `send`.
+    /// `from` is the stream from which the message came: `ingest` or `send`.
     pub fn dead(&self, from: &str) -> String {
         format!("{}dead.{from}", self.prefix)
     }
 
-    /// The durable consumer by which dead letters come into the database.
+    /// The durable consumer that copies dead letters to the database.
     pub fn dead_consumer(&self) -> String {
         format!("{}dead-letters", self.prefix)
     }
 
-    /// A hint that caches should look for changes of a topic now instead of within half a second.
+    /// A hint that caches should check a topic for changes now rather than within half a second.
     pub fn changed(&self, topic: &str) -> String {
         format!("{}control.changed.{topic}", self.prefix)
     }
 
-    /// A hint that a person's inbox has changed, for those who watch it; a subject for each, so that nobody hears of others.
+    /// A hint that a user's inbox has changed. Each inbox has its own subject, so that a subscriber gets no hints about
+    /// others.
     pub fn inbox(&self, project: ProjectId, user: Uuid) -> String {
         format!("{}control.inbox.{project}.{user}", self.prefix)
     }

@@ -1,4 +1,4 @@
-//! The streams: made where they are missing, and refused where they are of another shape.
+//! Creates missing streams, and refuses an incompatible ingest stream.
 
 use std::collections::HashMap;
 
@@ -11,32 +11,32 @@ use kernel::env::EnvError;
 
 const PARTITIONS: &str = "rekindle-partitions";
 
-/// What the programs need to know of the ingest stream.
+/// The properties of the ingest stream that programs need.
 #[derive(Clone, Debug)]
 pub struct IngestStream {
     pub partitions: u16,
-    /// When the stream was made, in Unix milliseconds: positions of another stream mean nothing in this one.
+    /// When the stream was created, in Unix milliseconds: positions of another stream are invalid in this one.
     pub created_ms: i64,
 }
 
 /// Why the streams cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// The broker and the configuration do not fit together, and will not by waiting.
+    /// The broker and the configuration are incompatible; waiting does not help.
     #[error(transparent)]
     Shape(#[from] EnvError),
-    /// The broker does not answer, or not yet as it will.
+    /// The broker does not answer, or is not ready yet.
     #[error("{0:#}")]
     Away(#[from] anyhow::Error),
 }
 
-/// The streams as this configuration has them: of what comes in, of what goes out, and of dead letters.
+/// Returns the configured streams: ingest, send and dead letters.
 pub fn wanted(names: &Names, config: &BusConfig) -> [Config; 3] {
     let base = |name: String, subject: String, max_bytes: i64| Config {
         name,
         subjects: vec![subject],
         max_bytes,
-        // Full means that nothing more is accepted; what was accepted stays.
+        // A full stream refuses new messages and keeps those it accepted.
         discard: DiscardPolicy::New,
         storage: StorageType::File,
         num_replicas: config.replicas,
@@ -49,22 +49,23 @@ pub fn wanted(names: &Names, config: &BusConfig) -> [Config; 3] {
     [
         Config { metadata, ..ingest },
         Config { retention: RetentionPolicy::WorkQueue, ..send },
-        // A full dead-letter stream drops its oldest: what cannot be applied must never hold up what can.
+        // A full dead-letter stream drops its oldest messages: dead letters must never block other messages.
         Config { discard: DiscardPolicy::Old, ..dead },
     ]
 }
 
-/// The number of partitions that an ingest stream was made with; none of a stream that the programs did not make.
+/// Returns the number of partitions with which an ingest stream was created; `None` for a stream that another program
+/// created.
 pub fn partitions_of(stream: &Config) -> Option<u16> {
     stream.metadata.get(PARTITIONS).and_then(|number| number.parse().ok())
 }
 
-/// When a stream was made, in Unix milliseconds.
+/// Returns when a stream was created, in Unix milliseconds.
 pub fn created_ms(stream: &Info) -> i64 {
     (stream.created.unix_timestamp_nanos() / 1_000_000) as i64
 }
 
-/// Makes the streams that are missing, and checks the ingest stream's number of partitions and the server's limits.
+/// Creates missing streams. Checks the ingest stream's number of partitions and the server's payload limit.
 pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
     let server = bus.client.server_info();
     if server.max_payload < 1_000_000 {

@@ -1,4 +1,4 @@
-//! Hints that queues have something due, so that workers need not wait for their next poll. A hint may be lost.
+//! Hints that queues have due messages, so that workers need not wait for their next poll. A hint may be lost.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::Bus;
 use domain::message::{Channel, Lane, Queue};
 use kernel::ids::ProjectId;
 
-/// Bytes of a queue in a hint: its lane and its project.
+/// Bytes per queue in a hint: its lane and its project.
 const ENTRY: usize = 17;
-/// Queues in one hint.
+/// Maximum number of queues in one hint.
 const MOST: usize = 1_000;
 
-/// Tells the workers of these queues' channels. Failing to is harmless: they poll.
+/// Notifies the workers of these queues' channels. Failure is harmless, because workers poll.
 pub async fn wake(bus: &Bus, queues: &[Queue]) {
     if !bus.is_connected() {
         return;
@@ -41,7 +41,7 @@ fn encode(queues: &[&Queue]) -> Bytes {
     bytes.into()
 }
 
-/// The queues that a hint about a channel names. What cannot be read is left out.
+/// Returns the queues that a hint about a channel names. Ignores entries that cannot be decoded.
 pub fn queues(channel: Channel, hint: &[u8]) -> Vec<Queue> {
     let (entries, _) = hint.as_chunks::<ENTRY>();
     let queue = |entry: &[u8; ENTRY]| {

@@ -1,7 +1,7 @@
-//! Statements over rows of several projects, on a database that Citus spreads by project (docs/citus.md).
+//! Statements over rows of several projects, on a database that Citus distributes by project (docs/citus.md).
 //!
-//! One PostgreSQL takes one statement for all rows. Citus locks and changes rows only where the text of a statement tells
-//! that they lie in one shard; so there each project of a batch gets a statement of its own, within the same transaction.
+//! A single PostgreSQL takes one statement for all rows. Citus locks and changes rows only if the text of the statement
+//! proves that they are in one shard. There, each project of a batch gets its own statement in the same transaction.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,19 +14,19 @@ use uuid::Uuid;
 use crate::StoreError;
 use kernel::ids::ProjectId;
 
-/// The database's own setting that tells its sessions that it is spread: `rekindle migrate --citus` makes it.
+/// The database setting that marks a distributed database to its sessions. `rekindle migrate --citus` sets it.
 pub const SETTING: &str = "rekindle.by_project";
 
-/// Whether the database of this process is spread by project. A process works with one database; every new connection
-/// says it again.
+/// Whether this process's database is distributed by project. A process uses one database; every new connection sets
+/// this again.
 static IS_SPREAD: AtomicBool = AtomicBool::new(false);
 
-/// Notes what a connection said of its database.
+/// Records whether a connection's database is distributed.
 pub fn note(is_spread: bool) {
     IS_SPREAD.store(is_spread, Ordering::Relaxed);
 }
 
-/// Whether statements have to be of one project each.
+/// Returns whether each statement must be limited to one project.
 pub fn is_spread() -> bool {
     IS_SPREAD.load(Ordering::Relaxed)
 }
@@ -34,9 +34,10 @@ pub fn is_spread() -> bool {
 /// A statement over rows of several projects, whose first parameter holds the project of each row (`uuid[]`).
 #[derive(Clone, Copy, Debug)]
 pub struct ByProject {
-    /// As one PostgreSQL takes it, for all rows at once.
+    /// The form for a single PostgreSQL: all rows at once.
     sql: &'static str,
-    /// The columns of rows that are given or found that it compares a table's project with: `project_id = v.p`.
+    /// The columns of given or found rows with which the statement compares a table's project: `v.p` in the condition
+    /// `project_id = v.p`.
     columns: &'static [&'static str],
 }
 
@@ -45,21 +46,21 @@ impl ByProject {
         Self { sql, columns }
     }
 
-    /// The statement for rows that are all of one project: it compares with that one.
+    /// Returns the statement for rows of one project: it compares with the first project of the parameter.
     fn of_one(self) -> String {
         let compared = |sql: String, column: &&str| sql.replace(&format!("project_id = {column}"), OF_ONE);
         self.columns.iter().fold(self.sql.to_owned(), compared)
     }
 }
 
-/// The project that all rows have, as a text that tells the shard.
+/// Compares with the project that all rows have, in a form that lets Citus find the shard.
 const OF_ONE: &str = "project_id = ($1::uuid[])[1]";
 
-/// Runs a statement for rows: for all at once, or for each project's by themselves. Nothing is asked where there are none.
+/// Runs a statement for all rows at once, or for each project's rows separately. Without rows it sends no query.
 ///
-/// `project` tells whose a row is; rows of one project should stand together. `one` carries the statement out for a part of
-/// the rows, whose projects are its first parameter; no part waits for another before it is sent, and they are sent in their order.
-/// Returns what each part came to, in the same order.
+/// `project` returns a row's project; rows of one project should be adjacent. `one` runs the statement for a slice of
+/// the rows, whose projects are its first parameter. The slices are sent in order, without waiting for each other's
+/// results. Returns the result of each slice, in the same order.
 pub async fn each<'a, T, R, F>(
     db: &impl GenericClient,
     rows: &'a [T],
@@ -73,15 +74,15 @@ where
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    // Looked at once, so that the text and the parts agree.
+    // Read once, so that the statement and the slices agree.
     let is_spread = is_spread();
-    // Before the first part is sent: preparing it again for each would not keep their order.
+    // Prepared before the first slice is sent: preparing it for each slice would not keep their order.
     let statement =
         if is_spread { db.prepare_cached(&sql.of_one()).await? } else { db.prepare_cached(sql.sql).await? };
     try_join_all(split(rows, project, is_spread).into_iter().map(|part| one(statement.clone(), part))).await
 }
 
-/// Merges as columns: the projects, who was merged, and whom they became.
+/// Returns merges as columns: the projects, the users that were merged, and the users they were merged into.
 pub fn merged(merges: &[((ProjectId, Uuid), Uuid)]) -> (Vec<ProjectId>, Vec<Uuid>, Vec<Uuid>) {
     let projects = merges.iter().map(|((project, _), _)| *project).collect();
     let from = merges.iter().map(|((_, from), _)| *from).collect();
@@ -89,7 +90,7 @@ pub fn merged(merges: &[((ProjectId, Uuid), Uuid)]) -> (Vec<ProjectId>, Vec<Uuid
     (projects, from, into)
 }
 
-/// The rows as statements are to take them.
+/// Splits rows into the slices that get one statement each.
 fn split<T>(rows: &[T], project: impl Fn(&T) -> ProjectId, is_spread: bool) -> Vec<&[T]> {
     match rows {
         [] => Vec::new(),

@@ -1,10 +1,10 @@
-//! The change sequence, by which caches notice what was changed elsewhere.
+//! The change sequence, by which caches notice changes that other processes made.
 
 use deadpool_postgres::GenericClient;
 
 use crate::StoreError;
 
-/// What caches keep.
+/// The kinds of rows that are cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
     Project,
@@ -13,9 +13,9 @@ pub enum Topic {
     Template,
     Channel,
     Segment,
-    /// People whose rows were removed or put back by something else than recording.
+    /// Users whose rows were removed or restored by something other than recording.
     Person,
-    /// What endpoints of webhooks ask for.
+    /// The event subscriptions of webhook endpoints.
     Webhook,
 }
 
@@ -45,15 +45,17 @@ impl Topic {
     }
 }
 
-/// Moves a topic on and returns the new sequence, for the row's `changed_seq`. To be called in the transaction of the
-/// change: the row stays locked until its end, so that sequences become visible in order.
+/// Advances a topic and returns the new sequence, for the row's `changed_seq`.
+///
+/// Call it in the transaction of the change: the topic's row stays locked until the transaction ends, so that sequences
+/// become visible in order.
 pub async fn next(tx: &impl GenericClient, topic: Topic) -> Result<i64, StoreError> {
     let row =
         tx.query_one("UPDATE change SET seq = seq + 1 WHERE topic = $1 RETURNING seq", &[&topic.as_str()]).await?;
     Ok(row.try_get("seq")?)
 }
 
-/// The newest sequence of every topic asked for, in that order.
+/// Returns the newest sequence of each of `topics`, in that order; 0 for a topic without a row.
 pub async fn current(db: &impl GenericClient, topics: &[Topic]) -> Result<Vec<i64>, StoreError> {
     let names: Vec<&str> = topics.iter().map(|t| t.as_str()).collect();
     let statement = db.prepare_cached("SELECT topic, seq FROM change WHERE topic = ANY($1)").await?;

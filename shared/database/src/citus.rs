@@ -1,22 +1,25 @@
-//! Spreading a migrated database over the workers of Citus, by project: see docs/citus.md.
+//! Distributes a migrated database over Citus workers, by project: see docs/citus.md.
 
 use anyhow::{Context, bail};
 use deadpool_postgres::GenericClient;
 
 use crate::{Connection, StoreError, by_project};
 
-/// The oldest version that the product was tried on.
+/// The oldest version on which the product was tested.
 const OLDEST: (i32, i32) = (13, 2);
-/// The table that the others lie beside: rows of one project are on one server.
+/// The table that the others are colocated with, so that all rows of a project are on one server.
 const FIRST: &str = "project";
-/// Tables without a project that are written by transactions which write rows of projects, too. Citus has to know of them: a
-/// transaction that changes a table unknown to it and one worker's rows is committed there first and here after it, so that a
-/// crash between the two would leave half of it. With these it prepares both.
+/// Tables without a project that share transactions with rows of projects. Citus must know of them: if a transaction
+/// changes a table that Citus does not know and rows of one worker, it is committed on the worker first and here
+/// second, so that a crash in between leaves half of it. For tables that Citus knows, it uses two-phase commit.
 const BESIDE: [&str; 4] = ["account", "change", "ingest_partition", "outbox"];
 
-/// Distributes every table that has a project, `project` first and each other colocated with it; those that are distributed already stay
-/// as they are. Partitioned tables go as a whole, and what is attached to them later follows them. Tells of each table when
-/// it is done, and returns how many they were. From then on sessions of the database know that it is spread, so programs have to be started anew.
+/// Distributes every table that has a project: `project` first, each other table colocated with it. Distributed tables
+/// are left as they are.
+///
+/// A partitioned table is distributed as a whole, including partitions that are attached later. Calls `progress` after
+/// each table and returns their number. New sessions then know that the database is distributed, so programs must be
+/// restarted.
 pub async fn distribute(
     db: &mut Connection,
     shards: Option<i32>,
@@ -25,7 +28,7 @@ pub async fn distribute(
     check(db).await?;
     let mut done = 0;
     for table in missing(db).await? {
-        // Names from the database's own list, quoted where they need it.
+        // The names come from the database's catalog, quoted where necessary.
         let beside = match (table == FIRST, shards) {
             (true, Some(shards)) => format!("shard_count => {shards}"),
             (true, None) => "colocate_with => 'none'".to_owned(),
@@ -49,7 +52,7 @@ pub async fn distribute(
     Ok(done)
 }
 
-/// Refuses a database that is not ready, with what has to be done.
+/// Returns an error that says what to do if the database is not ready.
 async fn check(db: &impl GenericClient) -> anyhow::Result<()> {
     let version: Option<String> = db
         .query_opt("SELECT extversion FROM pg_extension WHERE extname = 'citus'", &[])
@@ -82,12 +85,12 @@ async fn check(db: &impl GenericClient) -> anyhow::Result<()> {
 }
 
 fn parse(version: &str) -> Option<(i32, i32)> {
-    // 13.2-1: what stands behind the dash counts the extension's own scripts.
+    // 13.2-1: the number after the dash is the version of the extension's scripts.
     let (major, minor) = version.split('-').next()?.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Tables with a project, and no partitions, that are not distributed yet: [`FIRST`] first.
+/// Returns the tables with a project that are not distributed yet, without partitions: [`FIRST`] first.
 async fn missing(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT c.oid::regclass::text AS name FROM pg_class c \
                JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'project_id' \
@@ -97,14 +100,14 @@ async fn missing(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
     db.query(sql, &[&FIRST]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
-/// Those of [`BESIDE`] that Citus does not know of yet.
+/// Returns the tables of [`BESIDE`] that Citus does not know of yet.
 async fn unknown(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT t AS name FROM unnest($1::text[]) AS t \
                WHERE NOT EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = t::regclass) ORDER BY t";
     db.query(sql, &[&BESIDE.as_slice()]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
-/// Notes at the database, for every session that begins from now on, that it is spread.
+/// Marks the database as distributed, for every session that starts from now on.
 async fn mark(db: &impl GenericClient) -> Result<(), StoreError> {
     let sql =
         format!("SELECT format('ALTER DATABASE %I SET {} = ''on''', current_database()) AS sql", by_project::SETTING);

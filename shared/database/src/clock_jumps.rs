@@ -1,4 +1,5 @@
-//! A jump of the database's clock ahead that nobody has judged yet: one row of the installation, or none.
+//! The recorded forward jump of the database's clock that no operator has accepted yet: at most one row per
+//! installation.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -7,9 +8,9 @@ use crate::StoreError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockJump {
-    /// How far the clock runs ahead of the time that has passed.
+    /// How far the clock is ahead of the elapsed time.
     pub ahead_ms: i64,
-    /// What it showed after the jump.
+    /// The time that the clock showed after the jump.
     pub jumped_at: Timestamp,
 }
 
@@ -19,7 +20,7 @@ pub async fn get(db: &impl GenericClient) -> Result<Option<ClockJump>, StoreErro
         .transpose()
 }
 
-/// Notes one, in the place of an earlier one.
+/// Records a jump. Replaces an earlier one.
 pub async fn note(db: &impl GenericClient, jump: ClockJump) -> Result<(), StoreError> {
     let sql = "INSERT INTO clock_jump (ahead_ms, jumped_at) VALUES ($1, $2) \
                ON CONFLICT (one) DO UPDATE SET ahead_ms = EXCLUDED.ahead_ms, jumped_at = EXCLUDED.jumped_at";
@@ -27,7 +28,7 @@ pub async fn note(db: &impl GenericClient, jump: ClockJump) -> Result<(), StoreE
     Ok(())
 }
 
-/// Forgets it: the clock is back, or right as it is. False where there was none.
+/// Deletes the recorded jump: the clock is back, or an operator accepted it. Returns false if there was none.
 pub async fn forget(db: &impl GenericClient) -> Result<bool, StoreError> {
     Ok(db.execute("DELETE FROM clock_jump", &[]).await? > 0)
 }

@@ -1,17 +1,18 @@
-//! Where Postgres is: read once.
+//! Connection settings for PostgreSQL, read once.
 
 use kernel::env::{Env, EnvError};
 
-/// Where Postgres is.
+/// Connection settings for PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct DatabaseConfig {
     pub url: String,
-    /// Connections of this process at most.
+    /// Maximum number of connections of this process.
     pub pool_size: usize,
 }
 
 impl DatabaseConfig {
-    /// `DATABASE_URL` (default `postgres://rekindle@127.0.0.1:5432/rekindle`), `DATABASE_POOL_SIZE` (default 16).
+    /// Reads `DATABASE_URL` (default `postgres://rekindle@127.0.0.1:5432/rekindle`) and
+    /// `DATABASE_POOL_SIZE` (default 16).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             url: env.text("DATABASE_URL", "postgres://rekindle@127.0.0.1:5432/rekindle"),

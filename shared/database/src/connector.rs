@@ -1,10 +1,10 @@
-//! Reaching PostgreSQL as `DATABASE_URL` says: the one place where a program connects to it.
+//! Connects to PostgreSQL as `DATABASE_URL` says. Every connection of a program is made here.
 //!
-//! `sslmode` and `sslrootcert` mean what they mean to libpq. The client library itself knows neither the modes that verify
-//! nor the file, so that both are read here.
+//! `sslmode` and `sslrootcert` mean what they mean to libpq. The client library supports neither the verifying modes
+//! nor the file, so both are read here.
 //!
-//! Only a server that takes writes is of any use. A session with one that does not is not begun, and one whose server ceases to ends,
-//! so that whoever needs it looks for the primary anew among the hosts of the address.
+//! Only a server that accepts writes is used. A session with a read-only server is not opened. When a server becomes
+//! read-only, its session ends, and the caller looks for the primary among the URL's hosts again.
 
 mod hosts;
 mod parameters;
@@ -33,13 +33,13 @@ use tls::TlsFault;
 
 pub use self::hosts::takes_no_writes;
 
-/// How long one address may take to accept.
+/// Connect timeout for one host.
 const CONNECT: Duration = Duration::from_secs(2);
 const ALLOWED: &str = "an address such as postgres://user:password@host:5432/database?sslmode=verify-full";
-/// How an operator names the authority of PostgreSQL's certificate.
+/// The setting that names the CA of PostgreSQL's certificate, for error messages.
 const TRUST: &str = "sslrootcert in DATABASE_URL";
 
-/// Makes connections to one database.
+/// Opens connections to one database.
 #[derive(Clone)]
 pub struct Connector {
     config: Config,
@@ -48,15 +48,16 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// `url` as `DATABASE_URL` has it; `program` is how the server lists the sessions. Reads the file that `sslrootcert`
-    /// names. No error repeats the address, which may hold a password.
+    /// Parses a `DATABASE_URL`. `program` is part of the application name that the server lists.
+    ///
+    /// Reads the file that `sslrootcert` names. No error repeats the URL, which may contain a password.
     pub fn parse(url: &str, program: &str) -> Result<Self, EnvError> {
         let Parameters { rest, mode, root, unknown } = Parameters::split(url);
         if let Some(name) = unknown {
             let problem = format!("the parameter {name:?} is not supported");
             return Err(refusal(problem, "sslmode, sslrootcert and sslnegotiation of the parameters of TLS"));
         }
-        // An address in libpq's other form, `host=… user=…`, keeps what the library reads of it.
+        // In libpq's other form, `host=… user=…`, the parameters are left to the client library.
         let choose = || Security::choose(mode.as_deref(), root.as_deref());
         let security = parameters::is_url(url).then(choose).transpose()?;
         let mut config: Config = rest.parse().map_err(|e| refusal(format!("is no Postgres address: {e}"), ALLOWED))?;
@@ -68,29 +69,30 @@ impl Connector {
             return Err(refusal(problem, "target_session_attrs=read-write, which is meant in any case"));
         }
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        // The version is for a migrator, which asks who works with the database.
+        // The version is for migrators, which check the programs that are connected.
         config.application_name(format!("rekindle-{program}/{}", known_version()));
         config.connect_timeout(CONNECT);
         config.keepalives_idle(Duration::from_secs(30));
-        // A server that vanished without a word must be noticed (Linux).
+        // Detects a server that vanished without closing the connection (Linux).
         config.tcp_user_timeout(Duration::from_secs(15));
         let tls = security.unwrap_or_default().client(config.get_ssl_negotiation())?;
         Ok(Self { hosts: Hosts::of(&config), config, tls: MakeRustlsConnect::new(tls) })
     }
 
-    /// What the client library was told.
+    /// Returns the client library's configuration.
     pub(super) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// A session with the host that takes writes; it ends with its client, and the task with it. Of several errors the most telling.
+    /// Opens a session with the host that accepts writes. The task ends with its client. If all hosts fail, returns the
+    /// most informative error.
     pub async fn connect(&self) -> Result<(Client, JoinHandle<()>), Error> {
         self.hosts.first(|config| self.connect_to(config)).await
     }
 
     async fn connect_to(&self, config: Config) -> Result<(Client, JoinHandle<()>), Error> {
         match Box::pin(attempt(&config, self.tls.clone())).await {
-            // As with libpq: whoever only prefers TLS goes on without it, whatever keeps it from being agreed upon.
+            // As in libpq: `prefer` falls back to a connection without TLS, whatever made the handshake fail.
             Err(error) if config.get_ssl_mode() == SslMode::Prefer && tls_fault(&error).is_some() => {
                 let mut plain = config;
                 plain.ssl_mode(SslMode::Disable);
@@ -111,12 +113,13 @@ async fn attempt(config: &Config, tls: MakeRustlsConnect) -> Result<(Client, Joi
     Ok((client, running))
 }
 
-/// Runs a session until its client is gone, or its server takes no writes any more: to its client it is closed then.
+/// Runs a session until its client is dropped or its server becomes read-only. The client then finds the connection
+/// closed.
 async fn serve<S: TlsStream + Unpin>(mut connection: Connection<Socket, S>) -> Result<(), Error> {
     loop {
         let next = poll_fn(|context| {
             let next = connection.poll_message(context);
-            // The server tells of this one by itself, with its next answer. Nobody becomes a standby without a new start.
+            // The server reports this parameter with its next answer. A primary becomes a standby only by a restart.
             if connection.parameter("default_transaction_read_only") == Some("on") {
                 tracing::warn!("PostgreSQL takes no writes any more; the connection to it is closed");
                 return Poll::Ready(None);
@@ -143,9 +146,9 @@ fn refusal(problem: String, allowed: &'static str) -> EnvError {
     EnvError { name: "DATABASE_URL".to_owned(), problem, allowed }
 }
 
-/// Why no TLS was agreed upon, where a connection failed for that.
+/// Returns why TLS failed, if that is why the connection failed.
 pub fn tls_fault(error: &Error) -> Option<TlsFault> {
-    // The library tells the kind of an error by its words only.
+    // The library distinguishes its errors only by their messages.
     if error.to_string() != "error performing TLS handshake" {
         return None;
     }
@@ -156,12 +159,12 @@ pub fn tls_fault(error: &Error) -> Option<TlsFault> {
     Some(TlsFault::find(error).unwrap_or(TlsFault::Handshake))
 }
 
-/// What went wrong with TLS, and what to do about it.
+/// Describes a TLS failure and its remedy.
 pub fn tls_words(error: &Error, fault: TlsFault) -> String {
     format!("TLS: {}; {}", cause::words(error), remedy(fault))
 }
 
-/// What to do about it where the server is PostgreSQL.
+/// Returns the remedy if the server is PostgreSQL.
 pub fn remedy(fault: TlsFault) -> String {
     let known = fault.remedy(TRUST);
     match fault {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::StoreError;
 use kernel::ids::ProjectId;
 
-/// The oldest due rows that one poll reads before it probes each project.
+/// The number of oldest due rows that one poll reads before it probes each project.
 const WINDOW: i64 = 5_000;
 
 /// A table with due rows, and the column with their due time. It needs an index that starts with that column, and one on
@@ -19,7 +19,7 @@ pub struct Due {
     pub at: &'static str,
 }
 
-/// Since when the oldest row has been due, or when the next one falls due.
+/// Returns the earliest due time in the table, past or future.
 pub async fn oldest(db: &impl GenericClient, Due { table, at }: Due) -> Result<Option<Timestamp>, StoreError> {
     let sql = format!("SELECT {at} AS at FROM {table} WHERE {at} IS NOT NULL ORDER BY {at} LIMIT 1");
     let row = db.query_opt(&db.prepare_cached(&sql).await?, &[]).await?;
@@ -64,7 +64,7 @@ async fn oldest_by_project(
         read += count;
     }
     if read >= WINDOW {
-        // Rows of deleted projects are found above: they have no row in `project`.
+        // The rows read above include those of deleted projects, which have no row in `project`.
         oldest.extend(probe_each(db, due, now, most).await?);
     }
     Ok(oldest)
@@ -86,7 +86,7 @@ async fn probe_each(
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("at")?))).collect()
 }
 
-/// Counts up to `most` rows that have been due since before a time.
+/// Counts up to `most` rows with a due time earlier than `before`.
 pub async fn overdue(
     db: &impl GenericClient,
     Due { table, at }: Due,

@@ -1,5 +1,5 @@
-//! The conditions of a list: only those that were asked for stand in the statement, so that each combination has a
-//! plan of its own.
+//! The conditions of a list query. The statement contains only the conditions in use, so that each combination has its
+//! own plan.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,14 @@ use tokio_postgres::types::ToSql;
 use crate::StoreError;
 use kernel::ids::ProjectId;
 
-/// How far totals of filtered lists are counted.
+/// The limit to which totals of filtered lists are counted.
 pub const MOST_COUNTED: i64 = 10_000;
 
-/// How many rows a list has in all.
+/// The total number of rows of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Total {
     pub count: i64,
-    /// Whether there are more than were counted.
+    /// Whether there are more rows than were counted.
     pub capped: bool,
 }
 
@@ -26,18 +26,18 @@ impl Total {
         Self { count, capped: false }
     }
 
-    /// More than are counted.
+    /// Returns a total above the limit.
     pub fn beyond() -> Self {
         Self::counted(MOST_COUNTED + 1)
     }
 
-    /// From a number of rows of which one more than [`MOST_COUNTED`] were looked for.
+    /// Converts a count that was limited to [`MOST_COUNTED`] + 1.
     pub fn counted(found: i64) -> Self {
         Self { count: found.min(MOST_COUNTED), capped: found > MOST_COUNTED }
     }
 }
 
-/// Where a page begins: behind so many rows, or behind a row.
+/// Where a page starts: after a number of rows, or after a given row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<T> {
     Offset(i64),
@@ -53,15 +53,15 @@ impl<T> Start<T> {
     }
 }
 
-/// How a statement is to be carried out whatever the planner takes its values for: what a search finds cannot be guessed,
-/// and the plan that suits one text reads the whole table for another.
+/// Forces a kind of plan, whatever the planner estimates. The matches of a text search cannot be estimated, and a plan
+/// that suits one text reads the whole table for another.
 #[derive(Clone, Copy, Debug)]
 pub enum Pin {
-    /// By an index in the order that is asked for.
+    /// An index scan in the requested order.
     Ordered,
-    /// By an index, row by row, so that it can end early.
+    /// An index scan, row by row, so that it can end early.
     Indexed,
-    /// By an index that gives all it finds at once.
+    /// A bitmap scan.
     Bitmap,
 }
 
@@ -74,7 +74,7 @@ impl Pin {
             Self::Bitmap => ("off", "on", "on"),
         };
         let tx = db.transaction().await?;
-        // All of them each time: within another transaction what one pin set would hold for the next.
+        // Sets all of them each time: in an outer transaction, the settings of one pin would still apply to the next.
         let settings = format!(
             "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = {index}; SET LOCAL enable_indexonlyscan = {index}; \
              SET LOCAL enable_bitmapscan = {bitmap}; SET LOCAL enable_sort = {sort}"
@@ -84,7 +84,7 @@ impl Pin {
     }
 }
 
-/// The pattern of `LIKE` for a text that stands anywhere.
+/// Returns the `LIKE` pattern that matches `text` at any position.
 pub fn like_pattern(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 2);
     pattern.push('%');
@@ -98,7 +98,7 @@ pub fn like_pattern(text: &str) -> String {
     pattern
 }
 
-/// What a page is made of.
+/// The columns, table and order of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     pub columns: &'static str,
@@ -106,7 +106,7 @@ pub struct Rows {
     pub order: &'static str,
 }
 
-/// Conditions and their parameters; the project's is always the first.
+/// Conditions and their parameters. The first parameter is always the project.
 pub struct Filter<'a> {
     conditions: String,
     params: Vec<&'a (dyn ToSql + Sync)>,
@@ -117,7 +117,7 @@ impl<'a> Filter<'a> {
         Self { conditions: "project_id = $1".to_owned(), params: vec![project] }
     }
 
-    /// Adds a condition; `?1`, `?2` in it stand for the values.
+    /// Adds a condition, in which `?1`, `?2` are placeholders for the values.
     pub fn and(&mut self, condition: &str, values: &[&'a (dyn ToSql + Sync)]) {
         let mut condition = condition.to_owned();
         for (i, value) in values.iter().enumerate() {
@@ -146,12 +146,12 @@ impl<'a> Filter<'a> {
         Ok(db.query(&db.prepare_cached(&sql).await?, &self.params).await?)
     }
 
-    /// Counts up to [`MOST_COUNTED`].
+    /// Counts up to [`MOST_COUNTED`] rows.
     pub async fn count_capped(&self, db: &impl GenericClient, table: &str) -> Result<Total, StoreError> {
         Ok(Total::counted(self.count(db, table, MOST_COUNTED + 1).await?))
     }
 
-    /// Counts up to `most`.
+    /// Counts up to `most` rows.
     pub async fn count(&self, db: &impl GenericClient, table: &str, most: i64) -> Result<i64, StoreError> {
         let limit = self.params.len() + 1;
         let conditions = &self.conditions;

@@ -1,9 +1,9 @@
-//! Who reads which partition of the ingest stream, under which epoch, and how far it has been applied.
+//! Leases of the ingest stream's partitions: owner, epoch and applied position.
 //!
-//! Leases count in the database's own time (`statement_timestamp()`, which Citus takes), not in product time: what matters is that all workers
-//! agree, whatever their clocks say. No lease reaches 3 minutes ahead (`PARTITION_LEASE_MS` is at most
-//! 120,000). One that does was written before the database's clock was set back. It is ignored: its worker may have died, and a
-//! live worker takes the partition again under a new epoch.
+//! Leases are measured by the database's clock (`statement_timestamp()`, which Citus accepts), not in product time: all
+//! workers must agree, whatever their own clocks show. No lease ends more than 3 minutes ahead (`PARTITION_LEASE_MS` is
+//! at most 120,000). One that does was written before the database's clock was set back. It is ignored: its worker may
+//! have died, and a live worker acquires the partition again under a new epoch.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use tokio_postgres::Row;
@@ -13,14 +13,14 @@ use crate::{Connection, StoreError, by_project};
 use kernel::clock::from_ms;
 use wire::position::Position;
 
-/// Under which epoch a partition is owned, and how far it has been applied.
+/// The epoch and applied position of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub partition: i16,
     pub epoch: i64,
     /// Sequence of the last message applied.
     pub applied_seq: i64,
-    /// When the broker stored it, in Unix nanoseconds; 0 where that is not known.
+    /// When the broker stored that message, in Unix nanoseconds; 0 if unknown.
     pub applied_ns: i64,
 }
 
@@ -35,7 +35,7 @@ impl Lease {
     }
 }
 
-/// Makes the rows of all partitions. Positions of an earlier stream are set back to the start of this one.
+/// Creates the rows of all partitions. If the stream was recreated, resets their positions to its start.
 pub async fn ensure(db: &impl GenericClient, partitions: u16, stream_created_ms: i64) -> Result<(), StoreError> {
     let created = from_ms(stream_created_ms);
     let sql = "INSERT INTO ingest_partition (partition, stream_created) SELECT g, $2 FROM generate_series(0, $1::int - 1) g \
@@ -45,7 +45,7 @@ pub async fn ensure(db: &impl GenericClient, partitions: u16, stream_created_ms:
     Ok(())
 }
 
-/// Says that a worker is alive for so long, and returns how many of its kind are.
+/// Records that a worker is alive for `ttl_ms` and returns the number of live workers of its kind, itself included.
 pub async fn announce(db: &impl GenericClient, worker: Uuid, kind: &str, ttl_ms: i64) -> Result<i64, StoreError> {
     let sql = "WITH me AS (INSERT INTO worker (id, kind, seen_until) \
                VALUES ($1, $2, statement_timestamp() + $3 * interval '1 millisecond') ON CONFLICT (id) DO UPDATE \
@@ -56,13 +56,13 @@ pub async fn announce(db: &impl GenericClient, worker: Uuid, kind: &str, ttl_ms:
     Ok(db.query_one(&statement, &[&worker, &kind, &(ttl_ms as f64)]).await?.try_get("count")?)
 }
 
-/// Takes back what [`announce`] said.
+/// Deletes the record that [`announce`] wrote.
 pub async fn retire(db: &impl GenericClient, worker: Uuid) -> Result<(), StoreError> {
     db.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
     Ok(())
 }
 
-/// Prolongs the leases held; returns the partitions that are still this worker's.
+/// Renews the leases held. Returns the partitions that the worker still owns.
 pub async fn renew(
     db: &impl GenericClient,
     worker: Uuid,
@@ -70,7 +70,7 @@ pub async fn renew(
     ttl_ms: i64,
 ) -> Result<Vec<i16>, StoreError> {
     let (partitions, epochs): (Vec<i16>, Vec<i64>) = held.iter().copied().unzip();
-    // Locked in order first: an update with a join takes rows in any order, and two of them would deadlock.
+    // Locks the rows in order first: an update with a join locks in any order, and two of them could deadlock.
     let sql = if by_project::is_spread() {
         "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
          JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
@@ -78,7 +78,8 @@ pub async fn renew(
          SET lease_until = statement_timestamp() + $4 * interval '1 millisecond' FROM mine \
          WHERE p.partition = mine.partition RETURNING p.partition"
     } else {
-        // From when the rows are had: a commit that waits for its standby holds them. Citus takes no such function here.
+        // Measured from when the rows are locked: a commit that waits for its standby holds them. Citus does not accept
+        // `clock_timestamp()` here.
         "WITH mine AS (SELECT p.partition FROM unnest($2::smallint[], $3::bigint[]) AS v(partition, epoch) \
          JOIN ingest_partition p ON p.partition = v.partition AND p.epoch = v.epoch WHERE p.owner = $1 \
          ORDER BY p.partition FOR UPDATE OF p) UPDATE ingest_partition p \
@@ -90,8 +91,8 @@ pub async fn renew(
     rows.iter().map(|r| Ok(r.try_get("partition")?)).collect()
 }
 
-/// Takes at most so many partitions that nobody holds. Epochs grow with the time, so that a database restored from a
-/// backup hands out none that was in use before.
+/// Acquires up to `most` partitions that no worker holds. Epochs grow with time, so that a database restored from a
+/// backup assigns none that was used before.
 pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i64) -> Result<Vec<Lease>, StoreError> {
     let sql = "WITH free AS (SELECT partition FROM ingest_partition WHERE owner IS NULL \
                OR lease_until NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '3 minutes' \
@@ -104,14 +105,15 @@ pub async fn acquire(db: &impl GenericClient, worker: Uuid, most: i64, ttl_ms: i
     db.query(&statement, &[&worker, &most, &(ttl_ms as f64)]).await?.iter().map(Lease::of).collect()
 }
 
-/// Gives a partition back.
+/// Releases a partition.
 pub async fn release(db: &impl GenericClient, worker: Uuid, partition: i16, epoch: i64) -> Result<(), StoreError> {
     let sql = "UPDATE ingest_partition SET owner = NULL, lease_until = NULL WHERE partition = $2 AND epoch = $3 AND owner = $1";
     db.execute(sql, &[&worker, &partition, &epoch]).await?;
     Ok(())
 }
 
-/// Gives a partition back, to be read on behind an earlier message: its stream lost its end, and has used those sequences anew.
+/// Releases a partition and sets its position back to at most `after`: the stream lost its end and has reused those
+/// sequences.
 pub async fn rewind(
     db: &impl GenericClient,
     worker: Uuid,
@@ -125,11 +127,11 @@ pub async fn rewind(
     Ok(())
 }
 
-/// Begins a recording transaction. Its statements look up as many keys as a batch holds, and no plan of theirs may ever
-/// read a table instead: the planner would, for some thousand keys in a table that it takes for small.
+/// Begins a recording transaction. Its statements look up as many keys as a batch has. No plan of theirs may read a
+/// whole table, which the planner would choose for some thousand keys in a table that it considers small.
 pub async fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     let tx = db.transaction().await?;
-    // Citus plans by values: it makes no plan over several shards that would hold for any.
+    // Citus plans by parameter values: it makes no generic plan over several shards.
     let settings = if by_project::is_spread() {
         "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; \
          SET LOCAL plan_cache_mode = force_custom_plan"
@@ -141,19 +143,19 @@ pub async fn begin(db: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     Ok(tx)
 }
 
-/// A step of a position, allowed to the holder of the epoch only.
+/// An advance of a partition's position, allowed only to the holder of the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advance {
     pub partition: i16,
     pub epoch: i64,
     pub from: i64,
     pub to: i64,
-    /// When the broker stored the message `to`, in Unix nanoseconds; 0 where that is not known.
+    /// When the broker stored the message `to`, in Unix nanoseconds; 0 if unknown.
     pub to_ns: i64,
 }
 
-/// Moves positions on; returns the partitions that were moved. One that is missing has another owner by now, and the
-/// transaction must not be committed.
+/// Advances positions. Returns the partitions that were advanced. If one is missing, another worker owns it or its
+/// position differs, and the transaction must not be committed.
 pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>, StoreError> {
     let partitions: Vec<i16> = steps.iter().map(|s| s.partition).collect();
     let epochs: Vec<i64> = steps.iter().map(|s| s.epoch).collect();
@@ -169,20 +171,20 @@ pub async fn advance(tx: &Transaction<'_>, steps: &[Advance]) -> Result<Vec<i16>
     rows.iter().map(|r| Ok(r.try_get("partition")?)).collect()
 }
 
-/// The epoch and position of partitions as they stand now.
+/// Returns the current epoch and position of partitions.
 pub async fn current(db: &impl GenericClient, partitions: &[i16]) -> Result<Vec<Lease>, StoreError> {
     let sql = "SELECT p.partition, p.epoch, p.applied_seq, p.applied_ns FROM ingest_partition p \
                WHERE partition = ANY($1)";
     db.query(sql, &[&partitions]).await?.iter().map(Lease::of).collect()
 }
 
-/// How far every partition has been applied, in the order of partitions.
+/// Returns the applied position of every partition, ordered by partition.
 pub async fn applied(db: &impl GenericClient) -> Result<Vec<i64>, StoreError> {
     let statement = db.prepare_cached("SELECT applied_seq FROM ingest_partition ORDER BY partition").await?;
     db.query(&statement, &[]).await?.iter().map(|r| Ok(r.try_get("applied_seq")?)).collect()
 }
 
-/// How far the partitions of the stream that was made at this time (Unix milliseconds) have been applied.
+/// Returns the applied positions of the stream that was created at this time (Unix milliseconds).
 pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Result<Vec<(i16, Position)>, StoreError> {
     let sql =
         "SELECT partition, applied_seq, applied_ns FROM ingest_partition WHERE stream_created = $1 ORDER BY partition";
@@ -194,7 +196,8 @@ pub async fn positions(db: &impl GenericClient, stream_created_ms: i64) -> Resul
     rows.iter().map(position).collect()
 }
 
-/// Partitions, and those of them that nobody reads: never taken, given back, or with a lease that has run out.
+/// Returns the number of partitions, and the partitions without an owner: never acquired, released, or with an expired
+/// lease.
 pub async fn orphaned(db: &impl GenericClient) -> Result<(i64, Vec<i16>), StoreError> {
     let sql = "SELECT count(*) AS count, coalesce(array_agg(partition ORDER BY partition) FILTER (WHERE owner IS NULL \
                OR lease_until NOT BETWEEN statement_timestamp() AND statement_timestamp() + interval '3 minutes'), \

@@ -1,8 +1,8 @@
-//! Jumps of the database's clock: what would become due by one, all at once, is held.
+//! Jumps of the database's clock. Work that a jump would make due all at once is held.
 //!
-//! A program that follows the database's clock compares it with the time that has passed. If the clock runs ahead of that by more than
-//! ten minutes, the program goes on by the clock as it was, until the clock is back or an operator accepts it. Schedulers record the jump
-//! ([`Jumps::judge`]); other programs believe them ([`Jumps::follow`]).
+//! A program that follows the database's clock compares it with the elapsed time. If the clock gets ahead by more than
+//! ten minutes, the program keeps using the clock without the jump, until the clock is back or an operator accepts it.
+//! Schedulers record the jump ([`Jumps::judge`]); other programs rely on their record ([`Jumps::follow`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +12,12 @@ use crate::clock_jumps::{self, ClockJump};
 use crate::{Store, StoreError};
 use kernel::clock::{Clock, Reading, from_ms};
 
-/// Which due times have come.
+/// The times up to which work is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueBy {
     /// For messages that were due at once when they were queued, and for leases.
     pub now: Timestamp,
-    /// For other messages. Earlier than `now` after a jump of the clock.
+    /// For other messages. Earlier than `now` after a forward jump of the clock.
     pub held: Timestamp,
 }
 
@@ -27,31 +27,31 @@ impl From<Timestamp> for DueBy {
     }
 }
 
-/// A larger difference between the clock and the time that has passed is a jump.
+/// A larger difference between the clock and the elapsed time is a jump.
 const BOUND_MS: i64 = 10 * 60 * 1_000;
-/// How often a jump that is held is logged.
+/// How often a held jump is logged.
 const LOG_INTERVAL_MS: i64 = 60 * 1_000;
-/// How long a follower holds a jump that no scheduler has recorded: it may be its own machine that stood still.
+/// How long a follower holds a jump that no scheduler has recorded: perhaps only its own machine was suspended.
 const CONFIRM_MS: i64 = 60 * 1_000;
 
-/// What this process has seen of the clock.
+/// The clock readings of this process.
 #[derive(Debug, Default)]
 pub struct Jumps(Mutex<Seen>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// The clock, and the time that had passed, when it was last read.
+    /// The clock and the elapsed time at the last reading.
     last: Option<(i64, i64)>,
-    /// How far the clock runs ahead of the time that has passed; negative after a jump back.
+    /// How far the clock is ahead of the elapsed time; negative after a jump back.
     ahead_ms: i64,
-    /// Whether the database has it.
+    /// Whether the jump is recorded in the database.
     noted: bool,
-    /// The time that had passed at the last jump.
+    /// The elapsed time at the last jump.
     jumped_ms: i64,
     logged_ms: Option<i64>,
 }
 
-/// What follows from what this process has seen and what the database says.
+/// The action that follows from this process's readings and the recorded jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Nothing,
@@ -83,7 +83,7 @@ impl Seen {
         self.ahead_ms.max(0)
     }
 
-    /// Takes over what the database says, which every scheduler writes and an operator removes.
+    /// Adopts the recorded jump, which every scheduler writes and an operator removes.
     fn compare(&mut self, stored: Option<&ClockJump>, shown_ms: i64) -> Next {
         match stored {
             None if self.held_ms() == 0 => {
@@ -99,14 +99,14 @@ impl Seen {
                 self.noted = true;
                 if (stored.ahead_ms - self.ahead_ms).abs() > BOUND_MS { Next::Note } else { Next::Nothing }
             }
-            // This process knew of it, and has seen the clock come back.
+            // This process knew of the jump and has seen the clock come back.
             Some(_) if self.noted => {
                 self.noted = false;
                 Next::Forget
             }
             Some(stored) if shown_ms < stored.jumped_at.as_millisecond() - BOUND_MS => Next::Forget,
             Some(stored) => {
-                // It was seen before this process started.
+                // The jump happened before this process started.
                 (self.ahead_ms, self.noted) = (stored.ahead_ms, true);
                 Next::Nothing
             }
@@ -117,14 +117,14 @@ impl Seen {
     fn follow(&mut self, stored: Option<&ClockJump>, shown_ms: i64, passed_ms: i64) -> Next {
         let was_noted = self.noted;
         match self.compare(stored, shown_ms) {
-            // The schedulers have not seen what this process saw, or see it otherwise.
+            // The schedulers did not see this jump, or measured another.
             Next::Note => {
                 if passed_ms - self.jumped_ms > CONFIRM_MS {
                     self.ahead_ms = stored.map_or(0, |stored| stored.ahead_ms);
                 }
                 Next::Nothing
             }
-            // Until a scheduler has removed it, it says nothing new.
+            // The jump stays known until a scheduler removes the record.
             Next::Forget => {
                 self.noted = was_noted;
                 Next::Nothing
@@ -133,7 +133,7 @@ impl Seen {
         }
     }
 
-    /// Whether to log again that something is held.
+    /// Returns whether to log again that work is held.
     fn should_log(&mut self, passed_ms: i64) -> bool {
         let should = self.held_ms() > 0 && self.logged_ms.is_none_or(|logged| passed_ms - logged >= LOG_INTERVAL_MS);
         if should {
@@ -143,7 +143,7 @@ impl Seen {
     }
 }
 
-/// What the clock shows, in milliseconds.
+/// A reading of the clock, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     pub shown_ms: i64,
@@ -152,7 +152,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The time by which is judged what is due: the clock without the jump.
+    /// Returns the time that decides what is due: the clock without the jump.
     pub fn due_ms(self) -> i64 {
         self.shown_ms - self.held_ms
     }
@@ -167,13 +167,14 @@ impl Jumps {
         Shown { shown_ms, held_ms: seen.held_ms() }
     }
 
-    /// How far the clock has jumped ahead, if it has.
+    /// Returns how far the clock has jumped ahead, if it has.
     pub fn ahead(&self, clock: &Clock) -> Option<SignedDuration> {
         let Shown { held_ms, .. } = self.read(clock);
         (held_ms > 0).then(|| SignedDuration::from_millis(held_ms))
     }
 
-    /// Reads the database's time. Records a jump, or that the clock is back. Returns how far the clock is ahead, in milliseconds.
+    /// Reads the database's time. Records a jump, or that the clock is back. Returns how far the clock is ahead, in
+    /// milliseconds.
     pub async fn judge(&self, store: &Store, clock: &Clock) -> Result<i64, StoreError> {
         let (stored, shown_ms) = self.update(store, clock).await?;
         let (next, ahead_ms) = {
@@ -196,7 +197,7 @@ impl Jumps {
         Ok(self.log(clock))
     }
 
-    /// Reads the database's time, and what schedulers and operators say of a jump.
+    /// Reads the database's time, and the jump that schedulers record and operators accept.
     pub async fn follow(&self, store: &Store, clock: &Clock) -> Result<(), StoreError> {
         let (stored, shown_ms) = self.update(store, clock).await?;
         let next = self.seen().follow(stored.as_ref(), shown_ms, clock.passed_ms());
@@ -207,15 +208,15 @@ impl Jumps {
         Ok(())
     }
 
-    /// Reads the jump that is recorded, and then the database's time into the clock.
+    /// Reads the recorded jump, and then the database's time into the clock.
     async fn update(&self, store: &Store, clock: &Clock) -> Result<(Option<ClockJump>, i64), StoreError> {
-        // The row first: a scheduler that removed it saw the clock back, and then this one does, too.
+        // The row first: a scheduler that removed it saw the clock back, and this process then does so too.
         let stored = clock_jumps::get(&store.connection().await?).await?;
         store.synchronize(clock).await?;
         Ok((stored, self.read(clock).shown_ms))
     }
 
-    /// Logs every minute that something is held; returns how far the clock is ahead, in milliseconds.
+    /// Logs every minute that work is held. Returns how far the clock is ahead, in milliseconds.
     fn log(&self, clock: &Clock) -> i64 {
         let mut seen = self.seen();
         let held_ms = seen.held_ms();
@@ -234,7 +235,7 @@ impl Jumps {
     }
 }
 
-/// The clock by which chunks are due.
+/// The clock that decides which chunks are due.
 #[derive(Clone)]
 pub struct DueClock {
     pub clock: Clock,
@@ -252,8 +253,8 @@ impl DueClock {
         DueBy { now: from_ms(shown.shown_ms), held: from_ms(shown.due_ms()) }
     }
 
-    /// Returns the start of delays: the clock without a jump that a scheduler has recorded, so that all programs agree on it. When an
-    /// operator accepts the jump, delays that are shorter than it end.
+    /// Returns the start of delays: the clock without a jump that a scheduler has recorded, so that all programs agree
+    /// on it. When an operator accepts the jump, delays that are shorter than it end.
     pub fn delays_from(&self) -> Timestamp {
         let DueBy { now, held } = self.due_by();
         if self.jumps.seen().noted { held } else { now }

@@ -1,7 +1,7 @@
-//! Bringing a database up to date, and judging whether a program can work with what it holds.
+//! Migrates a database, and checks whether a program can work with its schema.
 //!
-//! One migrator at a time, under an advisory lock. Nobody waits behind a migration for longer than [`LOCK_TIMEOUT`]: what does not
-//! get its locks by then gives up and tries again, for [`PATIENCE`] at most.
+//! An advisory lock admits one migrator at a time. No session waits for a migration longer than [`LOCK_TIMEOUT`]: a
+//! migration that does not get its locks by then is rolled back and retried, for [`PATIENCE`] at most.
 
 pub mod blockers;
 mod index;
@@ -21,44 +21,45 @@ use kernel::clock::Clock;
 
 pub use crate::migrations::{MIGRATIONS, Migration, known_version};
 
-/// What the schema needs of PostgreSQL's own additional modules: indexes by trigrams, and by project beside them. Both
-/// are trusted, so that the owner of a database may make them.
+/// The PostgreSQL extensions that the schema needs: trigram indexes, and indexes that combine them with the project.
+/// Both are trusted, so the owner of a database may create them.
 const EXTENSIONS: [&str; 2] = ["pg_trgm", "btree_gin"];
 
-/// A key of Postgres's advisory locks: "rekindle" in ASCII.
+/// Key of the advisory lock: "rekindle" in ASCII.
 const LOCK: i64 = 0x7265_6b69_6e64_6c65;
-/// How often another migrator's end is looked for.
+/// How often the lock is polled while another migrator holds it.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a lock is waited for, and so everyone else behind it.
+/// How long a migration waits for a lock, and thus every session queued after it.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long one migration goes on trying.
+/// How long one migration is retried.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// Between two tries those who were held up have their turn.
+/// Between two attempts, the sessions that were blocked proceed.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(2), factor: 2, most: Duration::from_secs(20) };
 
-/// Brings the database up to date; returns what was applied. Waits for another migration under way.
+/// Migrates the database. Returns the migrations that were applied. Waits for another migrator to finish.
 pub async fn run(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Vec<&'static Migration>> {
     let applied = apply(config, clock, MIGRATIONS).await?;
     Ok(MIGRATIONS.iter().filter(|migration| applied.contains(&migration.version)).collect())
 }
 
-/// As [`run`], with these migrations, as a program has them whose schema is the last one's. Returns the versions that were applied.
+/// Like [`run`], but with the given migrations, the last of which is the program's schema version. Returns the versions
+/// that were applied.
 pub async fn apply(config: &DatabaseConfig, clock: &Clock, migrations: &[Migration]) -> anyhow::Result<Vec<i32>> {
-    // An index of a large table takes its time.
+    // Building an index of a large table takes long.
     let store = Store::with_timeout(config, "migrate", Duration::from_hours(6))?;
     let mut client = store.connection().await.context("cannot reach Postgres (DATABASE_URL)")?;
     take_turn(&client).await?;
     let applied = apply_missing(&mut client, migrations).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
     let applied = applied?;
-    // A database of a newer program is up to date for that one only.
+    // A database that a newer program migrated may still be too new for these migrations.
     check_for(&client, migrations.last().map_or(0, |last| last.version)).await??;
     crate::time_partitions::ensure(&mut client, clock.now_ms()).await?;
     Ok(applied)
 }
 
-/// Waits for other migrators, between statements: one that waited within a statement would be waited for by an index that the
-/// other is making.
+/// Waits for other migrators by polling. A session that waited within a statement would block a concurrent index build
+/// of the migrator that holds the lock.
 async fn take_turn(client: &Connection) -> Result<(), StoreError> {
     let mut told = false;
     let sql = "SELECT pg_try_advisory_lock($1) AS is_ours";
@@ -72,14 +73,14 @@ async fn take_turn(client: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A migration as the database has it.
+/// A migration that the database records as applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     pub version: i32,
     pub checksum: String,
 }
 
-/// What was applied, in order; an error where there is no schema yet.
+/// Returns the applied migrations, in order. Fails if there is no schema yet.
 pub async fn applied(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<Applied>, StoreError> {
     let rows = db.query("SELECT version, checksum FROM schema_migration ORDER BY version", &[]).await?;
     rows.iter()
@@ -87,7 +88,7 @@ pub async fn applied(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<A
         .collect()
 }
 
-/// What of PostgreSQL's additional modules the schema needs and the database lacks.
+/// Returns the extensions that the schema needs and the database lacks.
 pub async fn missing_extensions(db: &impl deadpool_postgres::GenericClient) -> Result<Vec<&'static str>, StoreError> {
     let rows = db.query("SELECT extname::text AS name FROM pg_extension", &[]).await?;
     let there = rows.iter().map(|row| row.try_get("name")).collect::<Result<Vec<String>, _>>()?;
@@ -102,7 +103,7 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
         )
         .await?;
     let done = applied(client).await?;
-    // Before anything is changed.
+    // Checked before anything is changed.
     for migration in migrations {
         let found = done.iter().find(|found| found.version == migration.version);
         if found.is_some_and(|found| found.checksum != migration.checksum()) {
@@ -154,12 +155,12 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
     Ok(anew)
 }
 
-/// Whether it failed because of what others are just doing.
+/// Returns whether the migration failed because of concurrent sessions.
 fn gives_way(error: &anyhow::Error) -> bool {
     error.downcast_ref::<StoreError>().is_some_and(StoreError::is_conflict)
 }
 
-/// Tries once. What was not made as a whole is not noted as applied, and may be tried again.
+/// Tries once. A migration that is not complete is not recorded as applied, and may be retried.
 async fn attempt(client: &mut Connection, migration: &Migration) -> anyhow::Result<()> {
     let step = migration.step().map_err(anyhow::Error::msg)?;
     if let Step::Index(index) = &step {
@@ -192,16 +193,16 @@ pub enum SchemaError {
 }
 
 impl SchemaError {
-    /// Whether a migration to this program's own version mends it.
+    /// Returns whether a migration to this program's version resolves the error.
     pub fn is_behind(&self) -> bool {
         matches!(self, Self::Empty | Self::Old { .. })
     }
 }
 
-/// The exit status of a program that meets a schema which is too new for it (`EX_CONFIG` of sysexits.h).
+/// Exit status of a program that finds a schema too new for it (`EX_CONFIG` of sysexits.h).
 pub const EXIT_SCHEMA: i32 = 78;
 
-/// Refuses a schema that this program does not know.
+/// Returns a `SchemaError` if this program cannot work with the database's schema.
 pub async fn check(db: &impl deadpool_postgres::GenericClient) -> Result<Result<(), SchemaError>, StoreError> {
     check_for(db, known_version()).await
 }

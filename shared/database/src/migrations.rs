@@ -1,9 +1,9 @@
-//! The schema's text: SQL files in order, each for ever as it was released. Pure.
+//! The schema's SQL files in order, each unchanged since its release. Pure.
 //!
-//! A file begins with `-- min-reader: N`: the oldest version of the schema whose programs still work with it. One that expands
-//! names the version before its own, or an older one; one that takes away what programs use names the first that does without.
-//! Comments in old files name modules as they were at the time.
-//! `-- index: concurrently` on the second line is for one index alone, which is made without holding anybody up.
+//! A file begins with `-- min-reader: N`: the oldest schema version whose programs still work with it. A migration that
+//! expands the schema names the version before its own, or an older one. One that removes what programs use names the
+//! first version that does without it. Comments in old files use the module names of their time.
+//! `-- index: concurrently` on the second line is for a file with a single index, which is created without blocking writers.
 
 use sha2::{Digest, Sha256};
 
@@ -29,7 +29,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 6, name: "send_chunks", sql: include_str!("../migrations/0006_send_chunks.sql") },
 ];
 
-/// The schema that this program was written for.
+/// Returns the schema version that this program was written for.
 pub fn known_version() -> i32 {
     MIGRATIONS.last().map_or(0, |m| m.version)
 }
@@ -37,9 +37,9 @@ pub fn known_version() -> i32 {
 /// How a migration is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// As one transaction.
+    /// In one transaction.
     Transaction(&'a str),
-    /// Concurrently, which no transaction takes.
+    /// Concurrently, which PostgreSQL refuses within a transaction.
     Index(Index<'a>),
 }
 
@@ -54,18 +54,19 @@ pub struct Index<'a> {
 }
 
 impl Migration {
-    /// Hexadecimal SHA-256 of the text.
+    /// Returns the hexadecimal SHA-256 of the text.
     pub fn checksum(&self) -> String {
         hex::encode(Sha256::digest(self.sql.as_bytes()))
     }
 
-    /// Where none is named, programs of before are taken not to work with it.
+    /// Returns the oldest schema version whose programs work with this migration. Without a `min-reader` line, only its
+    /// own version does.
     pub fn min_reader(&self) -> i32 {
         let first = self.sql.lines().next().unwrap_or("");
         first.strip_prefix("-- min-reader:").and_then(|n| n.trim().parse().ok()).unwrap_or(self.version)
     }
 
-    /// An error where the text is not what its head says.
+    /// Returns how to apply the migration. Fails if the text does not match its header.
     pub fn step(&self) -> Result<Step<'static>, &'static str> {
         if self.sql.lines().nth(1) != Some("-- index: concurrently") {
             return Ok(Step::Transaction(self.sql));
@@ -76,7 +77,7 @@ impl Migration {
     }
 }
 
-/// The text behind the comments that it begins with.
+/// Returns the text after its leading comments.
 fn skip_comments(mut text: &str) -> &str {
     while text.starts_with("--") {
         text = text.split_once('\n').map_or("", |(_, rest)| rest.trim_start());

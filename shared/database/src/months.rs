@@ -1,9 +1,9 @@
 //! Calendar months, which statements about partitioned tables are limited to.
 //!
-//! PostgreSQL locks every partition that a plan holds, and while it makes the plan every index of it. A plan of a prepared
-//! statement that does not bound the ids references all partitions: hundreds of them fill the lock table of the whole server. So
-//! statements carry the bounds of one month as literals: whatever kind of plan PostgreSQL makes, it holds the partitions of
-//! that month and no others.
+//! PostgreSQL locks every partition that a plan contains, and, while it plans, every index of that partition. The plan
+//! of a prepared statement that does not bound the IDs references all partitions: hundreds of them fill the lock table
+//! of the whole server. Statements therefore carry the bounds of one month as literals: every kind of plan then
+//! contains the partitions of that month only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,27 +22,27 @@ use kernel::ids;
 
 /// January of year 0 is month 0.
 const MONTHS_PER_YEAR: i32 = 12;
-/// Months whose statements are cached. An id that a caller made up can name any month; without this bound each of them
-/// would leave a plan in every connection.
+/// Months whose statements are cached. A caller can make up an ID of any month; without this bound, each would leave a
+/// plan in every connection.
 const CACHED: Range<i32> = 2_025 * MONTHS_PER_YEAR..2_045 * MONTHS_PER_YEAR;
-/// January 9999, the last month; what is later counts as part of it.
+/// January 9999, the last month; later times count as part of it.
 const LAST: i32 = 9_999 * MONTHS_PER_YEAR;
 const LAST_START_MS: i64 = 253_370_764_800_000;
-/// Months that were found to have partitions, which spares reading the catalog again. An absent month is read each time, so
-/// that a new partition is found at once; one that was dropped since costs an empty result.
+/// Months known to have partitions, which avoids reading the catalog again. An absent month is read each time, so that
+/// a new partition is found at once. A month whose partition was dropped costs an empty result.
 static FOUND: Mutex<BTreeSet<(&str, Month)>> = Mutex::new(BTreeSet::new());
 
-/// A month of UTC. Every id lies in one, by the time that it holds.
+/// A calendar month of UTC. Every ID lies in one, by its timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Month(i32);
 
 impl Month {
-    /// The month that an id lies in.
+    /// Returns the month that an ID lies in.
     pub fn of(id: Uuid) -> Self {
         Self::at(ids::time_ms(id))
     }
 
-    /// The month of a time in Unix milliseconds.
+    /// Returns the month of a time in Unix milliseconds.
     pub fn at(ms: i64) -> Self {
         let date = from_ms(ms.clamp(0, LAST_START_MS)).to_zoned(TimeZone::UTC).date();
         Self(i32::from(date.year()) * MONTHS_PER_YEAR + i32::from(date.month()) - 1)
@@ -53,35 +53,35 @@ impl Month {
         Self((self.0 + 1).min(LAST))
     }
 
-    /// The first millisecond.
+    /// Returns the first millisecond.
     pub fn start_ms(self) -> i64 {
         let (year, month) = (self.0.div_euclid(MONTHS_PER_YEAR), self.0.rem_euclid(MONTHS_PER_YEAR) + 1);
         let first = Date::new(year as i16, month as i8, 1).and_then(|date| date.to_zoned(TimeZone::UTC));
         first.map_or(0, |first| first.timestamp().as_millisecond())
     }
 
-    /// The smallest id.
+    /// Returns the smallest ID of the month.
     pub fn first_id(self) -> Uuid {
         ids::lower_bound(self.start_ms())
     }
 
-    /// The smallest id that lies behind the month.
+    /// Returns the smallest ID after the month.
     pub fn end_id(self) -> Uuid {
         if self.0 == LAST { Uuid::max() } else { self.next().first_id() }
     }
 
-    /// The condition that an id column lies in the month, as SQL without parameters.
+    /// Returns the SQL condition, without parameters, that an ID column lies in the month.
     pub fn condition(self, column: &str) -> String {
         format!("{column} >= '{}'::uuid AND {column} < '{}'::uuid", self.first_id(), self.end_id())
     }
 
-    /// Prepares a statement that holds the month's bounds.
+    /// Prepares a statement that contains the month's bounds.
     pub async fn prepare(self, db: &impl GenericClient, sql: &str) -> Result<Statement, StoreError> {
         Ok(if CACHED.contains(&self.0) { db.prepare_cached(sql).await? } else { db.prepare(sql).await? })
     }
 }
 
-/// Rows by the month of their ids, the oldest month first; within a month they keep their order.
+/// Splits rows by the month of their IDs, oldest month first. Rows of a month keep their order.
 pub fn split<T: Clone>(rows: &[T], id: impl Fn(&T) -> Uuid) -> Vec<(Month, Vec<T>)> {
     let mut months: BTreeMap<Month, Vec<T>> = BTreeMap::new();
     for row in rows {
@@ -90,8 +90,8 @@ pub fn split<T: Clone>(rows: &[T], id: impl Fn(&T) -> Uuid) -> Vec<(Month, Vec<T
     months.into_iter().collect()
 }
 
-/// As [`split`], for ids that come from outside. Leaves out the rows of months for which the table has no partition: a caller
-/// can make up an id of any month, and each month costs a statement.
+/// Like [`split`], for IDs from outside. Omits rows of months for which the table has no partition: a caller can make
+/// up an ID of any month, and each month costs a statement.
 pub async fn split_existing<T: Clone>(
     db: &impl GenericClient,
     table: &'static str,
@@ -112,7 +112,7 @@ pub async fn split_existing<T: Clone>(
     Ok(months)
 }
 
-/// The months in which a table has partitions, newest first.
+/// Returns the months in which a table has partitions, newest first.
 pub async fn of_table(db: &impl GenericClient, table: &'static str) -> Result<Vec<Month>, StoreError> {
     let sql = "SELECT min(bounds[1]) AS from_id, max(bounds[2]) AS to_id FROM \
                (SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), \
@@ -127,7 +127,7 @@ pub async fn of_table(db: &impl GenericClient, table: &'static str) -> Result<Ve
     Ok((first.0..=last.0).rev().map(Month).collect())
 }
 
-/// The months of a table that begin before a time, oldest first.
+/// Returns the months of a table up to the month of `before`, oldest first.
 pub async fn of_table_before(
     db: &impl GenericClient,
     table: &'static str,
@@ -138,13 +138,13 @@ pub async fn of_table_before(
     Ok(months.into_iter().rev().take_while(|month| *month <= last).collect())
 }
 
-/// Sets the savepoint that [`release_locks`] goes back to.
+/// Sets the savepoint to which [`release_locks`] rolls back.
 pub async fn set_savepoint(tx: &Transaction<'_>) -> Result<(), StoreError> {
     Ok(tx.batch_execute("SAVEPOINT before_month").await?)
 }
 
-/// Releases the locks on partitions that were taken since [`set_savepoint`], and undoes all changes since. For a transaction
-/// that reads one month after another until it finds something.
+/// Releases the partition locks taken since [`set_savepoint`] and undoes all changes since. For a transaction that
+/// reads one month after another until it finds something.
 pub async fn release_locks(tx: &Transaction<'_>) -> Result<(), StoreError> {
     Ok(tx.batch_execute("ROLLBACK TO SAVEPOINT before_month; RELEASE SAVEPOINT before_month").await?)
 }

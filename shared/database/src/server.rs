@@ -1,4 +1,4 @@
-//! What the server itself is like, and how it is set.
+//! Properties and settings of the PostgreSQL server.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -7,34 +7,35 @@ use crate::StoreError;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// As 170002 for 17.2.
+    /// 170002 for 17.2.
     pub version: i32,
-    /// Whether what was committed is on the disk: all of `fsync`, `full_page_writes` and `synchronous_commit`.
+    /// Which of `fsync`, `full_page_writes` and `synchronous_commit` are off, so that committed data may not be on
+    /// disk.
     pub unsafe_settings: Vec<String>,
     pub max_connections: i64,
-    /// Sessions at this moment, of all databases.
+    /// Current number of sessions, in all databases.
     pub sessions: i64,
     pub now: Timestamp,
-    /// As `TLSv1.3`: what this session goes over; none without TLS.
+    /// TLS version of this session, such as `TLSv1.3`; `None` without TLS.
     pub tls: Option<String>,
     pub standbys: Standbys,
 }
 
-/// Servers that receive its log.
+/// The servers that receive this server's WAL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standbys {
-    /// How many of them each commit waits for; 0 where `synchronous_standby_names` is empty.
+    /// How many of them each commit waits for; 0 if `synchronous_standby_names` is empty.
     pub awaited: i64,
-    /// Those that stream and may be waited for: of `sync_state` `sync` or `quorum`.
+    /// How many are streaming and count for synchronous commits: `sync_state` `sync` or `quorum`.
     pub in_sync: i64,
-    /// All that receive the log, copies that are being made among them.
+    /// All receivers of WAL, including base backups.
     pub connected: i64,
-    /// Those of them whose state this role may not see, for want of `pg_read_all_stats`: all or none.
+    /// How many of them hide their state because this role lacks `pg_read_all_stats`: all or none.
     pub unseen: i64,
 }
 
 pub async fn describe(db: &impl GenericClient) -> Result<Server, StoreError> {
-    // `FIRST 2 (…)`, `ANY 2 (…)` and `2 (…)` wait for two, a bare list of names for one.
+    // `FIRST 2 (…)`, `ANY 2 (…)` and `2 (…)` wait for two standbys, a bare list of names for one.
     let sql = "SELECT current_setting('server_version_num')::int AS version, \
                (SELECT coalesce(array_agg(name::text ORDER BY name), '{}') FROM pg_settings \
                 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off') \

@@ -1,4 +1,4 @@
-//! The partitions of the big tables: ranges of ids, which are ranges of time.
+//! The partitions of the big tables: ranges of IDs, which are ranges of time.
 
 pub mod expired;
 
@@ -11,22 +11,21 @@ use kernel::clock::{from_ms, rfc3339};
 use kernel::ids;
 
 const DAY_MS: i64 = 86_400_000;
-/// Days for which partitions are made ahead, so that a scheduler away for days is not missed.
+/// Days for which partitions are created ahead, so that a scheduler may be down for days.
 const AHEAD: i64 = 14;
-/// What must be there ahead before the rest may wait for another time.
+/// Partitions that start within this time must be created now; later ones may be deferred.
 const NEEDED_MS: i64 = 2 * DAY_MS;
-/// Days back for which there is one partition: no event's id lies further back.
+/// Days before today that the first partition covers: no event's ID is older.
 const BACK: i64 = 31;
-/// A key of Postgres's advisory locks: "rkparts" in ASCII.
+/// Key of the advisory lock: "rkparts" in ASCII.
 const LOCK: i64 = 0x72_6b70_6172_7473;
 const TABLES: [&str; 2] = ["events", "message"];
-/// Percentage of a page that inserted messages fill. Settling writes a new version of each row to the same page (HOT), and a row that
-/// is settled takes up to twice the space.
+/// Percentage of a page that inserted messages fill. Settling a message writes a new row version to the same page
+/// (HOT), and a settled row takes up to twice the space.
 const MESSAGE_FILLFACTOR: u8 = 33;
 /// 1970-01-01 was a Thursday, the first Monday four days later.
 const FIRST_MONDAY_MS: i64 = 4 * DAY_MS;
 
-/// A partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     name: String,
@@ -47,8 +46,8 @@ fn period(table: &str, ms: i64) -> std::ops::Range<i64> {
     monday..monday + 7 * DAY_MS
 }
 
-/// What is missing at `now_ms`, given the end of the newest partition (Unix milliseconds), if there is one. An earlier release
-/// made daily partitions, so it may be in the middle of a week or month.
+/// Returns the partitions missing at `now_ms`, given the end of the newest partition (Unix milliseconds), if there is
+/// one. An earlier release created daily partitions, so that end may be in the middle of a week or month.
 fn missing(table: &str, now_ms: i64, newest_end: Option<i64>) -> Vec<Range> {
     let today = now_ms - now_ms.rem_euclid(DAY_MS);
     let mut ranges = Vec::new();
@@ -69,17 +68,17 @@ fn date(ms: i64) -> String {
     rfc3339(from_ms(ms))[..10].replace('-', "")
 }
 
-/// What [`ensure`] did.
+/// The result of [`ensure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ensured {
     pub made: usize,
-    /// Others held locks for too long, so that some are still to be made. What is there suffices for two days at
-    /// least: some other time is soon enough.
+    /// Some partitions were not created because other sessions held locks for too long. Existing ones suffice for at
+    /// least two days, so the next run can create the rest.
     pub put_off: bool,
 }
 
-/// Makes the partitions that are missing. Safe to run in several processes at once; neither waits for those who read and
-/// write, nor makes them wait. Fails with a conflict where locks were not to be had and partitions are needed soon.
+/// Creates the missing partitions. Several processes may run it at once. It neither waits for readers and writers nor
+/// blocks them. Fails with a conflict if it gets no locks and partitions are needed soon.
 pub async fn ensure(db: &mut Connection, now_ms: i64) -> Result<Ensured, StoreError> {
     let mut ensured = Ensured { made: 0, put_off: false };
     for table in TABLES {
@@ -89,7 +88,7 @@ pub async fn ensure(db: &mut Connection, now_ms: i64) -> Result<Ensured, StoreEr
                 Ok(made) => ensured.made += usize::from(made),
                 Err(error) if error.is_conflict() && range.from_ms >= now_ms + NEEDED_MS => {
                     ensured.put_off = true;
-                    // In order: the next look begins at the newest one's end, and must not leave a gap.
+                    // In order: the next run starts at the newest partition's end and must not leave a gap.
                     break;
                 }
                 Err(error) if is_taken(&error) => {
@@ -102,32 +101,34 @@ pub async fn ensure(db: &mut Connection, now_ms: i64) -> Result<Ensured, StoreEr
     Ok(ensured)
 }
 
-/// Bytes from which on a partition is worth a look.
+/// Minimum size, in bytes, of a partition to analyze.
 const WORTH_A_LOOK: i64 = 512 * 1024;
 
-/// Analyzes the partitions that hold something and never were, or only when they were empty; returns how many. Postgres does so
-/// by itself within a minute or two, and until then takes what lies between two ids for next to nothing, so that statements that
-/// read a stretch of ids may take the wrong way to it. Those that name the ids do without (`store_sending::messages`), but not of
-/// a partition that is known to be empty. One that is locked is left for later.
+/// Analyzes the partitions that have rows but no statistics, or statistics from when they were empty. Returns how many.
+///
+/// Autovacuum does so within a minute or two. Until then the planner estimates almost no rows between two IDs, so a
+/// statement that reads a range of IDs may get a bad plan. Statements that list the IDs are unaffected
+/// (`store_sending::messages`), except on a partition that is recorded as empty. A locked partition is left for the
+/// next run.
 pub async fn analyze_new(db: &impl GenericClient) -> Result<usize, StoreError> {
     let sql = "SELECT c.oid::regclass::text AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
                WHERE i.inhparent IN (SELECT t::regclass FROM unnest($1::text[]) t) AND c.relpages = 0 AND pg_relation_size(c.oid) >= $2";
     let found = db.query(&db.prepare_cached(sql).await?, &[&TABLES.as_slice(), &WORTH_A_LOOK]).await?;
     for row in &found {
-        // Of names that Postgres has quoted itself.
+        // PostgreSQL has quoted the names.
         let name: String = row.try_get("name")?;
         db.batch_execute(&format!("ANALYZE (SKIP_LOCKED) {name}")).await?;
     }
     Ok(found.len())
 }
 
-/// Makes one partition, unless it is there already.
+/// Creates one partition. Returns false if it exists.
 ///
-/// It is made on its own and then attached, because that locks the table against other changes of its shape only;
-/// `PARTITION OF` would wait for everyone who reads it, a backup for example, with everyone else waiting behind.
-/// Attaching reads the new table, which is empty, so it needs no `CHECK` that would spare that.
+/// The table is created on its own and then attached, because attaching only conflicts with other schema changes.
+/// `PARTITION OF` would wait for every reader, such as a backup, and block all later sessions. Attaching scans the new
+/// table, which is empty, so that it needs no `CHECK` to avoid the scan.
 async fn make(db: &mut Connection, table: &str, range: &Range) -> Result<bool, StoreError> {
-    // The names and bounds are made here, of digits and letters only: DDL takes no parameters.
+    // The names and bounds are built here from digits and letters only: DDL takes no parameters.
     let bounds = format!("FROM ('{}') TO ('{}')", ids::lower_bound(range.from_ms), ids::lower_bound(range.to_ms));
     let tx = db.transaction().await?;
     tx.batch_execute(&format!("SET LOCAL lock_timeout = '1s'; SELECT pg_advisory_xact_lock({LOCK})")).await?;
@@ -144,7 +145,7 @@ async fn make(db: &mut Connection, table: &str, range: &Range) -> Result<bool, S
     Ok(true)
 }
 
-/// Whether there is a partition of just these bounds: another process made it meanwhile.
+/// Returns whether a partition with exactly these bounds exists, because another process created it.
 async fn is_there(tx: &Transaction<'_>, table: &str, bounds: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
                WHERE i.inhparent = $1::text::regclass \
@@ -152,13 +153,13 @@ async fn is_there(tx: &Transaction<'_>, table: &str, bounds: &str) -> Result<boo
     Ok(tx.query_one(sql, &[&table, &bounds]).await?.try_get("is_there")?)
 }
 
-/// Another partition covers a part of the range, or another table has the name: nothing that passes by itself.
+/// Returns whether another partition overlaps the range, or another table has the name: a permanent error.
 fn is_taken(error: &StoreError) -> bool {
     let taken = [SqlState::INVALID_OBJECT_DEFINITION, SqlState::DUPLICATE_TABLE];
     matches!(error, StoreError::Query(e) if e.code().is_some_and(|code| taken.contains(code)))
 }
 
-/// How many days ahead of `now_ms` each of the tables has partitions; negative where not even this moment has one.
+/// Returns how many days ahead of `now_ms` each table has partitions; negative if there is none for `now_ms` itself.
 pub async fn days_ahead(db: &impl GenericClient, now_ms: i64) -> Result<Vec<(&'static str, i64)>, StoreError> {
     let mut days = Vec::with_capacity(TABLES.len());
     for table in TABLES {
@@ -168,7 +169,7 @@ pub async fn days_ahead(db: &impl GenericClient, now_ms: i64) -> Result<Vec<(&'s
     Ok(days)
 }
 
-/// The end of the newest partition, in Unix milliseconds. All partitions that are still to be made begin there or later.
+/// Returns the end of the newest partition, in Unix milliseconds. All partitions created later begin there or after it.
 pub async fn newest_end(db: &impl GenericClient, table: &str) -> Result<Option<i64>, StoreError> {
     let sql = "SELECT max(substring(pg_get_expr(c.relpartbound, c.oid) FROM 'TO \\(''([0-9a-f-]{36})''\\)')) AS bound \
                FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = $1::text::regclass";

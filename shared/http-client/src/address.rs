@@ -1,4 +1,4 @@
-//! The base address of a service, settable so that tests and compatible services can take its place.
+//! The base URL of a service, configurable so that tests and compatible services can replace it.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use kernel::env::{Env, EnvError};
 
 const ALLOWED: &str = "an http:// or https:// address such as https://api.example.com";
 
-/// An address without a slash at its end, to which paths are added.
+/// A URL without a trailing slash, to which paths are appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl(String);
 
@@ -26,12 +26,12 @@ impl FromStr for BaseUrl {
 }
 
 impl BaseUrl {
-    /// The variable's address, or the default.
+    /// Reads the variable's URL, or returns the default.
     pub fn from_env(env: &Env, name: &str, default: &str) -> Result<Self, EnvError> {
         env.parse(name, Self(default.to_owned()), ALLOWED)
     }
 
-    /// The address of a path, which begins with a slash.
+    /// Returns the URL of a path, which begins with a slash.
     pub fn join(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
@@ -40,7 +40,7 @@ impl BaseUrl {
         &self.0
     }
 
-    /// Whether another address has the same scheme, host and port.
+    /// Returns whether another URL has the same scheme, host and port.
     pub fn is_origin_of(&self, address: &str) -> bool {
         let origin = |text: &str| text.parse::<Uri>().ok().map(|u| (u.scheme().cloned(), u.authority().cloned()));
         origin(&self.0).is_some_and(|own| Some(own) == origin(address))

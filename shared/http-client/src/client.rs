@@ -1,5 +1,5 @@
-//! Calls over HTTP to other people's services: shared connections, vetted and pinned addresses, no redirects, bounded
-//! answers, and failures that say whether anything was sent.
+//! HTTP requests to external services: pooled connections, vetted and pinned addresses, no redirects, bounded
+//! responses, and errors that say whether anything was sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -25,30 +25,31 @@ use super::connect::{Vetted, roots};
 use super::failure::{CallError, failure};
 use kernel::env::{Env, EnvError};
 
-/// For a whole call, from finding the host to the end of the answer.
+/// Timeout of a whole call, from resolving the host to the end of the response.
 const CALL: Duration = kernel::shutdown::CALL;
-/// Bytes of an answer that are read; what is longer is cut off.
+/// Maximum number of bytes read of a response; the rest is cut off.
 const ANSWER_MAX: usize = 64 * 1024;
-/// Many servers close what is idle for a minute: a call on a connection that is just being closed is in doubt.
+/// Many servers close connections after a minute without requests. Whether a request on a closing connection was
+/// processed is unknown.
 const IDLE: Duration = Duration::from_secs(20);
-/// Connections that only speak HTTP/2 are pinged, and kept for as long as vendors want them kept.
+/// HTTP/2-only connections are pinged, and kept as long as vendors want them kept.
 const IDLE_H2: Duration = Duration::from_mins(30);
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(10);
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// At most 64 KiB of it.
+    /// The first 64 KiB at most.
     pub body: Bytes,
-    /// False when the body was longer or broke off.
+    /// False if the body was longer or was interrupted.
     pub whole: bool,
 }
 
 impl Answer {
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -61,7 +62,7 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// `Retry-After`, in seconds or as a date.
+    /// Returns the delay of `Retry-After`, given in seconds or as a date.
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         let text = self.header("retry-after")?.trim();
         if let Ok(seconds) = text.parse::<u64>() {
@@ -75,25 +76,26 @@ impl Answer {
 
 type Connections = legacy::Client<HttpsConnector<Vetted>, Outgoing>;
 
-/// Shared by all calls of a process; cheap to clone.
+/// The HTTP client shared by all calls of a process; cheap to clone.
 #[derive(Clone)]
 pub struct HttpClient {
     policy: OutboundPolicy,
     tls: ClientConfig,
     authorities: Arc<[CertificateDer<'static>]>,
-    /// HTTP/1.1, or HTTP/2 where TLS agrees on it.
+    /// HTTP/1.1, or HTTP/2 if TLS negotiates it.
     any: Connections,
-    /// HTTP/2 always, without TLS too.
+    /// Always HTTP/2, even without TLS.
     h2: Connections,
 }
 
 impl HttpClient {
-    /// `OUTBOUND_ALLOW`, and `OUTBOUND_CA_FILE`: certificates (PEM) of authorities that are trusted beside the public ones.
+    /// Reads `OUTBOUND_ALLOW`, and `OUTBOUND_CA_FILE`: CA certificates (PEM) that are trusted in addition to the public
+    /// ones.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Self::under(OutboundPolicy::from_env(env)?, env)
     }
 
-    /// `OUTBOUND_CA_FILE`; for addresses that the operator alone names, which may lie anywhere.
+    /// Reads `OUTBOUND_CA_FILE`. For addresses that only the operator configures, which may be anywhere.
     pub fn to_anywhere(env: &Env) -> Result<Self, EnvError> {
         Self::under(OutboundPolicy::anywhere(), env)
     }
@@ -128,7 +130,7 @@ impl HttpClient {
         }
     }
 
-    /// One that shares its settings with this one, and no connection.
+    /// Returns a client with the same settings and its own connection pool.
     #[must_use]
     pub fn with_own_connections(&self) -> Self {
         Self::new(self.policy.clone(), self.tls.clone(), self.authorities.clone())
@@ -138,17 +140,18 @@ impl HttpClient {
         &self.policy
     }
 
-    /// How TLS is spoken and who is trusted, with no protocol named: for connections that are not made here.
+    /// Returns the TLS configuration, without ALPN protocols: for connections that are made elsewhere.
     pub fn tls(&self) -> &ClientConfig {
         &self.tls
     }
 
-    /// Whom `OUTBOUND_CA_FILE` has trusted beside the public authorities: for connections that are not made here.
+    /// Returns the CA certificates of `OUTBOUND_CA_FILE`: for connections that are made elsewhere.
     pub fn authorities(&self) -> &[CertificateDer<'static>] {
         &self.authorities
     }
 
-    /// As [`Self::call`], for an address that a project names: `http://` only where the operator exempts the address.
+    /// Like [`Self::call`], for a URL that a project configures: `http://` is allowed only if the operator exempts the
+    /// address.
     pub async fn call_for_project(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
         let uri = request.uri();
         if uri.scheme_str() == Some("http") {
@@ -162,12 +165,12 @@ impl HttpClient {
         self.call(request).await
     }
 
-    /// One call, never longer than 20 s. A redirect is an answer like any other.
+    /// Makes one call of at most 20 s. Does not follow redirects.
     pub async fn call(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
         call(&self.any, request).await
     }
 
-    /// As [`HttpClient::call`], over HTTP/2 in any case.
+    /// Like [`HttpClient::call`], but always over HTTP/2.
     pub async fn call_h2(&self, request: Request<Bytes>) -> Result<Answer, CallError> {
         call(&self.h2, request).await
     }
@@ -186,7 +189,7 @@ async fn call(connections: &Connections, request: Request<Bytes>) -> Result<Answ
     Ok(read(response, end).await)
 }
 
-/// Reads what there is to read of an answer; its status counts, whatever happens to the rest.
+/// Reads the body as far as possible: the status counts even if the rest is lost.
 async fn read(response: Response<Incoming>, end: Instant) -> Answer {
     let (parts, mut body) = response.into_parts();
     let (mut bytes, mut whole) = (BytesMut::new(), false);
@@ -210,7 +213,7 @@ async fn read(response: Response<Incoming>, end: Instant) -> Answer {
     Answer { status: parts.status, headers: parts.headers, body: bytes.freeze(), whole }
 }
 
-/// A request's body, which notes when it is taken: from then on the request may have arrived.
+/// A request body that records when it is first read: from then on the server may have received the request.
 struct Outgoing {
     bytes: Option<Bytes>,
     begun: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Connecting to vetted addresses: a name is resolved once, and the address that was vetted is the one connected to.
+//! Connects to vetted addresses: a name is resolved once, and the connection uses the address that was vetted.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ use kernel::env::{Env, EnvError};
 
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Makes connections as the policy allows.
+/// Opens connections that the policy allows.
 #[derive(Clone)]
 pub(super) struct Vetted(pub OutboundPolicy);
 
@@ -48,7 +48,8 @@ impl Service<Uri> for Vetted {
     }
 }
 
-/// The authorities that are trusted: the public ones, and those of `OUTBOUND_CA_FILE`, which come by themselves as well.
+/// Returns the trusted CAs, which are the public ones and those of `OUTBOUND_CA_FILE`, and the latter's certificates
+/// separately.
 pub(super) fn roots(env: &Env) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), EnvError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let Some(path) = env.get("OUTBOUND_CA_FILE") else { return Ok((roots, Vec::new())) };

@@ -1,26 +1,26 @@
-//! Why there was no answer, and whether the other side may have acted all the same.
+//! Why a call got no response, and whether the server may have processed it.
 
 use super::OutboundError;
 use kernel::cause::{find, words};
 
-/// A call without an answer. The texts are for people.
+/// A call without a response. The messages are shown to users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The address may not be called; nothing was sent.
+    /// The policy forbids the address; nothing was sent.
     #[error("{0}")]
     Refused(String),
-    /// The other side is not who it should be; nothing was sent.
+    /// The server's certificate is not trusted, or the TLS handshake failed; nothing was sent.
     #[error("TLS: {0}")]
     Tls(String),
-    /// Nothing was sent, or what was sent was not acted upon.
+    /// Nothing was sent, or the server did not process it.
     #[error("{0}")]
     Unreachable(String),
-    /// The request was on its way, and nobody knows what became of it.
+    /// The request was sent, and its outcome is unknown.
     #[error("{0}")]
     Unanswered(String),
 }
 
-/// `begun`: the request was on its way.
+/// Classifies an error. `begun` says whether sending had begun.
 pub(super) fn failure(error: &hyper_util::client::legacy::Error, begun: bool) -> CallError {
     let words = words(error);
     if let Some(OutboundError::Refused(..)) = find::<OutboundError>(error) {
@@ -35,7 +35,7 @@ pub(super) fn failure(error: &hyper_util::client::legacy::Error, begun: bool) ->
     CallError::Unanswered(words)
 }
 
-/// A stream that the server refused, or one that came after it had said that it was leaving (RFC 9113, 6.8 and 8.7).
+/// Returns whether the server refused the stream, or the stream came after its GOAWAY (RFC 9113, 6.8 and 8.7).
 fn was_not_acted_upon(error: &h2::Error) -> bool {
     error.is_remote()
         && (error.reason() == Some(h2::Reason::REFUSED_STREAM)

@@ -1,7 +1,7 @@
-//! Which addresses may be called on behalf of a project (server-side request forgery).
+//! Restricts the addresses that may be called on behalf of a project, against server-side request forgery.
 //!
-//! A host is resolved once, every address is vetted, and the caller connects to the vetted address, never to the name
-//! again. `OUTBOUND_ALLOW` exempts ranges, for mail servers and services within one's own network.
+//! A host is resolved once, every address is vetted, and the caller connects to the vetted address without resolving
+//! the name again. `OUTBOUND_ALLOW` exempts ranges, for mail servers and services in the operator's own network.
 
 mod address;
 mod client;
@@ -58,7 +58,7 @@ fn prefix(address: u128, width: u32, bits: u8) -> u128 {
     address.checked_shr(width - u32::from(bits)).unwrap_or(0)
 }
 
-/// What may be called: public addresses, and the exempted ranges.
+/// The addresses that may be called: public ones, and the exempted ranges.
 #[derive(Clone, Debug, Default)]
 pub struct OutboundPolicy {
     allow: Vec<Cidr>,
@@ -74,7 +74,7 @@ pub enum OutboundError {
 }
 
 impl OutboundPolicy {
-    /// `OUTBOUND_ALLOW`: ranges in CIDR notation, separated by commas.
+    /// Reads `OUTBOUND_ALLOW`: ranges in CIDR notation, separated by commas.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         Ok(Self {
             lookup: Lookup::default(),
@@ -82,7 +82,7 @@ impl OutboundPolicy {
         })
     }
 
-    /// For what the operator alone names.
+    /// Allows every address. For addresses that only the operator configures.
     pub fn anywhere() -> Self {
         let all = |base: IpAddr| Cidr { base, bits: 0 };
         Self {
@@ -95,13 +95,14 @@ impl OutboundPolicy {
         self.exempts(ip) || is_public(ip.to_canonical())
     }
 
-    /// Whether an address is called because the operator said so.
+    /// Returns whether the operator exempted the address.
     pub fn exempts(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.allow.iter().any(|range| range.contains(ip))
     }
 
-    /// Whether a host may be called without TLS: where the operator exempts its address. An error where nobody knows the address.
+    /// Returns whether a host may be called without TLS, because the operator exempts its address. Fails if the host
+    /// cannot be resolved.
     pub async fn allows_plain(&self, host: &str, port: u16) -> Result<bool, OutboundError> {
         match self.resolve(host, port).await {
             Ok(ip) => Ok(self.exempts(ip)),
@@ -110,7 +111,7 @@ impl OutboundPolicy {
         }
     }
 
-    /// Resolves a host, for 5 s at most, and vets every address; returns the one to connect to.
+    /// Resolves a host, within 5 s, and vets every address. Returns the one to connect to.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<IpAddr, OutboundError> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let addresses: Vec<IpAddr> = match bare.parse::<IpAddr>() {
@@ -122,7 +123,8 @@ impl OutboundPolicy {
         self.chosen(host, &addresses)
     }
 
-    /// The address to connect to. All must be such as may be called: of a name that points outside and inside, none is.
+    /// Chooses the address to connect to. Refuses all addresses if one is forbidden, so that a name that has public and
+    /// private ones cannot be used.
     fn chosen(&self, host: &str, addresses: &[IpAddr]) -> Result<IpAddr, OutboundError> {
         if let Some(refused) = addresses.iter().find(|ip| !self.allows(**ip)) {
             return Err(OutboundError::Refused(host.to_owned(), refused.to_canonical()));
@@ -132,7 +134,7 @@ impl OutboundPolicy {
     }
 }
 
-/// Whether an address is anybody's on the internet (IANA special-purpose registries, RFC 6890).
+/// Returns whether an address is publicly routable (IANA special-purpose registries, RFC 6890).
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
@@ -159,7 +161,7 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
 
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let s = ip.segments();
-    // Only global unicast is public, and of it not what embeds or documents other addresses.
+    // Only global unicast is public, except addresses that embed a non-public address or serve for documentation.
     let global = s[0] & 0xe000 == 0x2000;
     let documentation = (s[0] == 0x2001 && s[1] == 0xdb8) || (s[0] == 0x3fff && s[1] < 0x1000);
     let embedded = match s {

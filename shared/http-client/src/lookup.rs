@@ -1,4 +1,4 @@
-//! Which addresses a name has.
+//! Resolves names to addresses.
 
 use std::fmt;
 use std::future::Future;
@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// For finding a host: a share of what connecting to it may take.
+/// Timeout of a lookup: a part of the connect timeout.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What a lookup comes to.
+/// The future of a lookup.
 pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Who is asked: the system, but in tests of names that point elsewhere each time.
+/// The resolver: the system's, or in tests one whose answers change.
 #[derive(Clone, Copy)]
 pub(super) struct Lookup(pub(super) fn(&str, u16) -> Found);
 
@@ -33,13 +33,13 @@ impl fmt::Debug for Lookup {
 }
 
 impl Lookup {
-    /// All addresses of a name, or why there are none, after 5 s at most.
+    /// Returns all addresses of a name, or the reason for the failure, within 5 s.
     pub(super) async fn of(self, host: &str, port: u16) -> Result<Vec<IpAddr>, String> {
         within((self.0)(host, port), LIMIT).await
     }
 }
 
-/// What a lookup finds within its time. It may go on for longer: the system's resolver cannot be called off.
+/// Limits a lookup's time. It may continue in the background: the system's resolver cannot be cancelled.
 async fn within(lookup: impl Future<Output = io::Result<Vec<IpAddr>>>, limit: Duration) -> Result<Vec<IpAddr>, String> {
     match tokio::time::timeout(limit, lookup).await {
         Ok(found) => found.map_err(|error| error.to_string()),

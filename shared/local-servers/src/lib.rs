@@ -1,8 +1,8 @@
-//! Private servers on loopback: finding, installing, starting and stopping PostgreSQL, NATS and Redis, and a mailbox.
+//! Private servers on loopback: finds, installs, starts and stops PostgreSQL, NATS and Redis, and runs a mailbox.
 //!
-//! Used by `rekindle up`, the tests and the benches; never by a production process. Each server owns one directory with
-//! its data, its port and password (both kept, so that a second start answers at the same address), its pid file and
-//! its log. Starting is idempotent: a server that already runs in the directory is taken over.
+//! Used by `rekindle up`, the tests and the benchmarks; never by a production process. Each server owns one directory
+//! with its data, its port and password (both kept, so that a restarted server has the same address), its pid file and
+//! its log. Starting is idempotent: if a server already runs in the directory, it is used.
 
 pub mod error;
 pub mod install;
@@ -25,5 +25,5 @@ pub use redis::{RedisOptions, RedisServer};
 pub use running::RunningServer;
 pub use tools::{Found, PgBin, Tool, Tools};
 
-/// Where a long step says what it is doing, one short line each.
+/// Receives short progress messages of long operations.
 pub type Progress<'a> = &'a dyn Fn(&str);

@@ -1,12 +1,12 @@
-//! A mailbox for trying things out: an SMTP server on loopback that writes every mail into a directory.
+//! A mailbox for development: an SMTP server on loopback that writes every email to a directory.
 //!
-//! A mail is one file, `<unix-ms>-<n>-<random>.eml`, which sorts by time: the bytes as they came, under the
-//! `Return-Path` and `Delivered-To` lines that a delivering server puts on top. It is on the disk before it is
-//! acknowledged. For trying failures, a recipient's local part may end in a tag:
+//! An email is one file, `<unix-ms>-<n>-<random>.eml`, which sorts by time: the bytes as received, after the
+//! `Return-Path` and `Delivered-To` lines that a delivering server adds. It is synced to disk before it is
+//! acknowledged. To test failures, a recipient's local part may end in a tag:
 //!
-//! - `+reject550` (any 5xx) or `+defer451` (any 4xx): the recipient is answered with that code.
-//! - `+hang`: the recipient is never answered.
-//! - `+unanswered`: the mail is taken, and the connection closed instead of an answer.
+//! - `+reject550` (any 5xx) or `+defer451` (any 4xx): the recipient gets that reply code.
+//! - `+hang`: the recipient gets no reply.
+//! - `+unanswered`: the email is accepted, and the connection is closed without a reply.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,19 +23,20 @@ mod data;
 mod session;
 mod spool;
 
-/// How the mailbox takes mail.
+/// Configuration of the mailbox.
 #[derive(Clone, Debug)]
 pub struct MailboxConfig {
-    /// Where the mails are put; created when it is not there.
+    /// The directory of the emails; created if missing.
     pub dir: PathBuf,
-    /// User and password that a client must give (`AUTH PLAIN` or `LOGIN`); none: any login is taken, none is asked for.
+    /// User and password that a client must send (`AUTH PLAIN` or `LOGIN`). `None`: no login is required, and any is
+    /// accepted.
     pub auth: Option<(String, String)>,
-    /// Largest mail taken, in bytes.
+    /// Maximum size of an email, in bytes.
     pub max_size: usize,
 }
 
 impl MailboxConfig {
-    /// No login, and mails of up to 25 MiB.
+    /// Returns a configuration without login, for emails of up to 25 MiB.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), auth: None, max_size: 25 << 20 }
     }
@@ -45,7 +46,7 @@ impl MailboxConfig {
     }
 }
 
-/// Takes mail until `shutdown`, then lets the conversations under way end for up to a second.
+/// Accepts email until `shutdown`, then waits up to a second for open connections.
 pub async fn serve(listener: TcpListener, config: MailboxConfig, shutdown: Shutdown) -> std::io::Result<()> {
     let spool = spool::Spool::open(&config.dir)?;
     let shared = Arc::new((config, spool));
@@ -57,7 +58,7 @@ pub async fn serve(listener: TcpListener, config: MailboxConfig, shutdown: Shutd
                     conversations.spawn(connection::converse(stream, Arc::clone(&shared), shutdown.clone()));
                 }
                 Err(error) => {
-                    // Out of file descriptors, mostly: give the conversations under way time to end.
+                    // Usually out of file descriptors: wait for open connections to end.
                     tracing::warn!(%error, "could not accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }

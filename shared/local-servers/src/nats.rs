@@ -13,19 +13,19 @@ use super::server_dir::{ServerDir, write_private};
 use super::{LocalError, RunningServer, Tool};
 
 const USER: &str = "rekindle";
-/// Reading back large streams can take this long.
+/// Recovering large streams can take this long.
 const START: Duration = Duration::from_mins(2);
 const STOP: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug)]
 pub struct NatsOptions {
-    /// A fixed port; otherwise the one remembered in the directory, or a free one.
+    /// A fixed port. `None`: the port stored in the directory, or a free one.
     pub port: Option<u16>,
-    /// How often streams are synced to the disk: a duration such as `1s`, or `always`.
+    /// How often streams are synced to disk: a duration such as `1s`, or `always`.
     pub sync_interval: String,
     /// Bytes.
     pub max_payload: u64,
-    /// Bytes that all streams together may take on the disk.
+    /// Maximum size of all streams together, in bytes.
     pub max_file_store: u64,
 }
 
@@ -48,12 +48,12 @@ impl NatsOptions {
     }
 }
 
-/// A string as the server's configuration language has it.
+/// Quotes a string for the server's configuration file.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A server that was running when it was started or attached to.
+/// A server that was running when it was started or attached.
 #[derive(Clone, Debug)]
 pub struct NatsServer {
     running: RunningServer,
@@ -69,8 +69,8 @@ impl Deref for NatsServer {
 }
 
 impl NatsServer {
-    /// Starts the server of `dir`, or takes over the one that runs there (with the options it was started with);
-    /// JetStream is up when this returns.
+    /// Starts the server of `dir`, or attaches to the one that runs there (with its original options). JetStream is
+    /// ready when this returns.
     pub async fn start(tool: &Tool, dir: &Path, options: &NatsOptions) -> Result<Self, LocalError> {
         let dir = ServerDir::at(dir, "nats-server")?;
         let _lock = dir.lock().await?;
@@ -90,7 +90,7 @@ impl NatsServer {
             let lost_monitor_port = || !server.is_running() && !super::port::is_free(monitor_port);
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
-                // Somebody was faster at one of the ports.
+                // Another process took one of the ports first.
                 Err(_) if !last && (server.lost_port() || lost_monitor_port()) => {}
                 Err(error) => return Err(error),
             }
@@ -98,7 +98,7 @@ impl NatsServer {
         Err(dir.error("found no port that stays free"))
     }
 
-    /// The server that runs in `dir`, if one does.
+    /// Returns the server that runs in `dir`, if there is one.
     pub fn attach(dir: &Path) -> Result<Option<Self>, LocalError> {
         let dir = ServerDir::at(dir, "nats-server")?;
         RunningServer::attach(&dir)?.map(|running| Self::of(&dir, running)).transpose()
@@ -115,22 +115,22 @@ impl NatsServer {
         self.running.wait_ready(START, "runs, but JetStream did not come up", ready).await
     }
 
-    /// `nats://rekindle:…@127.0.0.1:port`
+    /// Returns `nats://rekindle:…@127.0.0.1:port`.
     pub fn url(&self) -> String {
         format!("nats://{USER}:{}@127.0.0.1:{}", self.password(), self.port())
     }
 
-    /// `http://127.0.0.1:port`: `/healthz`, `/varz`, `/jsz`.
+    /// Returns `http://127.0.0.1:port`, which serves `/healthz`, `/varz` and `/jsz`.
     pub fn monitor_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.monitor_port)
     }
 
-    /// SIGTERM, and waits.
+    /// Sends SIGTERM and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
         self.stop_by(Signal::TERM, STOP, "did not stop and was killed").await
     }
 
-    /// SIGKILL, and waits.
+    /// Sends SIGKILL and waits.
     pub async fn kill(&self) {
         self.process().kill().await;
     }

@@ -1,4 +1,4 @@
-//! A private PostgreSQL.
+//! A private PostgreSQL server.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -16,17 +16,17 @@ mod data_dir;
 mod owner;
 
 const USER: &str = "rekindle";
-/// Recovering from a crash can take this long.
+/// Crash recovery can take this long.
 const START: Duration = Duration::from_mins(2);
 const STOP: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// A fixed port; otherwise the one remembered in the directory, or a free one.
+    /// A fixed port. `None`: the port stored in the directory, or a free one.
     pub port: Option<u16>,
     pub max_connections: u32,
     pub shared_buffers_mb: u32,
-    /// False only where losing the data at a power failure is of no account: in tests.
+    /// False only if losing the data at a power failure is acceptable: in tests.
     pub fsync: bool,
     /// Further settings: name and value as in `postgresql.conf`.
     pub settings: Vec<(String, String)>,
@@ -45,7 +45,7 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Small, and without fsync.
+    /// Returns options for a small server without fsync.
     pub fn for_tests() -> Self {
         Self { max_connections: 300, shared_buffers_mb: 64, fsync: false, ..Self::default() }
     }
@@ -67,8 +67,9 @@ impl PostgresOptions {
             set("log_timezone", "UTC".into()),
         ];
         if self.fsync {
-            // After each checkpoint the first change of a page writes all of it to the log. Checkpoints by the log's size
-            // would come every few seconds under load; these settings bound it all the same, and the time of a recovery.
+            // After each checkpoint the first change of a page writes the whole page to the WAL. With smaller limits,
+            // checkpoints would follow every few seconds under load. These settings still bound the WAL's size and the
+            // recovery time.
             settings.extend([set("max_wal_size", "4GB".into()), set("checkpoint_timeout", "15min".into())]);
         }
         settings.extend(self.settings.iter().map(|(name, value)| set(name, value.clone())));
@@ -76,7 +77,8 @@ impl PostgresOptions {
     }
 }
 
-/// What the pages in use may take, in MiB: an eighth of the memory, 2 GiB at most. It is taken as it is filled.
+/// Returns the size of the buffer cache in MiB: an eighth of the memory, at most 2 GiB. Memory is only used as the
+/// cache fills.
 fn eighth_of_memory() -> u32 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total =
@@ -84,7 +86,7 @@ fn eighth_of_memory() -> u32 {
     total.map_or(256, |kb: u64| (kb / 1024 / 8).clamp(128, 2_048) as u32)
 }
 
-/// A server that was running when it was started or attached to.
+/// A server that was running when it was started or attached.
 #[derive(Clone, Debug)]
 pub struct PostgresServer(RunningServer);
 
@@ -97,8 +99,8 @@ impl Deref for PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts the server of `dir`, or takes over the one that runs there (with the options it was started with);
-    /// it answers queries when this returns.
+    /// Starts the server of `dir`, or attaches to the one that runs there (with its original options). It answers
+    /// queries when this returns.
     pub async fn start(bin: &PgBin, dir: &Path, options: &PostgresOptions) -> Result<Self, LocalError> {
         let dir = ServerDir::at(dir, "PostgreSQL")?;
         let _lock = dir.lock().await?;
@@ -118,9 +120,9 @@ impl PostgresServer {
             let server = Self(RunningServer::spawn(&dir, command)?);
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
-                // Somebody was faster at that port.
+                // Another process took the port first.
                 Err(_) if ports < 2 && server.lost_port() => ports += 1,
-                // One that was killed just now and is not yet reaped still counts as running to PostgreSQL.
+                // PostgreSQL still considers a server running that was just killed and is not reaped yet.
                 Err(error) if reaped < 40 && !server.is_running() && error.to_string().contains("postmaster.pid") => {
                     reaped += 1;
                     tokio::time::sleep(Duration::from_millis(250)).await;
@@ -130,7 +132,7 @@ impl PostgresServer {
         }
     }
 
-    /// The server that runs in `dir`, if one does.
+    /// Returns the server that runs in `dir`, if there is one.
     pub fn attach(dir: &Path) -> Result<Option<Self>, LocalError> {
         Ok(RunningServer::attach(&ServerDir::at(dir, "PostgreSQL")?)?.map(Self))
     }
@@ -140,12 +142,12 @@ impl PostgresServer {
         self.0.wait_ready(START, "runs, but does not answer", || answers(&url)).await
     }
 
-    /// `postgres://rekindle:…@127.0.0.1:port/database`
+    /// Returns `postgres://rekindle:…@127.0.0.1:port/database`.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}:{}@127.0.0.1:{}/{database}", self.password(), self.port())
     }
 
-    /// Creates a database unless it exists; true when it was created.
+    /// Creates a database unless it exists. Returns true if it was created.
     pub async fn create_database(&self, name: &str) -> Result<bool, LocalError> {
         let failed = |error: tokio_postgres::Error| {
             let problem = error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned());
@@ -163,7 +165,7 @@ impl PostgresServer {
         }
     }
 
-    /// Removes a stopped server's directory, and its data where that lies elsewhere.
+    /// Removes a stopped server's directory, and its data if they are elsewhere.
     pub fn remove(dir: &Path) -> Result<(), LocalError> {
         if let Some(running) = Self::attach(dir).ok().flatten() {
             return Err(running.error("still runs; stop it before its data is removed"));
@@ -171,12 +173,12 @@ impl PostgresServer {
         data_dir::remove(dir)
     }
 
-    /// Fast shutdown: ends the sessions, writes a checkpoint, waits.
+    /// Fast shutdown: ends the sessions, writes a checkpoint, and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
         self.stop_by(Signal::INT, STOP, "did not stop and was killed; its next start recovers from that").await
     }
 
-    /// Immediate shutdown: as if the machine had crashed, without leaving processes behind.
+    /// Immediate shutdown: like a crash of the machine, but without leaving processes behind.
     pub async fn kill(&self) {
         self.process().stop_by(Signal::QUIT, Duration::from_secs(10)).await;
     }
@@ -190,12 +192,12 @@ async fn answers(url: &str) -> bool {
             connection.abort();
             answers
         }
-        // Full, but well.
+        // The server is full but healthy.
         Err(error) => error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS),
     }
 }
 
-/// The installation that can read the data: the given one, or another of the data's major version.
+/// Returns the installation that can read the data: `bin`, or another one of the data's major version.
 fn matching(bin: &PgBin, data: &Path) -> Result<PgBin, LocalError> {
     let file = data.join("PG_VERSION");
     let text = std::fs::read_to_string(&file).map_err(LocalError::io("read", &file))?;

@@ -1,4 +1,4 @@
-//! A detached process known by its pid file, never mistaken for another that got its pid later.
+//! A detached process identified by its pid file, never mistaken for another that later reused the pid.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -15,22 +15,22 @@ use super::LocalError;
 
 mod identity;
 
-/// How often the end of a process is looked for.
+/// How often the end of a process is polled.
 const POLL: Duration = Duration::from_millis(10);
 
 /// A process started by this program or by an earlier one. Dropping it leaves the process running.
 #[derive(Clone, Debug)]
 pub struct Process {
     pid: Pid,
-    /// What tells it from a later process of the same pid.
+    /// Distinguishes it from a later process with the same pid.
     identity: String,
-    /// The handle to reap it by, where this program started it.
+    /// The handle that reaps it, if this program started it.
     child: Option<Arc<Mutex<Child>>>,
 }
 
 impl Process {
-    /// Starts `command` in a process group of its own, stdin empty, stdout and stderr appended to `log_file`, and
-    /// writes `pid_file`.
+    /// Starts `command` in its own process group, with empty stdin, and stdout and stderr appended to `log_file`.
+    /// Writes `pid_file`.
     pub fn spawn(mut command: Command, pid_file: &Path, log_file: &Path) -> Result<Self, LocalError> {
         let open = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(log_file);
         let log = open.map_err(LocalError::io("open", log_file))?;
@@ -39,7 +39,7 @@ impl Process {
         let program = Path::new(command.get_program()).to_owned();
         let child = command.spawn().map_err(LocalError::io("start", &program))?;
         let pid = Pid::from_child(&child);
-        // Nobody has waited for the child yet, so it can be looked up even when it has ended already.
+        // The child has not been waited for, so it can be looked up even if it has ended.
         let identity = identity::of(pid).map(|found| found.identity).unwrap_or_default();
         let process = Self { pid, identity, child: Some(Arc::new(Mutex::new(child))) };
         if let Err(error) = process.write_pid_file(pid_file) {
@@ -49,7 +49,7 @@ impl Process {
         Ok(process)
     }
 
-    /// The process that `pid_file` names, if it still runs.
+    /// Returns the process that `pid_file` names, if it still runs.
     pub fn attach(pid_file: &Path) -> Result<Option<Self>, LocalError> {
         let text = match fs::read_to_string(pid_file) {
             Ok(text) => text,
@@ -75,26 +75,26 @@ impl Process {
         identity::of(self.pid).is_some_and(|found| !found.zombie && found.identity == self.identity)
     }
 
-    /// How it ended; `None` while it runs, and for a process that an earlier program started.
+    /// Returns the exit status; `None` while it runs, or if an earlier program started it.
     pub fn exit_status(&self) -> Option<std::process::ExitStatus> {
         let mut child = self.child.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         child.try_wait().ok().flatten()
     }
 
-    /// Sends a signal; a process that is gone is no error.
+    /// Sends a signal. A process that has ended is not an error.
     pub fn signal(&self, signal: Signal) {
         if self.is_running() {
-            // It may end between the look and the signal; its pid is not given away that fast.
+            // It may end between the check and the signal, but pids are not reused that fast.
             let _ = rustix::process::kill_process(self.pid, signal);
         }
     }
 
-    /// Sends SIGTERM and waits; after `grace` sends SIGKILL and waits. True when it went without being killed.
+    /// Sends SIGTERM and waits; after `grace` sends SIGKILL and waits. Returns true if it ended without SIGKILL.
     pub async fn stop(&self, grace: Duration) -> bool {
         self.stop_by(Signal::TERM, grace).await
     }
 
-    /// As [`Process::stop`], with another first signal.
+    /// Like [`Process::stop`], with another first signal.
     pub async fn stop_by(&self, signal: Signal, grace: Duration) -> bool {
         self.signal(signal);
         self.resume();
@@ -105,27 +105,27 @@ impl Process {
         false
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process has ended.
     pub async fn kill(&self) {
         self.signal(Signal::KILL);
         self.gone(Duration::MAX).await;
     }
 
-    /// SIGSTOP, and waits until all its threads have stopped: it keeps its connections and answers nothing.
+    /// Sends SIGSTOP and waits until all threads have stopped. The process keeps its connections but does not answer.
     pub async fn suspend(&self) {
         self.signal(Signal::STOP);
-        // The signal is taken by one thread after the other, and the last may still answer somebody.
+        // Threads stop one after another, and the last may still answer requests.
         while self.is_running() && !identity::is_stopped(self.pid) {
             tokio::time::sleep(POLL).await;
         }
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Waits until it is gone; false when `deadline` passed first.
+    /// Waits until the process has ended. Returns false if `deadline` passed first.
     pub async fn gone(&self, deadline: Duration) -> bool {
         let wait = async {
             while self.is_running() {

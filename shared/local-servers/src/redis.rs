@@ -1,4 +1,4 @@
-//! A private Redis that keeps nothing on the disk.
+//! A private Redis server without persistence.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -17,10 +17,10 @@ const STOP: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
-    /// A fixed port; otherwise the one remembered in the directory, or a free one.
+    /// A fixed port. `None`: the port stored in the directory, or a free one.
     pub port: Option<u16>,
     pub max_memory_mb: u32,
-    /// Numbered databases, from 0.
+    /// Number of databases, numbered from 0.
     pub databases: u32,
 }
 
@@ -40,7 +40,7 @@ impl RedisOptions {
     }
 }
 
-/// A server that was running when it was started or attached to.
+/// A server that was running when it was started or attached.
 #[derive(Clone, Debug)]
 pub struct RedisServer(RunningServer);
 
@@ -53,8 +53,8 @@ impl Deref for RedisServer {
 }
 
 impl RedisServer {
-    /// Starts the server of `dir`, or takes over the one that runs there (with the options it was started with);
-    /// it answers PING when this returns.
+    /// Starts the server of `dir`, or attaches to the one that runs there (with its original options). It answers PING
+    /// when this returns.
     pub async fn start(tool: &Tool, dir: &Path, options: &RedisOptions) -> Result<Self, LocalError> {
         let dir = ServerDir::at(dir, "redis-server")?;
         let _lock = dir.lock().await?;
@@ -71,7 +71,7 @@ impl RedisServer {
             let server = Self(RunningServer::spawn(&dir, command)?);
             match server.wait_ready().await {
                 Ok(()) => return Ok(server),
-                // Somebody was faster at that port.
+                // Another process took the port first.
                 Err(_) if !last && server.lost_port() => {}
                 Err(error) => return Err(error),
             }
@@ -79,7 +79,7 @@ impl RedisServer {
         Err(dir.error("found no port that stays free"))
     }
 
-    /// The server that runs in `dir`, if one does.
+    /// Returns the server that runs in `dir`, if there is one.
     pub fn attach(dir: &Path) -> Result<Option<Self>, LocalError> {
         Ok(RunningServer::attach(&ServerDir::at(dir, "redis-server")?)?.map(Self))
     }
@@ -88,17 +88,17 @@ impl RedisServer {
         self.0.wait_ready(START, "runs, but does not answer", || pongs(self.port(), self.password())).await
     }
 
-    /// `redis://:…@127.0.0.1:port`
+    /// Returns `redis://:…@127.0.0.1:port`.
     pub fn url(&self) -> String {
         format!("redis://:{}@127.0.0.1:{}", self.password(), self.port())
     }
 
-    /// SIGTERM, and waits.
+    /// Sends SIGTERM and waits.
     pub async fn stop(&self) -> Result<(), LocalError> {
         self.stop_by(Signal::TERM, STOP, "did not stop and was killed").await
     }
 
-    /// SIGKILL, and waits.
+    /// Sends SIGKILL and waits.
     pub async fn kill(&self) {
         self.process().kill().await;
     }

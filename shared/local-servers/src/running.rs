@@ -1,4 +1,4 @@
-//! A server that runs in its directory: what PostgreSQL, NATS and Redis have in common.
+//! A server that runs in its directory: the common parts of PostgreSQL, NATS and Redis.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use super::process::Signal;
 use super::server_dir::{Readiness, ServerDir};
 use super::{LocalError, Process, port};
 
-/// A server that was running when it was started or attached to.
+/// A server that was running when it was started or attached.
 #[derive(Clone, Debug)]
 pub struct RunningServer {
     process: Process,
@@ -19,12 +19,12 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// The server that runs in `dir`, if one does.
+    /// Returns the server that runs in `dir`, if there is one.
     pub(super) fn attach(dir: &ServerDir) -> Result<Option<Self>, LocalError> {
         dir.process()?.map(|process| Self::of(dir, process)).transpose()
     }
 
-    /// Starts the server whose port and password the directory already keeps.
+    /// Starts the server whose port and password the directory already stores.
     pub(super) fn spawn(dir: &ServerDir, command: Command) -> Result<Self, LocalError> {
         Self::of(dir, Process::spawn(command, &dir.pid_file(), &dir.log_file())?)
     }
@@ -35,7 +35,7 @@ impl RunningServer {
         Ok(Self { process, port, password, dir: dir.clone(), log: dir.log_file() })
     }
 
-    /// Waits until the server is ready; `late` describes it if that takes longer than `within`.
+    /// Waits until the server is ready. `late` is the error if that takes longer than `within`.
     pub(super) async fn wait_ready<F: Future<Output = bool>>(
         &self,
         within: Duration,
@@ -49,12 +49,12 @@ impl RunningServer {
         }
     }
 
-    /// Whether the server ended because another process had taken its port first.
+    /// Returns whether the server ended because another process took its port first.
     pub(super) fn lost_port(&self) -> bool {
         !self.is_running() && !port::is_free(self.port)
     }
 
-    /// Stops the server by a signal; `killed` describes it if it did not end within `grace`.
+    /// Stops the server by a signal. `killed` is the error if it did not end within `grace`.
     pub(super) async fn stop_by(&self, signal: Signal, grace: Duration, killed: &str) -> Result<(), LocalError> {
         if self.process.stop_by(signal, grace).await { Ok(()) } else { Err(self.dir.error(killed)) }
     }

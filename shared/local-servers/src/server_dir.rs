@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{LocalError, Process, port};
 
-/// How often a starting server is asked whether it is ready.
+/// How often a starting server's readiness is polled.
 const POLL: Duration = Duration::from_millis(15);
 
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct ServerDir {
     server: &'static str,
 }
 
-/// Held while a server is started; the system lets go of it when the file is closed.
+/// Held while a server is started. The system releases it when the file is closed.
 pub(super) struct DirLock(#[expect(dead_code, reason = "held for its lock")] fs::File);
 
 pub(super) enum Readiness {
@@ -28,15 +28,15 @@ pub(super) enum Readiness {
 }
 
 impl ServerDir {
-    /// The directory as it is; nothing is created.
+    /// Returns the directory without creating it.
     pub fn at(path: &Path, server: &'static str) -> Result<Self, LocalError> {
         let path = std::path::absolute(path).map_err(LocalError::io("find", path))?;
         Ok(Self { path, server })
     }
 
-    /// Creates the directory and takes its lock, waiting for another who starts the same server.
+    /// Creates the directory and takes its lock. Waits for a concurrent start of the same server.
     pub async fn lock(&self) -> Result<DirLock, LocalError> {
-        // Passable for the user that PostgreSQL runs as, readable for nobody else.
+        // PostgreSQL's user may traverse it; only the owner may list it.
         let created = fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.path);
         created.map_err(LocalError::io("create", &self.path))?;
         let path = self.path.join("lock");
@@ -54,7 +54,7 @@ impl ServerDir {
         self.path.join("server.log")
     }
 
-    /// The server's process, if it runs.
+    /// Returns the server's process, if it runs.
     pub fn process(&self) -> Result<Option<Process>, LocalError> {
         Process::attach(&self.pid_file())
     }
@@ -63,17 +63,17 @@ impl ServerDir {
         LocalError::server(self.server, problem, &self.log_file())
     }
 
-    /// The error of a server that runs although its port or password is not known.
+    /// Returns the error for a running server whose port or password file is missing.
     pub fn incomplete(&self) -> LocalError {
         self.error("runs, but a port or password file is gone; stop it and start again")
     }
 
-    /// The password kept in the directory; none before the first start.
+    /// Returns the stored password; `None` before the first start.
     pub fn password(&self) -> Result<Option<String>, LocalError> {
         read(&self.path.join("password"))
     }
 
-    /// The password kept in the directory, made up at the first start.
+    /// Returns the stored password. Generates it at the first start.
     pub fn ensure_password(&self) -> Result<String, LocalError> {
         if let Some(password) = self.password()? {
             return Ok(password);
@@ -83,12 +83,12 @@ impl ServerDir {
         Ok(password)
     }
 
-    /// The port kept under `name`; none before the first start.
+    /// Returns the port stored under `name`; `None` before the first start.
     pub fn kept_port(&self, name: &str) -> Result<Option<u16>, LocalError> {
         Ok(read(&self.path.join(name))?.and_then(|text| text.parse().ok()))
     }
 
-    /// The fixed port, or the one kept unless somebody else listens there now, or a free one; kept from now on.
+    /// Chooses the fixed port, or the stored one if it is free, or a free one. Stores the choice.
     pub fn choose_port(&self, name: &str, fixed: Option<u16>) -> Result<u16, LocalError> {
         let wanted = fixed.or(self.kept_port(name)?);
         let port = match wanted.filter(|port| port::is_free(*port)) {
@@ -104,7 +104,7 @@ impl ServerDir {
         Ok(port)
     }
 
-    /// Asks until the answer is yes, the process has ended or the time is up.
+    /// Polls until `ready` returns true, the process has ended, or the time is up.
     pub async fn wait_ready<F: Future<Output = bool>>(
         &self,
         process: &Process,
@@ -113,7 +113,7 @@ impl ServerDir {
     ) -> Readiness {
         let asking = async {
             loop {
-                // One question may hang, for instance on a port that is listened on by a process that is stopped.
+                // A check may hang, for example if a suspended process listens on the port.
                 if tokio::time::timeout(Duration::from_secs(2), ready()).await.unwrap_or(false) {
                     return Readiness::Ready;
                 }
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Result<Option<String>, LocalError> {
     }
 }
 
-/// Writes a whole file that only its owner may read; a reader sees the old text or the new.
+/// Writes a whole file that only its owner may read. A reader sees either the old text or the new.
 pub(super) fn write_private(path: &Path, text: &str) -> Result<(), LocalError> {
     let temporary = path.with_added_extension(format!("{:08x}", rand::random::<u32>()));
     let write = || {

@@ -1,4 +1,4 @@
-//! Finding the servers' programs on this machine.
+//! Finds the servers' programs on this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ mod version;
 
 pub use version::Version;
 
-/// The oldest versions that are worked with. NATS before 2.10 cannot be told how often to sync its streams.
+/// The oldest supported versions. NATS before 2.10 cannot configure how often streams are synced.
 pub const OLDEST_POSTGRES: Version = Version::new(14, 0, 0);
 pub const OLDEST_NATS: Version = Version::new(2, 10, 0);
 pub const OLDEST_REDIS: Version = Version::new(6, 0, 0);
@@ -27,7 +27,7 @@ pub struct PgBin {
     pub version: Version,
 }
 
-/// What is there. Programs that are too old are passed over and listed in `too_old`.
+/// The programs found. Outdated programs are skipped and listed in `too_old`.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub postgres: Option<PgBin>,
@@ -36,7 +36,7 @@ pub struct Found {
     pub too_old: Vec<Tool>,
 }
 
-/// Everything that is needed to start; Redis is optional.
+/// The programs needed to start; Redis is optional.
 #[derive(Clone, Debug)]
 pub struct Tools {
     pub postgres: PgBin,
@@ -44,7 +44,7 @@ pub struct Tools {
     pub redis: Option<Tool>,
 }
 
-/// Looks for the three servers; blocking, some milliseconds. `install_dir` is where `install` puts its own.
+/// Finds the three servers. Blocking, some milliseconds. `install_dir` is where `install` installs programs.
 pub fn find(install_dir: &Path) -> Found {
     let mut found = Found::default();
     found.postgres = postgres_installations(&mut found.too_old).into_iter().next();
@@ -55,12 +55,12 @@ pub fn find(install_dir: &Path) -> Found {
     found
 }
 
-/// The installation of one major version: data made by one cannot be read by another.
+/// Returns the installation of a major version: another major version cannot read its data.
 pub(super) fn postgres_of_major(major: u32) -> Option<PgBin> {
     postgres_installations(&mut Vec::new()).into_iter().find(|bin| bin.version.major == major)
 }
 
-/// All usable installations, newest first.
+/// Returns all usable installations, newest first.
 fn postgres_installations(too_old: &mut Vec<Tool>) -> Vec<PgBin> {
     let mut all = Vec::new();
     for dir in places::postgres_dirs() {
@@ -91,7 +91,7 @@ fn first_new_enough(
     None
 }
 
-/// What a program answers to `--version`; none where it is not there or does not run.
+/// Returns the version that a program prints for `--version`, or `None` if it is missing or does not run.
 pub(super) fn version_of(program: &Path) -> Option<Version> {
     if !program.is_file() {
         return None;

@@ -1,4 +1,4 @@
-//! Work of known size: a bar on a terminal, a line every few seconds elsewhere.
+//! Progress of work with a known size: a bar on a terminal, elsewhere a line every few seconds.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,14 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Bar {
     shown: ProgressBar,
-    /// When the last line was written; none on a terminal.
+    /// When the last line was written; `None` on a terminal.
     lines: Option<Arc<Mutex<Instant>>>,
     what: &'static str,
     began: Instant,
 }
 
 impl Bar {
-    /// Shows a bar for `total` of what is done.
+    /// Shows a bar for `total` units of work.
     pub fn new(what: &'static str, total: u64) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -32,14 +32,14 @@ impl Bar {
         Self { shown: bar, lines, what, began: Instant::now() }
     }
 
-    /// Advances by `n` of the total, and shows the rate.
+    /// Advances by `n` units and shows the rate.
     pub fn add(&self, n: u64) {
         self.shown.inc(n);
         let rate = self.shown.position() as f64 / self.began.elapsed().as_secs_f64().max(0.001);
         self.show(format!("{rate:.0}/s"));
     }
 
-    /// Advances to a position of the total, and shows a message.
+    /// Advances to a position and shows a message.
     pub fn at(&self, position: u64, message: String) {
         self.shown.set_position(position);
         self.show(message);
@@ -57,7 +57,7 @@ impl Bar {
         self.shown.set_message(message);
     }
 
-    /// Replaces the bar by a line with the position and the time it took.
+    /// Replaces the bar with a line that shows the position and the elapsed time.
     pub fn done(&self) {
         let seconds = self.began.elapsed().as_secs_f64();
         self.shown.finish_and_clear();

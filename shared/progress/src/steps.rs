@@ -16,7 +16,7 @@ impl Steps {
         Self::with_template("{spinner:.cyan} {msg}")
     }
 
-    /// Starts the spinner with the time that has elapsed.
+    /// Starts the spinner with the elapsed time.
     pub fn start_timed() -> Self {
         Self::with_template("{spinner:.cyan} {elapsed} {msg}")
     }
@@ -40,19 +40,19 @@ impl Steps {
         }
     }
 
-    /// Shows what is being waited for; on a terminal only, because elsewhere each call would add a line.
+    /// Shows what the command waits for. On a terminal only, because elsewhere each call would add a line.
     pub fn waiting(&self, what: &str) {
         if let Some(spinner) = &self.spinner {
             spinner.set_message(what.to_owned());
         }
     }
 
-    /// Writes a line about what is done.
+    /// Writes a line about a completed step.
     pub fn done(&self, what: &str) {
         self.line("✓", what);
     }
 
-    /// Writes a line of warning.
+    /// Writes a warning.
     pub fn warn(&self, what: &str) {
         self.line("!", what);
     }

@@ -1,7 +1,7 @@
-//! Buckets of tokens in Redis, from which several processes lease what they may use together.
+//! Token buckets in Redis, from which several processes lease shares of a common limit.
 //!
-//! Redis is never waited for: a lease has 50 ms, and after a broken connection or some late answers nothing is asked of
-//! it until it answers a ping again.
+//! Callers never wait long for Redis: a lease takes at most 50 ms. After a broken connection or a few late answers,
+//! Redis is not asked again until it answers a ping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,28 +15,28 @@ use tokio::sync::Notify;
 use kernel::env::{Env, EnvError};
 use kernel::shutdown::Shutdown;
 
-/// How long a lease may take.
+/// Timeout of a lease.
 const BUDGET: Duration = Duration::from_millis(50);
-/// Late answers in a row after which Redis counts as gone.
+/// Number of consecutive late answers after which Redis counts as unavailable.
 const LATE: u32 = 3;
 const PING_TIMEOUT: Duration = Duration::from_millis(300);
 const PING_AGAIN: Duration = Duration::from_millis(500);
 
-/// Where Redis is.
+/// A Redis server.
 #[derive(Clone, Debug)]
 pub struct Server(Client);
 
 impl Server {
-    /// An address such as `redis://127.0.0.1:6379`, or `rediss://` for TLS.
+    /// Parses a URL such as `redis://127.0.0.1:6379`, or `rediss://` for TLS.
     pub fn parse(url: &str) -> RedisResult<Self> {
         Client::open(url).map(Self)
     }
 
-    /// `REDIS_URL`, and `REDIS_CA_FILE`: certificates (PEM) of authorities that are trusted in the place of the public ones.
-    /// None where the address is absent.
+    /// Reads `REDIS_URL`, and `REDIS_CA_FILE`: CA certificates (PEM) that are trusted instead of the public ones.
+    /// Returns `None` if there is no URL.
     pub fn from_env(env: &Env) -> Result<Option<Self>, EnvError> {
         const NAME: &str = "REDIS_URL";
-        // The address may hold a password: it is not repeated.
+        // The URL may contain a password, so the error does not repeat it.
         let wrong = |_| EnvError {
             name: NAME.to_owned(),
             problem: "is no Redis address".to_owned(),
@@ -68,46 +68,46 @@ impl Server {
     }
 }
 
-/// What a bucket is like, and what may be taken from it.
+/// The properties of a bucket, and how much may be taken from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// Tokens that come a second; more than none.
+    /// Tokens added per second; greater than 0.
     pub rate: f64,
-    /// The most that it holds.
+    /// Capacity of the bucket.
     pub most: f64,
-    /// What is to be left in it.
+    /// Tokens that must remain in it.
     pub reserve: f64,
 }
 
-/// Tokens beside a bucket's own that only privileged callers may take. A fifth of the tokens that come goes to them first.
+/// Additional tokens of a bucket that only privileged callers may take. A fifth of the added tokens goes to them first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Priority {
-    /// The most of them that the bucket holds: none, or at least one.
+    /// Capacity for these tokens: 0, or at least 1.
     pub capacity: f64,
     /// Whether this caller may take them.
     pub is_granted: bool,
 }
 
-/// Share of the tokens that come that goes to [`Priority`] first, as in `lease.lua`.
+/// Share of the added tokens that goes to [`Priority`] first, as in `lease.lua`.
 pub const PRIORITY_SHARE: f64 = 0.2;
 
-/// What came of asking for tokens.
+/// The result of a lease request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub taken: u32,
-    /// What the bucket still holds.
+    /// Tokens that remain in the bucket.
     pub left: u32,
-    /// When there will be one, if none was taken.
+    /// Time until a token is available, if none was taken.
     pub wait: Duration,
 }
 
-/// All buckets under one prefix.
+/// All buckets with one key prefix.
 pub struct Buckets {
     client: Client,
     lease: Script,
     rest: Script,
     prefix: String,
-    /// There while Redis is to be asked.
+    /// `None` while Redis is unavailable.
     connection: ArcSwapOption<MultiplexedConnection>,
     late: AtomicU32,
     lost: Notify,
@@ -115,7 +115,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Connects in the background; `prefix` keeps installations apart that share a server.
+    /// Connects in the background. `prefix` separates installations that share a server.
     pub fn start(server: Server, prefix: &str, shutdown: Shutdown) -> Arc<Self> {
         let buckets = Arc::new(Self {
             client: server.0,
@@ -143,12 +143,12 @@ impl Buckets {
         self.connection.load().is_some()
     }
 
-    /// Takes up to `wanted` tokens from the bucket of this name; `None` when Redis cannot tell in time.
+    /// Takes up to `wanted` tokens from a bucket. Returns `None` if Redis does not answer in time.
     pub async fn lease(&self, name: &str, terms: Terms, wanted: u32) -> Option<Lease> {
         self.lease_with_priority(name, terms, Priority::default(), wanted).await
     }
 
-    /// Takes up to `wanted` tokens like [`Buckets::lease`], from a bucket that keeps some for privileged callers.
+    /// Like [`Buckets::lease`], for a bucket that keeps tokens for privileged callers.
     pub async fn lease_with_priority(
         &self,
         name: &str,
@@ -165,7 +165,8 @@ impl Buckets {
         Some(Lease { taken, left, wait: Duration::from_millis(wait_ms) })
     }
 
-    /// Lets nobody take from the bucket of this name for a time, of a minute at most, whatever their terms. Where Redis is away, nobody hears of it.
+    /// Empties a bucket and blocks it for all processes for `time`, at most a minute, whatever their terms. Without Redis it has no
+    /// effect.
     pub async fn rest(&self, name: &str, terms: Terms, time: Duration) {
         let Some(mut connection) = self.connection.load_full().map(|c| (*c).clone()) else { return };
         let mut invocation = self.rest.key(format!("{}{name}", self.prefix));
@@ -174,7 +175,7 @@ impl Buckets {
         self.in_time(tokio::time::timeout(BUDGET, asked).await.ok());
     }
 
-    /// What was answered; none where it came late (`None`) or not at all.
+    /// Returns the answer, or `None` if it was late (`None`) or an error. Records whether Redis is available.
     fn in_time<T>(&self, answered: Option<RedisResult<T>>) -> Option<T> {
         match answered {
             Some(Ok(value)) => {
@@ -201,7 +202,7 @@ impl Buckets {
         }
     }
 
-    /// Says once that Redis is gone, until it is back.
+    /// Logs once that Redis is unavailable, until it is back.
     fn warn(&self, why: &str) {
         if !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!("Redis cannot be used ({why}): each process keeps its own share of the limits");
@@ -225,7 +226,7 @@ impl Buckets {
         }
     }
 
-    /// A connection that has just answered a ping.
+    /// Opens a connection and checks it with a ping.
     async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(PING_TIMEOUT))

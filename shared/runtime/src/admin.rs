@@ -20,7 +20,7 @@ use kernel::shutdown::Shutdown;
 
 type Check = dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync;
 
-/// What the port answers from.
+/// What the admin port serves.
 #[derive(Clone)]
 pub struct Admin {
     metrics: Option<PrometheusHandle>,
@@ -28,7 +28,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// `ready` really asks what the process needs; its error is shown.
+    /// `ready` must check the process's dependencies; its error is shown in the response.
     pub fn new<F>(metrics: Option<PrometheusHandle>, ready: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), String>> + Send + 'static,
@@ -61,10 +61,10 @@ fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// How often samples of times are summed up. Until then each of them takes room, whether or not anybody asks for them.
+/// How often histogram samples are aggregated. Until then each sample uses memory, whether or not metrics are scraped.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Serves until the shutdown, and keeps the metrics small.
+/// Serves until the shutdown, and aggregates metrics every `UPKEEP`.
 pub async fn serve(listener: TcpListener, admin: Admin, shutdown: Shutdown) {
     let mut upkeep = tokio::time::interval(UPKEEP);
     upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Keeps a program's clock with the database's while it runs; [`crate::startup`] reads it first.
+//! Keeps a program's clock synchronized with the database's. [`crate::startup`] reads it first.
 
 use std::time::Duration;
 

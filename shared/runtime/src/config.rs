@@ -1,15 +1,15 @@
-//! The configuration that several programs share: one struct a concern, read once.
+//! Configuration that several programs share: one struct per concern, read once.
 
 use std::net::SocketAddr;
 
 use kernel::env::{Env, EnvError};
 
-/// `PUBLIC_BASE_URL`: how clients and people reach this installation, without a slash at the end.
+/// Reads `PUBLIC_BASE_URL`: the address at which clients and users reach this installation, without a trailing slash.
 pub fn public_base_url(env: &Env, default: &str) -> Result<String, EnvError> {
     const NAME: &str = "PUBLIC_BASE_URL";
     let url = env.text(NAME, default).trim_end_matches('/').to_owned();
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    // It stands in the headers and the links of mails.
+    // The URL is used in the headers and links of emails.
     let is_plain = |b: u8| b.is_ascii_graphic() && !b"<>\"?#".contains(&b);
     if host.is_some_and(|host| !host.is_empty() && host.bytes().all(is_plain)) {
         return Ok(url);
@@ -18,14 +18,14 @@ pub fn public_base_url(env: &Env, default: &str) -> Result<String, EnvError> {
     Err(EnvError { name: NAME.to_owned(), problem, allowed: "an http:// or https:// address" })
 }
 
-/// Where a process answers `/healthz`, `/readyz` and `/metrics`.
+/// The address at which a process serves `/healthz`, `/readyz` and `/metrics`.
 #[derive(Clone, Copy, Debug)]
 pub struct AdminConfig {
     pub addr: SocketAddr,
 }
 
 impl AdminConfig {
-    /// `ADMIN_ADDR`, by default 127.0.0.1 and the program's own port.
+    /// Reads `ADMIN_ADDR`, by default 127.0.0.1 and the program's own port.
     pub fn from_env(env: &Env, default_port: u16) -> Result<Self, EnvError> {
         let default = SocketAddr::from(([127, 0, 0, 1], default_port));
         Ok(Self { addr: env.parse("ADMIN_ADDR", default, "an address such as 127.0.0.1:9101")? })

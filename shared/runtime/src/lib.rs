@@ -1,4 +1,4 @@
-//! How a program runs: its start, its configuration, its clock, its admin port, its logs and metrics.
+//! The runtime of a program: startup, configuration, clock, admin port, logs and metrics.
 
 pub mod admin;
 pub mod clock;

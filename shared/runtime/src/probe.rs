@@ -1,5 +1,5 @@
-//! Arguments of the programs: `--help`, and `--health`, which asks the process of the same container whether it is ready, for images without a
-//! shell.
+//! Command-line arguments of the programs: `--help`, and `--health`, which checks the readiness of the process in the
+//! same container, for images without a shell.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -9,13 +9,13 @@ use crate::config::AdminConfig;
 use kernel::env::{EXIT_CONFIG, Env};
 
 const FLAG: &str = "--health";
-/// Longer than the check behind `/readyz` may take.
+/// Longer than the timeout of the check in `/readyz`.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Of the answer, this much is read.
+/// Maximum number of bytes read of the response.
 const MOST: u64 = 4_096;
 
-/// Acts on an argument, if there is one, and exits. `--health` asks `/readyz` at `ADMIN_ADDR`: 0 if the answer is 200, otherwise 1 and the
-/// reason.
+/// Handles an argument, if there is one, and exits. `--health` requests `/readyz` at `ADMIN_ADDR`: status 0 if the
+/// response is 200, otherwise 1 and the reason on stderr.
 pub fn exit_if_asked(default_port: u16) {
     let mut arguments = std::env::args();
     let program = arguments.next().unwrap_or_default();
@@ -54,7 +54,7 @@ fn check_health(default_port: u16) -> ! {
     }
 }
 
-/// Whether the process at this address is ready; the reason why not.
+/// Checks whether the process at this address is ready. Returns the reason if it is not.
 fn ask(address: SocketAddr) -> Result<(), String> {
     let answer = answer_of(reachable(address)).map_err(|error| format!("{address} does not answer: {error}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -62,7 +62,7 @@ fn ask(address: SocketAddr) -> Result<(), String> {
     if status == "200" { Ok(()) } else { Err(format!("not ready ({status}): {}", body.trim())) }
 }
 
-/// Whoever listens on all addresses is asked on loopback.
+/// Replaces an unspecified address by loopback: a process that listens on all addresses also listens there.
 fn reachable(address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         return SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port());

@@ -1,4 +1,4 @@
-//! Starting a process: it waits for its servers instead of leaving, and says what it waits for.
+//! Starts a process: it waits for its servers instead of exiting, and logs what it waits for.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -22,23 +22,23 @@ use kernel::clock::Clock;
 use kernel::env::{EXIT_CONFIG, Env, EnvError};
 use kernel::shutdown::Shutdown;
 
-/// How often a process looks whether the database still is one that it can work with.
+/// How often a process checks that it can still work with the database's schema.
 const LOOK_AT_SCHEMA: Duration = Duration::from_secs(5);
 
-/// What `/readyz` says of a process that has begun and is not connected yet.
+/// The `/readyz` response of a process that is not connected yet.
 pub const WAITING: &str = "waiting for the servers and the schema; the log says for which";
 
-/// Set once by a schema that left this process behind, which ends it.
+/// Set once when the schema becomes too new for this process, which then stops.
 static OUTGROWN: OnceLock<SchemaError> = OnceLock::new();
 
-/// Why a process does not start, or does not go on.
+/// Why a process does not start, or stops.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
     Config(#[from] EnvError),
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// It was told to stop while it waited.
+    /// It received the shutdown signal while it waited.
     #[error("stopped while starting")]
     Stopped,
     #[error("{0:#}")]
@@ -46,7 +46,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The status to exit with.
+    /// Returns the exit status.
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Config(_) => EXIT_CONFIG,
@@ -57,23 +57,23 @@ impl StartError {
     }
 }
 
-/// What every process works with.
+/// The connections and clock that every process uses.
 #[derive(Clone)]
 pub struct Connected {
     pub store: Store,
     pub bus: Bus,
     pub ingest_stream: IngestStream,
-    /// Follows the database.
+    /// Synchronized with the database's clock.
     pub clock: Clock,
 }
 
-/// Reads `DATABASE_*` and `NATS_*`, and then as [`connect_to`].
+/// Reads `DATABASE_*` and `NATS_*`, then connects like [`connect_to`].
 pub async fn connect(env: &Env, program: &str, shutdown: &Shutdown) -> Result<Connected, StartError> {
     connect_to(&DatabaseConfig::from_env(env)?, &BusConfig::from_env(env)?, program, shutdown).await
 }
 
-/// As [`connect`], and from before it connects until the shutdown it serves probes and metrics at an address: who waits is alive and
-/// not ready, and where nobody answered it would look like a program that has died.
+/// Like [`connect`], but serves probes and metrics at an address from before it connects until the shutdown. A waiting
+/// process is alive but not ready; without an answer it would appear dead.
 pub async fn connect_probed(
     env: &Env,
     program: &str,
@@ -95,13 +95,13 @@ pub async fn connect_probed(
     Ok(connected.get_or_init(|| servers).clone())
 }
 
-/// A listener, or an error that names the address and its variable.
+/// Binds a listener. The error names the address and its variable.
 pub async fn listen(addr: SocketAddr, variable: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(addr).await.with_context(|| format!("cannot listen on {addr} ({variable})"))
 }
 
-/// Waits for both servers and for the schema, and makes the streams that are missing. Refuses a schema that is too new, and stops the
-/// process when it becomes so ([`outgrown`]).
+/// Waits for both servers and the schema, and creates missing streams. Fails if the schema is too new, and stops the
+/// process if it becomes so later ([`outgrown`]).
 pub async fn connect_to(
     database: &DatabaseConfig,
     broker: &BusConfig,
@@ -131,7 +131,7 @@ pub async fn connect_to(
     Ok(Connected { store, bus, ingest_stream, clock })
 }
 
-/// An error where there is something to wait for: the database, or a migration.
+/// Returns the outer error if waiting can help: for the database, or for a migration.
 async fn schema(store: &Store) -> Result<Result<(), SchemaError>, anyhow::Error> {
     match migrate::check(&store.connection().await?).await? {
         Err(behind) if behind.is_behind() => Err(behind.into()),
@@ -139,14 +139,15 @@ async fn schema(store: &Store) -> Result<Result<(), SchemaError>, anyhow::Error>
     }
 }
 
-/// A migrator lets nobody be left behind that it sees; but programs come and go.
+/// Stops the process when the schema becomes too new. A migrator refuses to break connected programs, but programs
+/// connect and disconnect.
 async fn watch_schema(store: Store, shutdown: Shutdown) {
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = tokio::time::sleep(LOOK_AT_SCHEMA) => {}
         }
-        // One that cannot be reached says nothing about its schema.
+        // An unreachable database says nothing about its schema.
         if let Ok(Err(newer)) = schema(&store).await {
             tracing::error!("stopping: {newer}");
             let _ = OUTGROWN.set(newer);
@@ -155,17 +156,17 @@ async fn watch_schema(store: Store, shutdown: Shutdown) {
     }
 }
 
-/// What a process that was told to stop ends with: an error where the schema left it behind.
+/// Returns an error if the process stopped because the schema became too new.
 pub fn outgrown() -> Result<(), StartError> {
     OUTGROWN.get().map_or(Ok(()), |newer| Err(newer.clone().into()))
 }
 
-/// Why a process that was told to stop does not start.
+/// Returns why a process that received the shutdown signal does not start.
 fn stopped() -> StartError {
     outgrown().err().unwrap_or(StartError::Stopped)
 }
 
-/// Tries until it succeeds, with a line in the log at the first failure and then now and again.
+/// Retries until it succeeds. Logs the first failure and every tenth one after it.
 pub async fn wait_for<T, E: Display, F: Future<Output = Result<T, E>>>(
     what: &str,
     shutdown: &Shutdown,
@@ -192,7 +193,7 @@ pub async fn wait_for<T, E: Display, F: Future<Output = Result<T, E>>>(
     }
 }
 
-/// What `/readyz` asks: the database, and whether the broker is connected.
+/// The check behind `/readyz`: the database answers, and the broker is connected.
 pub async fn ready(store: &Store, bus: &Bus) -> Result<(), String> {
     store.check().await.map_err(|e: StoreError| e.to_string())?;
     if bus.is_connected() { Ok(()) } else { Err("not connected to the broker".to_owned()) }

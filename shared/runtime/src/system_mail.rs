@@ -1,5 +1,5 @@
-//! The installation's own mail server, by which invitations are mailed. It is the operator's: no project's channel is used,
-//! for whoever controls a channel could read the links in the mails.
+//! The installation's own mail server, which sends invitations. It belongs to the operator. No project's channel is
+//! used, because a channel's owner could read the links in the emails.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl fmt::Debug for SystemMail {
 }
 
 impl SystemMail {
-    /// `SYSTEM_SMTP_URL` and `SYSTEM_MAIL_FROM`, both or neither; `None` if neither is set.
+    /// Reads `SYSTEM_SMTP_URL` and `SYSTEM_MAIL_FROM`, both or neither. Returns `None` if neither is set.
     pub fn from_env(env: &Env) -> Result<Option<Self>, EnvError> {
         let (url, from) = match (env.get(URL), env.get(FROM)) {
             (None, None) => return Ok(None),
@@ -50,7 +50,7 @@ impl SystemMail {
             (Some(_), None) => return Err(wrong(FROM, "is missing", FROM_FORMS)),
             (None, Some(_)) => return Err(wrong(URL, "is missing", URL_FORMS)),
         };
-        // The address may hold a password, so the error does not show it.
+        // The URL may contain a password, so the error does not show it.
         let Some(server) = server(url) else { return Err(wrong(URL, "is not an address of this form", URL_FORMS)) };
         let Some((from_name, from_email)) = sender(from) else {
             return Err(wrong(FROM, "is not an address", FROM_FORMS));
@@ -58,8 +58,9 @@ impl SystemMail {
         Ok(Some(Self { from_email, from_name, ..server }))
     }
 
-    /// Refuses a server that is reached without TLS, unless it is on loopback or `outbound` exempts it: the mails hold links
-    /// that open accounts. A host that cannot be resolved is not refused: delivery checks its address again for each mail.
+    /// Refuses a server that is used without TLS, unless it is on loopback or `outbound` exempts it: the emails contain
+    /// links that open accounts. A host that cannot be resolved is not refused: delivery checks its address again for
+    /// each email.
     pub async fn check_security(&self, outbound: &OutboundPolicy) -> Result<(), EnvError> {
         if self.security != SystemSecurity::None {
             return Ok(());
@@ -77,7 +78,7 @@ fn wrong(name: &str, problem: &str, allowed: &'static str) -> EnvError {
     EnvError { name: name.to_owned(), problem: problem.to_owned(), allowed }
 }
 
-/// The server of an address, without a sender.
+/// Parses a URL into the server, without a sender.
 fn server(url: &str) -> Option<SystemMail> {
     let uri: Uri = url.parse().ok()?;
     let security = match (uri.scheme_str()?, uri.query()) {

@@ -9,8 +9,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use kernel::env::{Env, EnvError};
 use kernel::metric_name::{Kind, Metric};
 
-/// Starts logging to stderr: `RUST_LOG` (default `info`), `LOG_FORMAT` (`text` or `json`). Called once, first of all. After an error, logging
-/// has started with the defaults, so that the error can be logged.
+/// Starts logging to stderr: `RUST_LOG` (default `info`), `LOG_FORMAT` (`text` or `json`). Call it once, before
+/// anything else. After an error, logging has started with the defaults, so that the error can be logged.
 pub fn start_logging(env: &Env) -> Result<(), EnvError> {
     log_as(env).inspect_err(|_| drop(log_as(&Env::default())))
 }
@@ -32,10 +32,11 @@ fn log_as(env: &Env) -> Result<(), EnvError> {
     Ok(())
 }
 
-/// Bounds of the buckets that times are counted in, in seconds. Buckets, unlike quantiles, can be summed over processes.
+/// Bucket bounds of duration histograms, in seconds. Buckets, unlike quantiles, can be summed over processes.
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Installs the metrics recorder; the handle renders what `/metrics` answers. `None` if one is installed already.
+/// Installs the metrics recorder. Returns the handle that renders `/metrics`, or `None` if a recorder is already
+/// installed.
 pub fn start_metrics() -> Option<PrometheusHandle> {
     let seconds = Matcher::Suffix("_seconds".to_owned());
     let handle = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SECONDS).ok()?.install_recorder().ok()?;

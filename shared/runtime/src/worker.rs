@@ -1,4 +1,4 @@
-//! A worker's process, from its configuration to its drain.
+//! A worker process, from its configuration to its drain.
 
 use kernel::env::Env;
 use kernel::shutdown::{self, Shutdown};
@@ -7,10 +7,10 @@ use crate::config::AdminConfig;
 use crate::startup::{self, Connected, StartError};
 use crate::{probe, telemetry};
 
-/// What tells one worker from another.
+/// The properties in which workers differ.
 pub struct Worker {
     pub name: &'static str,
-    /// Of the admin address, unless `ADMIN_ADDR` says otherwise.
+    /// Port of the admin address, unless `ADMIN_ADDR` is set.
     pub admin_port: u16,
     /// Logged once it is connected.
     pub working: &'static str,
@@ -19,8 +19,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Acts on the command line's argument if there is one; otherwise reads the configuration, connects, works until SIGTERM or
-    /// SIGINT, and drains. `work` returns whether all work has ended. Exits with the error's status if something fails.
+    /// Handles the command-line argument, if there is one. Otherwise reads the configuration, connects, works until
+    /// SIGTERM or SIGINT, and drains. `work` returns whether all work has ended. On failure, exits with the error's
+    /// status.
     pub async fn run<C>(
         self,
         configure: impl AsyncFnOnce(&Env) -> Result<C, StartError>,
@@ -50,7 +51,7 @@ impl Worker {
         tracing::info!(admin = %admin.addr, "{}", self.working);
         let ended = work(config, connected, shutdown).await;
         trace::stop().await;
-        // What fails because the schema is too new for this program is not a failure of its own.
+        // If the schema is too new for this program, that error replaces those that it caused.
         startup::outgrown()?;
         if !ended? {
             tracing::warn!("{}", self.unfinished);

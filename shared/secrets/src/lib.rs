@@ -1,7 +1,7 @@
-//! Secrets at rest: XChaCha20-Poly1305 under a master key, bound to the place where they are kept.
+//! Encrypts stored secrets: XChaCha20-Poly1305 with a master key, bound to the location where they are stored.
 //!
-//! A sealed value is `key id (8 bytes) ‖ nonce (24 bytes) ‖ ciphertext and tag`. The key id is the start of the key's
-//! SHA-256, so that an old key can stay at hand for reading while a new one writes.
+//! A sealed value is `key ID (8 bytes) ‖ nonce (24 bytes) ‖ ciphertext and tag`. The key ID is the start of the key's
+//! SHA-256, so that an old key can still decrypt while a new one encrypts.
 
 pub mod password;
 pub mod vapid;
@@ -17,10 +17,10 @@ use kernel::ids::ProjectId;
 
 const ALLOWED: &str = "64 hexadecimal digits (32 random bytes); several, separated by commas: the first one seals";
 
-/// Bytes of a signature.
+/// Length of a signature, in bytes.
 pub const TAG: usize = 16;
 
-/// The keys: the first one seals and signs, all of them open and verify.
+/// The master keys: the first one seals and signs, all of them open and verify.
 #[derive(Clone)]
 pub struct MasterKeys(Vec<MasterKey>);
 
@@ -28,7 +28,7 @@ pub struct MasterKeys(Vec<MasterKey>);
 struct MasterKey {
     id: [u8; 8],
     cipher: XChaCha20Poly1305,
-    /// Made of the key, so that what seals does not sign.
+    /// Derived from the key, so that encryption and signing use different keys.
     signing: [u8; 32],
 }
 
@@ -41,7 +41,7 @@ pub enum OpenError {
 }
 
 impl MasterKeys {
-    /// `MASTER_KEY`, or the content of the file `MASTER_KEY_FILE`.
+    /// Reads `MASTER_KEY`, or the content of the file `MASTER_KEY_FILE`.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let error = |name: &str, problem: String| EnvError { name: name.to_owned(), problem, allowed: ALLOWED };
         let (name, text) = match (env.get("MASTER_KEY"), env.get("MASTER_KEY_FILE")) {
@@ -66,22 +66,22 @@ impl MasterKeys {
         keys.filter(|k| !k.is_empty()).map(Self)
     }
 
-    /// The id of the key that seals, with which everything begins that it has sealed.
+    /// Returns the ID of the key that seals. Every value that it sealed starts with this ID.
     pub fn sealing_id(&self) -> [u8; 8] {
         self.0[0].id
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The same secret, sealed under the newest key.
+    /// Opens a secret and seals it with the current key.
     pub fn reseal(&self, project: ProjectId, place: &str, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
         Ok(self.seal(project, place, &self.open(project, place, sealed)?))
     }
 
-    /// Seals for one place of one project, for example `channel:email`.
+    /// Seals a secret for one location of one project, for example `channel:email`.
     pub fn seal(&self, project: ProjectId, place: &str, plain: &[u8]) -> Vec<u8> {
         let MasterKey { id, cipher, .. } = &self.0[0];
         let nonce: [u8; 24] = rand::random();
@@ -102,12 +102,12 @@ impl MasterKeys {
 }
 
 impl MasterKeys {
-    /// Signs what anybody may read, for one place of one project; the same text has the same signature.
+    /// Signs public data for one location of one project. The same text always has the same signature.
     pub fn sign(&self, project: ProjectId, place: &str, text: &[u8]) -> [u8; TAG] {
         tag(&self.0[0], project, place, text)
     }
 
-    /// Whether it was signed for this place, under any of the keys.
+    /// Returns whether any of the keys signed the text for this location.
     pub fn has_signed(&self, project: ProjectId, place: &str, text: &[u8], signature: &[u8]) -> bool {
         self.0.iter().any(|key| bool::from(tag(key, project, place, text).ct_eq(signature)))
     }
@@ -122,7 +122,7 @@ fn tag(key: &MasterKey, project: ProjectId, place: &str, text: &[u8]) -> [u8; TA
 
 /// HMAC-SHA256.
 fn mac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
-    // A key shorter than a block is filled up with zeros.
+    // HMAC pads a key shorter than a block with zeros.
     let mut block = [0; 64];
     block[..32].copy_from_slice(key);
     let mut mac = <Hmac<Sha256> as KeyInit>::new(&block.into());

@@ -1,6 +1,6 @@
-//! Passwords: kept as argon2id hashes (19 MiB, two passes, as OWASP recommends), in the PHC string format.
+//! Passwords, stored as argon2id hashes (19 MiB, two passes, as OWASP recommends) in the PHC string format.
 //!
-//! Hashing takes tens of milliseconds of a processor and belongs on a thread that may block.
+//! Hashing takes tens of milliseconds of CPU time. Run it on a blocking thread.
 
 mod rules;
 
@@ -10,10 +10,10 @@ use argon2::{Argon2, PasswordHasher, PasswordVerifier};
 
 pub use rules::{Weakness, weakness};
 
-/// Characters of a password. The upper bound only keeps out what nobody types.
+/// Permitted length of a password, in characters. The upper bound only excludes implausible lengths.
 pub const LENGTH: RangeInclusive<usize> = 8..=200;
 
-/// The hash of a password that nobody knows: verifying against it takes as long as against any other.
+/// The hash of an unknown password: verifying against it takes as long as against any other hash.
 pub const NOBODYS: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$cmVraW5kbGUtbm9ib2R5cw$Gv1rVZ0q3n0zXq5pO0c1l6r3cC1mM1m0mJ8W3q8bVJg";
 
@@ -21,13 +21,13 @@ pub const NOBODYS: &str =
 #[error("cannot hash a password: {0}")]
 pub struct HashError(String);
 
-/// A new hash, under a random salt.
+/// Hashes a password with a random salt.
 pub fn hash(password: &str) -> Result<String, HashError> {
     let hash = Argon2::default().hash_password(password.as_bytes()).map_err(|e| HashError(e.to_string()))?;
     Ok(hash.to_string())
 }
 
-/// Whether a password is the one of a hash. A hash that cannot be read fits none.
+/// Returns whether a password matches a hash. An invalid hash matches none.
 pub fn fits(password: &str, hash: &str) -> bool {
     Argon2::default().verify_password(password.as_bytes(), hash).is_ok()
 }

@@ -1,10 +1,10 @@
-//! The keys by which a project identifies itself to push services (VAPID, RFC 8292): ECDSA on P-256.
+//! The keys that identify a project to push services (VAPID, RFC 8292): ECDSA on P-256.
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// A key pair as it is kept.
+/// A key pair in its stored form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VapidKeys {
     /// An uncompressed point, 65 bytes.
@@ -24,7 +24,7 @@ impl VapidKeys {
         Ok(Self { public: pair.public_key().as_ref().to_vec(), private: private.as_ref().to_vec() })
     }
 
-    /// The public key as browsers take it: base64url without padding.
+    /// Returns the public key in the form that browsers expect: base64url without padding.
     pub fn public_text(&self) -> String {
         URL_SAFE_NO_PAD.encode(&self.public)
     }

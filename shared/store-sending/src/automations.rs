@@ -1,7 +1,7 @@
-//! Automations: a head that is edited, and versions that never change, of which each run keeps its own.
+//! Automations: an editable head, and immutable versions. Each run keeps the version it started with.
 //!
-//! `definition` holds what [`automation::Definition`] describes, in the head as in every version; the head's
-//! is that of its newest version. A deleted automation stays as an inactive row, so that caches see it go.
+//! `definition` holds an [`automation::Definition`], in the head as in every version; the head's is that of its newest
+//! version. A deleted automation stays as an inactive row, so that caches notice the deletion.
 
 mod read;
 mod write;
@@ -27,14 +27,14 @@ pub struct Automation {
     pub id: Uuid,
     pub name: String,
     pub active: bool,
-    /// From 1; moved on by every change of the definition.
+    /// From 1; incremented by every change of the definition.
     pub version: i32,
     pub definition: Definition,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// What a worker needs to start runs.
+/// The data that a worker needs to start runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveAutomation {
     pub project: ProjectId,
@@ -43,14 +43,14 @@ pub struct ActiveAutomation {
     pub definition: Definition,
 }
 
-/// An automation as the workers follow it.
+/// An automation as workers cache it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FollowedAutomation {
     pub project: ProjectId,
     pub id: Uuid,
-    /// Where it may start runs: not where it was switched off or deleted, or this program cannot read it.
+    /// Present if it may start runs. `None` if it is inactive or deleted, or this program cannot decode it.
     pub active: Option<ActiveAutomation>,
-    /// The events that runs of any version of it may listen for; none of a deleted one.
+    /// The events that runs of any of its versions may listen for; empty if it is deleted.
     pub hears: Vec<String>,
 }
 

@@ -29,27 +29,27 @@ pub struct Campaign {
     pub channel: Channel,
     pub segment_id: Uuid,
     pub exclude_segment_ids: Vec<Uuid>,
-    /// There is one, or there are variants.
+    /// `None` if there are variants.
     pub template_id: Option<Uuid>,
     pub settings: Settings,
-    /// Whoever is not subscribed to it is not sent the campaign.
+    /// If set, only users who are subscribed to it are sent the campaign.
     pub subscription_group_id: Option<Uuid>,
     pub scheduled_at: Option<Timestamp>,
     pub status: CampaignStatus,
-    /// Why it stands as it does, where somebody has to know.
+    /// Why it has this status, if users need to know.
     pub status_reason: Option<String>,
-    /// When the last sending began.
+    /// When the last occurrence began.
     pub started_at: Option<Timestamp>,
-    /// People taken into it so far.
+    /// Number of users queued so far.
     pub recipients: i64,
-    /// It began and has not ended, also while it is paused.
+    /// Whether an occurrence has begun and not ended, also while it is paused.
     pub under_way: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
 impl Campaign {
-    /// Every segment that it goes by.
+    /// Returns all segments that it uses.
     pub fn segment_ids(&self) -> Vec<Uuid> {
         std::iter::once(self.segment_id).chain(self.exclude_segment_ids.iter().copied()).collect()
     }
@@ -60,12 +60,12 @@ impl Campaign {
         self.scheduled_at.filter(|_| waits).map(|at| self.settings.first_check_at(at))
     }
 
-    /// What its templates see beside the user.
+    /// Returns its templates' data in addition to the user.
     pub fn data(&self) -> Value {
         json!({ "campaign": { "id": self.id, "name": self.name } })
     }
 
-    /// Every template that it sends.
+    /// Returns all templates that it sends.
     pub fn template_ids(&self) -> Vec<Uuid> {
         self.template_id.into_iter().chain(self.settings.variants.iter().map(|variant| variant.template_id)).collect()
     }
@@ -102,7 +102,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Newest first, those before an id; of one status if that is given.
+/// Lists campaigns, newest first, before an ID; only those with `status` if it is given.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -130,7 +130,7 @@ pub async fn list(
     rows.iter().map(from_row).collect()
 }
 
-/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+/// Like [`get`], but locks the row until the transaction ends, for a read-modify-write.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -142,7 +142,7 @@ pub async fn get_for_update(
     tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// A campaign that may still send and goes by this segment: its id and name.
+/// Finds a campaign that may still send and uses this segment. Returns its ID and name.
 pub async fn uses_segment(
     db: &impl GenericClient,
     project: ProjectId,
@@ -153,7 +153,7 @@ pub async fn uses_segment(
     used(db, sql, project, segment).await
 }
 
-/// A campaign that may still send and sends this template: its id and name.
+/// Finds a campaign that may still send and sends this template. Returns its ID and name.
 pub async fn uses_template(
     db: &impl GenericClient,
     project: ProjectId,
@@ -164,7 +164,7 @@ pub async fn uses_template(
     used(db, sql, project, template).await
 }
 
-/// A campaign that may still send to those who are subscribed to this group: its id and name.
+/// Finds a campaign that may still send to the subscribers of this group. Returns its ID and name.
 pub async fn uses_subscription_group(
     db: &impl GenericClient,
     project: ProjectId,
@@ -194,8 +194,8 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Campaign) ->
     write(tx, sql, project, new, &[&new.created_at]).await
 }
 
-/// Writes a campaign that was read by [`get_for_update`] and changed. While it is under way, what it has sent by stays among its
-/// templates until the end: some of its messages may still go by it.
+/// Writes a campaign that was read by [`get_for_update`] and changed. During an occurrence, the templates that it has
+/// used stay listed until the end, because some of its messages may still use them.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Campaign) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET name = $3, channel = $4, segment_id = $5, exclude_segment_ids = $6, template_id = $7, \
                template_ids = CASE WHEN under_way THEN ARRAY(SELECT DISTINCT unnest(template_ids || $8::uuid[])) ELSE $8::uuid[] END, \
@@ -244,7 +244,7 @@ pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Resul
     outcomes::forget(tx, project, id).await
 }
 
-/// Ends all campaigns of a project that is being deleted: nobody looks at them any more.
+/// Cancels all campaigns of a project that is being deleted. The scheduler does not check them again.
 pub async fn cancel_all(tx: &Transaction<'_>, project: ProjectId, now: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE campaign SET status = 'CANCELLED', look_at = NULL, updated_at = $2 WHERE project_id = $1";
     tx.execute(sql, &[&project, &now]).await?;

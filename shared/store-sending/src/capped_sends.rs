@@ -9,9 +9,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// Rows removed at once, as the statement says.
+/// Maximum number of rows removed by one statement, which contains this number.
 pub const SLICE: u64 = 5_000;
-/// Sets these of Postgres's advisory locks apart from others: "rkfreq" in ASCII.
+/// Distinguishes these advisory locks from others: "rkfreq" in ASCII.
 const LOCKS: u64 = 0x726b_6672_6571;
 
 /// A send that is in progress, or has been made.
@@ -36,7 +36,7 @@ pub async fn lock(tx: &Transaction<'_>, project: ProjectId, recipients: &[Uuid])
     Ok(())
 }
 
-/// Returns the sends since a time to any of these users (by internal id) or address keys, in no order.
+/// Returns the sends since a time to any of these users (by internal ID) or address keys, in no order.
 pub async fn since(
     db: &impl GenericClient,
     project: ProjectId,
@@ -100,7 +100,8 @@ pub(super) async fn erase(tx: &Transaction<'_>, project: ProjectId, messages: &[
     Ok(())
 }
 
-/// Removes the rows of erased users. To be called after the removal of their messages: settling locks a message before its row here.
+/// Removes the rows of erased users. Call it after removing their messages: settling locks a message before its row
+/// here.
 pub async fn remove_of(tx: &Transaction<'_>, project: ProjectId, users: &[Uuid]) -> Result<(), StoreError> {
     let sql = "DELETE FROM capped_send WHERE project_id = $1 AND user_id = ANY($2)";
     tx.execute(&tx.prepare_cached(sql).await?, &[&project, &users]).await?;
@@ -109,7 +110,7 @@ pub async fn remove_of(tx: &Transaction<'_>, project: ProjectId, users: &[Uuid])
 
 /// Removes up to [`SLICE`] of a project's rows from before a time; returns how many.
 pub async fn remove_slice(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
-    // A message's id is no later than its send, so the key bounds what is read.
+    // A message's ID is no later than its send, so the key bounds what is read.
     let sql = "DELETE FROM capped_send WHERE project_id = $1 AND message_id = ANY(ARRAY(SELECT message_id \
                FROM capped_send WHERE project_id = $1 AND message_id < $3 AND at < $2 ORDER BY message_id LIMIT 5000))";
     let bound = kernel::ids::lower_bound(before.as_millisecond());

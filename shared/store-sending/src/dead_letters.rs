@@ -1,6 +1,6 @@
-//! What can be tried again by hand: messages that failed and not by their own fault (rows of the ledger), and items that
-//! could not be recorded (`dead_item`). Each table is read by itself and in order: put together by the database, all rows of
-//! both would be read for every page.
+//! Failures that can be replayed: failed messages that were not invalid themselves (ledger rows), and items that could
+//! not be recorded (`dead_item`). Each table is read separately and in order: a union in the database would read all
+//! rows of both for every page.
 
 mod replay;
 
@@ -21,7 +21,7 @@ pub use replay::{Replayed, replay};
 pub enum Kind {
     /// A message that failed.
     Message,
-    /// Something accepted that could not be recorded, or read by whoever sends.
+    /// An accepted item that could not be recorded, or that delivery could not read.
     Item,
 }
 
@@ -40,14 +40,14 @@ impl Kind {
 pub struct DeadLetter {
     pub id: Uuid,
     pub kind: Kind,
-    /// Whom it is for or about.
+    /// The user it is for or about.
     pub user_id: Option<Uuid>,
-    /// What an item is.
+    /// The name of an item.
     pub name: Option<String>,
     pub channel: Option<Channel>,
     pub message_id: Option<Uuid>,
     pub template_id: Option<Uuid>,
-    /// A code, and after a colon the details.
+    /// A code, optionally followed by a colon and details.
     pub reason: String,
     pub attempts: i32,
     pub created_at: Timestamp,
@@ -58,7 +58,7 @@ pub struct DeadLetter {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadItem {
     pub project: ProjectId,
-    /// A UUIDv7 made of its place in the stream.
+    /// A UUIDv7 derived from its position in the stream.
     pub id: Uuid,
     pub user_id: Option<Uuid>,
     pub name: String,
@@ -73,7 +73,7 @@ pub struct DeadItem {
     pub died_at: Timestamp,
 }
 
-/// Which are meant; every condition that is given must hold.
+/// Selects dead letters. All conditions that are set must hold.
 #[derive(Clone, Debug, Default)]
 pub struct DeadFilter {
     pub ids: Option<Vec<Uuid>>,
@@ -93,7 +93,7 @@ impl DeadFilter {
     }
 }
 
-/// Where the letters of a kind lie.
+/// The table that holds the dead letters of a kind.
 struct Table {
     kind: Kind,
     /// The columns are as [`Self::letter`] reads them.
@@ -128,7 +128,7 @@ const TABLES: [Table; 2] = [
 ];
 
 impl Table {
-    /// Conditions that split the table into parts, newest first, each for a statement of its own.
+    /// Returns conditions that split the table into parts, newest first, each for its own statement.
     async fn parts(&self, db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
         if self.kind == Kind::Item {
             return Ok(vec!["true".to_owned()]);
@@ -174,7 +174,7 @@ impl Table {
     }
 }
 
-/// Newest first. A page may begin behind an id.
+/// Lists dead letters, newest first. A page may start after an ID.
 pub async fn list(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -236,12 +236,12 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, wanted: &DeadFil
     Ok(Total::counted(count))
 }
 
-/// Removes items that name no user and died before a time.
+/// Removes items that identify no user and failed before a time.
 pub async fn forget_unnamed(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
     Ok(db.execute("DELETE FROM dead_item WHERE user_id IS NULL AND died_at < $1", &[&before]).await?)
 }
 
-/// Keeps an item of the stream; once, however often it is read, until it is published again.
+/// Stores an item of the stream, only once however often it is read, until it is published again.
 pub async fn keep(db: &impl GenericClient, item: &DeadItem) -> Result<(), StoreError> {
     let sql = "INSERT INTO dead_item (project_id, id, user_id, name, channel, message_id, reason, partition, subject, payload, \
                created_at, died_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (project_id, id) DO NOTHING";

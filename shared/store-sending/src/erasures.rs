@@ -1,5 +1,5 @@
-//! The erasure of people: a row for each of their ids, which keeps out what was accepted before it, and the removal of
-//! what was theirs.
+//! Erasures of users: a row for each of their IDs, which excludes items accepted before the erasure, and the removal of
+//! the users' data.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,11 +21,11 @@ use store_profiles::users::record::PersonKey;
 use store_profiles::users::removals;
 use store_profiles::users::seen::Moves;
 
-/// Rows removed at once, as the statements say; what is more goes in slices.
+/// Maximum number of rows removed at once; the statements contain this number. More are removed in slices.
 pub const SLICE: i64 = 5_000;
-/// Unfinished erasures of one project that the scheduler finishes before it turns to the next project.
+/// Incomplete erasures of one project that the scheduler completes before it continues with the next project.
 pub const BATCH: i64 = 500;
-/// Removes rows with a person's `user_id` that simply go. What needs more is removed by statements of its own.
+/// Statements that remove rows with a user's `user_id`. Rows that need more work have their own statements.
 const OWNED: [&str; 12] = [
     "DELETE FROM subscription WHERE project_id = $1 AND user_id = ANY($2)",
     "DELETE FROM segment_member WHERE project_id = $1 AND user_id = ANY($2)",
@@ -41,16 +41,16 @@ const OWNED: [&str; 12] = [
     "DELETE FROM bounce_streak WHERE project_id = $1 AND user_id = ANY($2)",
 ];
 
-/// When somebody was erased.
+/// The times of an erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Erased {
-    /// Accepted: what was accepted until then is theirs no longer.
+    /// When it was accepted: items accepted until then no longer count for the user.
     pub accepted: Timestamp,
-    /// Carried out: what the product made for them until then is gone.
+    /// When it was applied: data derived for the user until then is removed.
     pub applied: Timestamp,
 }
 
-/// Notes that these ids were erased. A later erasure counts.
+/// Records that these IDs were erased. If they were before, the later times apply.
 pub async fn record(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -66,19 +66,19 @@ pub async fn record(
     Ok(())
 }
 
-/// When the latest erasure was accepted: who was accepted after it needs no look at the others.
+/// Returns when the latest erasure was accepted: items accepted after that need no check of individual erasures.
 pub async fn latest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT max(erased_at) AS latest FROM erasure";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get("latest")?)
 }
 
-/// When the latest erasure that was accepted until a time was accepted.
+/// Returns when the latest erasure that was accepted up to `until` was accepted.
 pub async fn latest_until(db: &impl GenericClient, until: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let sql = "SELECT max(erased_at) AS latest FROM erasure WHERE erased_at <= $1";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&until]).await?.try_get("latest")?)
 }
 
-/// When these people were erased, as far as they were.
+/// Returns when these users were erased. Omits users who were not.
 pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap<PersonKey, Timestamp>, StoreError> {
     let sql = ByProject::new(
         "SELECT e.project_id, e.user_id, e.erased_at FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN erasure e \
@@ -96,8 +96,8 @@ pub async fn of(db: &impl GenericClient, people: &[PersonKey]) -> Result<HashMap
         .collect()
 }
 
-/// Keeps these users from being erased until the end of the transaction, after erasures that are under way. Returns when each of them was
-/// erased last, if ever. To be called before rows are locked.
+/// Keeps these users from being erased until the transaction ends. Waits for their erasures in progress. Returns when
+/// each of them was last erased, if ever. Call it before locking rows.
 pub async fn hold(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -120,7 +120,8 @@ pub async fn hold(
     rows.iter().map(|row| Ok((row.try_get("user_id")?, row.try_get("applied_at")?))).collect()
 }
 
-/// Of these people, whose rows are still being removed: what was accepted until then is not to be shown.
+/// Returns those of these users whose data is still being removed, with the time of the erasure: data accepted until
+/// then must not be shown.
 pub async fn under_way(
     db: &impl GenericClient,
     project: ProjectId,
@@ -131,8 +132,8 @@ pub async fn under_way(
     rows.iter().map(|row| Ok((row.try_get("user_id")?, row.try_get("erased_at")?))).collect()
 }
 
-/// Takes the lock on a project's incomplete erasures for this connection, until [`end`]. False where another connection holds
-/// it.
+/// Takes the lock on a project's incomplete erasures for this connection, until [`end`]. Returns false if another
+/// connection holds it.
 pub async fn begin(db: &impl GenericClient, project: ProjectId) -> Result<bool, StoreError> {
     let sql = "SELECT pg_try_advisory_lock(hashtextextended($1::text, 0)) AS is_locked";
     let statement = db.prepare_cached(sql).await?;
@@ -150,13 +151,13 @@ fn lock_name(project: ProjectId) -> String {
     format!("erasures {}", project.0)
 }
 
-/// The projects with incomplete erasures.
+/// Returns the projects with incomplete erasures.
 pub async fn incomplete_projects(db: &impl GenericClient) -> Result<Vec<ProjectId>, StoreError> {
     let sql = "SELECT DISTINCT project_id FROM erasure WHERE has_left";
     db.query(&db.prepare_cached(sql).await?, &[]).await?.iter().map(|row| Ok(row.try_get("project_id")?)).collect()
 }
 
-/// Returns up to [`BATCH`] ids of a project whose erasures are incomplete, the oldest erasure first.
+/// Returns up to [`BATCH`] IDs of a project whose erasures are incomplete, the oldest erasure first.
 pub async fn incomplete(db: &impl GenericClient, project: ProjectId) -> Result<Vec<(Uuid, Erased)>, StoreError> {
     let sql = "SELECT user_id, erased_at, applied_at FROM erasure WHERE project_id = $1 AND has_left \
                ORDER BY erased_at, user_id LIMIT $2";
@@ -170,7 +171,7 @@ pub async fn incomplete(db: &impl GenericClient, project: ProjectId) -> Result<V
     rows.iter().map(erased).collect()
 }
 
-/// Returns which of these ids have events or messages in a month, events sent under them without proof included.
+/// Returns which of these IDs have events or messages in a month, including events sent under them without proof.
 pub async fn with_rows(
     db: &impl GenericClient,
     project: ProjectId,
@@ -189,7 +190,7 @@ pub async fn with_rows(
     rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
-/// Whether these ids have events or messages in any of these months. Keeps no locks on their partitions.
+/// Returns whether these IDs have events or messages in any of these months. Releases the locks on their partitions.
 pub async fn have_rows(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -207,7 +208,7 @@ pub async fn have_rows(
     Ok(false)
 }
 
-/// The months in which users may have events or messages, oldest first.
+/// Returns the months in which users may have events or messages, oldest first.
 pub async fn months(db: &impl GenericClient) -> Result<Vec<Month>, StoreError> {
     let mut all = months::of_table(db, "events").await?;
     all.extend(months::of_table(db, "message").await?);
@@ -216,7 +217,7 @@ pub async fn months(db: &impl GenericClient) -> Result<Vec<Month>, StoreError> {
     Ok(all)
 }
 
-/// Marks erasures as complete, except those of users who were erased again meanwhile; returns how many it marked.
+/// Marks erasures as complete, except those of users who were erased again meanwhile. Returns how many it marked.
 pub async fn mark_complete(
     db: &impl GenericClient,
     project: ProjectId,
@@ -232,7 +233,8 @@ pub async fn mark_complete(
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &accepted, &applied]).await?)
 }
 
-/// Forgets erasures before which nothing can be waiting any more. Those since the oldest audience in the queue stay ([`hold`]).
+/// Deletes complete erasures accepted before a time from which no item can still be queued. Keeps those since the oldest
+/// queued audience ([`hold`]).
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
     let oldest = "SELECT min(created_at) AS oldest FROM send_chunk WHERE is_audience";
     let oldest: Option<Timestamp> = db.query_one(oldest, &[]).await?.try_get("oldest")?;
@@ -240,8 +242,8 @@ pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, S
     Ok(db.execute(sql, &[&before, &oldest]).await?)
 }
 
-/// Removes the people's own rows and what hangs on them by itself: runs with their timers, devices. What they are
-/// searched by goes with them. Says how many were last seen when.
+/// Removes the users' own rows and their dependent rows: search rows, runs with their timers, and devices. Returns the
+/// changes of the counts of users by the day they were last seen.
 pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid]) -> Result<Moves, StoreError> {
     let mut moves = Moves::default();
     let sql = "DELETE FROM users WHERE project_id = $1 AND id = ANY($2) \
@@ -254,7 +256,7 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
         "DELETE FROM user_search WHERE project_id = $1 AND id = ANY($2)",
         "WITH gone AS (DELETE FROM run WHERE project_id = $1 AND user_id = ANY($2) RETURNING id) \
          DELETE FROM timer t USING gone WHERE t.project_id = $1 AND t.run_id = gone.id",
-        // A link that nobody else clicked may be of this person alone, with their name or a token in it.
+        // A link that no other user clicked may be personal, with a name or a token in it.
         "DELETE FROM campaign_link l USING (SELECT DISTINCT campaign_id, link FROM campaign_click WHERE project_id = $1 AND user_id = ANY($2)) g \
          WHERE l.project_id = $1 AND l.campaign_id = g.campaign_id AND l.link = g.link AND NOT EXISTS (SELECT FROM campaign_click c \
          WHERE c.project_id = $1 AND c.campaign_id = l.campaign_id AND c.link = l.link AND NOT c.user_id = ANY($2))",
@@ -268,19 +270,21 @@ pub async fn remove_people(tx: &Transaction<'_>, project: ProjectId, ids: &[Uuid
     Ok(moves)
 }
 
-/// What a slice of a removal came to.
+/// The result of removing a slice.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// For the counters.
+    /// Counts to subtract from the counters.
     pub events: Vec<QuarterCount>,
     pub messages: i64,
-    /// Whether there is more.
+    /// Whether more rows remain.
     pub left: bool,
 }
 
-/// Removes up to [`SLICE`] events and [`SLICE`] messages of these users in one month. Events: received before the erasure.
-/// Messages: direct ones created before it, and all others created before it was applied (all, while `applied` is `None`).
-/// Webhook deliveries, cap counts and clicks of removed messages go too. Client ids of removed events may be used again.
+/// Removes up to [`SLICE`] events and [`SLICE`] messages of these users in one month.
+///
+/// Events: received before the erasure. Messages: direct ones created before it, and all others created before it was
+/// applied (all, while `applied` is `None`). Webhook deliveries, cap counts and clicks of removed messages are removed,
+/// too. Client IDs of removed events may be used again.
 pub async fn remove_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -289,7 +293,7 @@ pub async fn remove_slice(
     month: Month,
 ) -> Result<Removed, StoreError> {
     let within = month.condition("id");
-    // Events also go that were sent without proof.
+    // Includes events that were sent without proof.
     let senders: Vec<Uuid> = ids.iter().copied().chain(ids.iter().copied().map(unproven)).collect();
     let bound = format!(
         "SELECT id FROM events WHERE project_id = $1 AND user_id = ANY($2) AND received_at <= $3 AND {within} \
@@ -333,15 +337,16 @@ pub async fn remove_slice(
     counts::add(tx, project, &counted).await?;
     let messages: Vec<Uuid> = rows.iter().map(|row| row.try_get("id")).collect::<Result<_, _>>()?;
     let campaigns: Vec<Option<Uuid>> = rows.iter().map(|row| row.try_get("campaign_id")).collect::<Result<_, _>>()?;
-    // After the messages: whoever settles one at this moment, or is told of a click in it, has written that by now, or finds it gone.
+    // After the messages: a transaction that settles one, or records a click in it, has committed by now, or finds it
+    // gone.
     webhook_deliveries::erase(tx, project, ids, (applied, &messages)).await?;
     capped_sends::erase(tx, project, &messages).await?;
     remove_clicks(tx, project, (&messages, &campaigns)).await?;
     Ok(Removed { events, messages: messages.len() as i64, left: until.is_some() || until_message.is_some() })
 }
 
-/// Removes the clicks in messages that were just removed, each with its campaign, and the links that nobody else clicked: they may
-/// be of this person alone.
+/// Removes the clicks in messages that were just removed, each with its campaign, and the links that no other user
+/// clicked: they may be personal.
 async fn remove_clicks(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -364,14 +369,14 @@ async fn remove_clicks(
     Ok(())
 }
 
-/// Of these ids, those that did something after `at`, and when first.
+/// Returns those of these IDs that have events received after `at`, and when the first was.
 pub async fn active_since(
     tx: &Transaction<'_>,
     project: ProjectId,
     ids: &[Uuid],
     at: Timestamp,
 ) -> Result<Vec<(Uuid, Timestamp)>, StoreError> {
-    // An accepted event's id is at most that old. Not cached: a custom plan prunes earlier partitions.
+    // An accepted event's ID is at most this old. Not cached: a custom plan prunes earlier partitions.
     let first = id_times::lower_bound(at.as_millisecond() - id_times::CLIENT_ID_PAST_MS);
     let sql = "SELECT user_id, min(received_at) AS first_at FROM events WHERE project_id = $1 AND user_id = ANY($2) \
                AND received_at > $3 AND id >= $4 GROUP BY user_id";

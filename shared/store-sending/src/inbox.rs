@@ -1,4 +1,4 @@
-//! What people have to read in the app: each in-app message that was delivered, until it is old or the person is erased.
+//! In-app inboxes: each delivered in-app message, until its retention ends or the user is erased.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use database::StoreError;
 use database::filter::{MOST_COUNTED, Start, Total};
 use kernel::ids::{self, ProjectId};
 
-/// A message in somebody's inbox.
+/// A message in a user's inbox.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboxItem {
-    /// The message's.
+    /// ID of the message.
     pub id: Uuid,
     pub title: String,
     pub body: String,
@@ -31,7 +31,7 @@ fn from_row(row: &Row) -> Result<InboxItem, StoreError> {
     })
 }
 
-/// A message that has been rendered for somebody.
+/// A message that was rendered for a user.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     pub id: Uuid,
@@ -40,17 +40,17 @@ pub struct Arrival<'a> {
     pub body: &'a str,
 }
 
-/// Puts a message into the inbox of its person; false where there is no such person any more. Repeated, it changes nothing.
+/// Inserts a message into its user's inbox. Returns false if the user no longer exists. Idempotent.
 ///
-/// A person's row cannot be erased meanwhile: an erasure waits, and then finds the message. The owner's row is what two
-/// arrivals meet at, so that the later one also bears the later time.
+/// The user's row is locked against an erasure, which waits and then finds the message. Concurrent arrivals serialize
+/// on the owner's row, so that the later one also has the later time.
 pub async fn put(
     db: &impl GenericClient,
     project: ProjectId,
     arrival: Arrival<'_>,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    // By way of UTC, or the sum would depend on the session's timezone, which a distributed store refuses here.
+    // Through UTC: otherwise the sum would depend on the session's timezone, which a distributed store refuses here.
     let sql = "WITH person AS (SELECT id FROM users WHERE project_id = $1 AND id = $2 FOR KEY SHARE), \
                owner AS (INSERT INTO inbox_owner AS o (project_id, user_id, last_at) SELECT $1, id, $3 FROM person \
                ON CONFLICT (project_id, user_id) DO UPDATE \
@@ -64,15 +64,15 @@ pub async fn put(
     Ok(db.query_one(&statement, &[&project, &user_id, &now, &id, &title, &body]).await?.try_get("is_there")?)
 }
 
-/// What a list of somebody's messages is narrowed to.
+/// Filters a list of a user's messages.
 #[derive(Clone, Debug)]
 pub struct InboxFilter {
-    /// All internal ids of the person.
+    /// All internal IDs of the user.
     pub user_ids: Vec<Uuid>,
     pub unread_only: bool,
 }
 
-/// A page of somebody's messages, newest first.
+/// Returns a page of a user's messages, newest first.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -109,7 +109,7 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, of: &InboxFilter
     Ok(Total::counted(row.try_get("count")?))
 }
 
-/// What arrived behind an arrival, oldest first.
+/// Returns the messages that arrived after a given one, oldest first.
 pub async fn after(
     db: &impl GenericClient,
     project: ProjectId,
@@ -126,7 +126,8 @@ pub async fn after(
         .collect()
 }
 
-/// Marks a message of these ids as read, at its first time; `None` where there is none.
+/// Marks a message of these users as read. Keeps the time at which it was first read. Returns `None` if there is no
+/// such message.
 pub async fn mark_read(
     db: &impl GenericClient,
     project: ProjectId,
@@ -140,11 +141,11 @@ pub async fn mark_read(
     db.query_opt(&statement, &[&project, &id, &user_ids, &now]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Messages that are removed by one statement.
+/// Maximum number of messages removed by one statement.
 pub const SLICE: i64 = 1_000;
 
-/// Removes at most [`SLICE`] of a project's messages that arrived before a time, oldest first; returns how many. They are
-/// found by their ids, which carry the time at which they were made.
+/// Removes at most [`SLICE`] of a project's messages that arrived before a time, oldest first. Returns how many. Finds
+/// them by their IDs, which contain their creation time.
 pub async fn remove_slice(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     let bound = ids::lower_bound(before.as_millisecond());
     let sql = "DELETE FROM inbox WHERE project_id = $1 AND id = ANY (ARRAY( \

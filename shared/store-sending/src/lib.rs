@@ -1,4 +1,4 @@
-//! Automations, campaigns and messages: one file a table, with every statement beside the rows it reads and writes.
+//! Automations, campaigns and messages: one file per table, with all statements that read and write it.
 
 pub mod automations;
 pub mod campaigns;

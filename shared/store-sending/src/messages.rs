@@ -1,13 +1,16 @@
-//! The send ledger: one row a message, inserted once and updated by each settled attempt. What is still to be sent is in `send_chunks`.
+//! The send ledger: one row per message, inserted once and updated by each settled attempt. Messages still to be sent
+//! are queued in `send_chunks`.
 //!
-//! Rows are read and changed by their ids, at the cost of just those rows, whatever the planner knows of the table. A partition
-//! that is new has no statistics, and what lies between two ids is then taken for next to nothing: a join, or `id = ANY` beside
-//! such bounds, would read all of it. A plan that was made while the partition was empty even stays for a while. So each id is
-//! looked up for itself: `OFFSET 0` keeps that a look-up of its own, and conditions from outside out of it. A change takes the
-//! way of an insert that meets the row which is there: by the primary key, with no join that could be planned otherwise; the
-//! insert gives the columns that such a row cannot be without. On a distributed store that way takes neither parameters nor sums
-//! of times; there an update does it, and the rows' own ids make up for it. Each statement is limited to one month
-//! ([`database::months`]); the id bounds also exclude the month's other partitions.
+//! Rows are read and changed by their IDs, at the cost of these rows only, whatever statistics the planner has. A new
+//! partition has no statistics, so the planner estimates almost no rows between two IDs: a join, or `id = ANY` with
+//! such bounds, would read all of them. A plan that was made while the partition was empty even remains for a while.
+//! Therefore each ID is looked up separately: `OFFSET 0` keeps the lookup a subquery of its own, and outer conditions
+//! out of it.
+//!
+//! An update is written as an insert that conflicts with the existing row: it uses the primary key and contains no join
+//! that could be planned otherwise. The insert supplies the `NOT NULL` columns. A distributed store accepts neither
+//! parameters nor sums of times there; it uses an update with the selected rows' IDs instead. Each statement is limited
+//! to one month ([`database::months`]); the ID bounds also exclude the month's other partitions.
 
 pub mod claim;
 pub mod counts;

@@ -1,4 +1,4 @@
-//! News: what a project shows its people in the app's feed.
+//! News items, which a project shows to its users in the app's feed.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// A news item. It is published while `published_at` holds when that was.
+/// A news item. It is published if `published_at` is set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewsItem {
     pub id: Uuid,
@@ -36,7 +36,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// As [`get`], and locked until the transaction's end, for reading, changing and writing back.
+/// Like [`get`], but locks the row until the transaction ends, for a read-modify-write.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -47,7 +47,7 @@ pub async fn get_for_update(
     tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// All items, newest first, those before an id.
+/// Lists all items, newest first, before an ID.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -60,7 +60,7 @@ pub async fn list(
     db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
-/// The published items, last published first, those behind a (published_at, id).
+/// Lists the published items, last published first, after a (`published_at`, `id`).
 pub async fn feed(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! Messages to the broker, kept from the commit of what caused them until the broker has them.
+//! Messages for the broker, stored with the transaction that causes them until they are published.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use database::StoreError;
 
-/// One message. Its id is the broker's id for refusing repeats.
+/// One message. Its ID is the broker's deduplication ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRow {
     /// The ingest partition whose owner publishes it.
@@ -31,7 +31,7 @@ pub async fn insert(tx: &Transaction<'_>, rows: &[OutboxRow], now: Timestamp) ->
     Ok(())
 }
 
-/// What is left over in partitions since before a time, oldest first, 500 at most.
+/// Returns up to 500 messages of partitions that were stored before a time, oldest first.
 pub async fn left_over(
     db: &impl GenericClient,
     partitions: &[i16],
@@ -52,15 +52,15 @@ pub async fn left_over(
         .collect()
 }
 
-/// Since when the oldest message has been waiting.
+/// Returns when the oldest message was stored.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
-    // By the key: of all tables this one leaves the most behind to be vacuumed.
+    // By primary key: this table leaves more dead rows than any other.
     let sql = "SELECT min(first.created_at) AS oldest FROM generate_series(0, 255) AS p CROSS JOIN LATERAL \
                (SELECT created_at FROM outbox WHERE partition = p::smallint ORDER BY id LIMIT 1) AS first";
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[]).await?.try_get("oldest")?)
 }
 
-/// Forgets what the broker has.
+/// Deletes published messages.
 pub async fn delete(db: &impl GenericClient, keys: &[(i16, Uuid)]) -> Result<(), StoreError> {
     let (partitions, ids): (Vec<i16>, Vec<Uuid>) = keys.iter().copied().unzip();
     let sql = "DELETE FROM outbox o USING unnest($1::smallint[], $2::uuid[]) AS v(p, i) WHERE o.partition = v.p AND o.id = v.i";
@@ -69,7 +69,7 @@ pub async fn delete(db: &impl GenericClient, keys: &[(i16, Uuid)]) -> Result<(),
     Ok(())
 }
 
-/// Rows that wait for the broker since before a time, counted up to `most`.
+/// Counts up to `most` messages that were stored before a time.
 pub async fn waiting(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) AS total FROM (SELECT FROM outbox WHERE created_at < $1 LIMIT $2) AS found";
     Ok(db.query_one(sql, &[&before, &most]).await?.try_get("total")?)

@@ -1,4 +1,4 @@
-//! Runs: people's ways through automations.
+//! Runs of users through automations.
 
 pub mod counts;
 pub mod listeners;

@@ -1,4 +1,4 @@
-//! The suppression list: addresses that nothing is sent to, and how near others are to it.
+//! The suppression list: addresses to which nothing is sent, and the soft bounces of others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,13 +19,13 @@ use kernel::ids::ProjectId;
 use domain::suppression::{Address, Reason, SOFT_BOUNCES, WITH_ADDRESSES};
 use store_profiles::users::record::PersonKey;
 
-/// A place on the list.
+/// An entry of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suppression {
     pub id: Uuid,
     pub address: Address,
     pub reason: Reason,
-    /// By which it came about.
+    /// The message that caused it.
     pub message_id: Option<Uuid>,
     pub note: String,
     pub created_at: Timestamp,
@@ -64,12 +64,12 @@ fn spelled(addresses: &[Address]) -> BTreeMap<(Channel, String), BTreeSet<&Addre
     spelled
 }
 
-/// The keys of [`spelled`], as two columns.
+/// Returns the keys of [`spelled`] as two columns.
 fn columns<'a>(spelled: &'a BTreeMap<(Channel, String), BTreeSet<&Address>>) -> (Vec<&'static str>, Vec<&'a str>) {
     spelled.keys().map(|(channel, text)| (channel.as_str(), text.as_str())).unzip()
 }
 
-/// Why these addresses get nothing, those that are on the list.
+/// Returns the reasons for which these addresses are suppressed. Omits addresses that are not on the list.
 pub async fn reasons(
     db: &impl GenericClient,
     project: ProjectId,
@@ -93,7 +93,7 @@ pub async fn reasons(
     Ok(found)
 }
 
-/// Puts addresses on the list. What is there for the same reason stays as it is; returns how many are new.
+/// Adds addresses to the list. An existing entry with the same reason is unchanged. Returns how many are new.
 pub async fn put(db: &impl GenericClient, project: ProjectId, new: &[Suppression]) -> Result<u64, StoreError> {
     if new.is_empty() {
         return Ok(0);
@@ -115,8 +115,8 @@ pub async fn put(db: &impl GenericClient, project: ProjectId, new: &[Suppression
     Ok(db.execute(&statement, &[&project, &channels, &texts, &reasons, &ids, &messages, &notes, &times]).await?)
 }
 
-/// Whose owners unsubscribe once more has been on the list since then: what they took back before that counts no longer, also where
-/// it is only applied after it.
+/// Updates the entries of addresses that unsubscribe again to the later time, so that an earlier resubscription no
+/// longer counts, even if it is applied afterwards.
 pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppression]) -> Result<(), StoreError> {
     let told: Vec<&Suppression> = told.iter().filter(|s| s.reason == Reason::Unsubscribed).collect();
     if told.is_empty() {
@@ -135,7 +135,7 @@ pub async fn said_again(tx: &Transaction<'_>, project: ProjectId, told: &[Suppre
     Ok(())
 }
 
-/// The places of people who were merged are those of whom they became.
+/// Moves the entries of merged users to the users they were merged into.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
     let channels = Channel::ALL.map(Channel::as_str);
     let sql = ByProject::new(
@@ -164,8 +164,8 @@ pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Res
     Ok(())
 }
 
-/// Counts a soft bounce of a message to `user`; true when there have been as many in a row as count like a hard one. Erasing the
-/// user removes the count.
+/// Counts a soft bounce of a message to `user`. Returns true if there have been [`SOFT_BOUNCES`] in a row, which count
+/// like a hard bounce. Erasing the user removes the count.
 pub async fn bounced_softly(
     tx: &Transaction<'_>,
     (project, user): PersonKey,
@@ -180,7 +180,7 @@ pub async fn bounced_softly(
     Ok(count >= SOFT_BOUNCES)
 }
 
-/// Something arrived at these addresses: they have no bounces in a row.
+/// Resets the soft bounces of these addresses, because a message arrived.
 pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Address]) -> Result<(), StoreError> {
     if addresses.is_empty() {
         return Ok(());
@@ -193,16 +193,16 @@ pub async fn arrived(tx: &Transaction<'_>, project: ProjectId, addresses: &[Addr
     Ok(())
 }
 
-/// Where a message went to, and whom it was for.
+/// The user and address of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipient {
     pub user_id: Uuid,
     pub channel: Channel,
-    /// None where it was not sent yet.
+    /// `None` if it was not sent yet.
     pub address: Option<String>,
 }
 
-/// Where messages went to, by their ids.
+/// Returns the recipients of messages, by message ID.
 pub async fn recipients(
     db: &impl GenericClient,
     project: ProjectId,
@@ -227,8 +227,8 @@ pub async fn recipients(
     Ok(recipients)
 }
 
-/// Returns a user's current addresses that were unsubscribed by the link in a message. For a message whose row is gone: no
-/// other address in a profile is known to be the user's.
+/// Returns a user's current addresses that were unsubscribed by the link in a message. For a message whose row is gone:
+/// no other address in a profile is known to be the user's.
 pub async fn unsubscribed_by(
     db: &impl GenericClient,
     project: ProjectId,
@@ -248,12 +248,12 @@ pub async fn unsubscribed_by(
         .collect()
 }
 
-/// What the list is narrowed to.
+/// Filters the list.
 #[derive(Clone, Debug, Default)]
 pub struct SuppressionFilter {
     pub channel: Option<Channel>,
     pub reason: Option<Reason>,
-    /// The spellings of one address, in full.
+    /// The complete spellings of one address.
     pub spellings: Option<Vec<String>>,
 }
 
@@ -277,7 +277,7 @@ impl SuppressionFilter {
     }
 }
 
-/// A page of the list, newest first.
+/// Returns a page of the list, newest first.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -303,7 +303,8 @@ pub async fn total(db: &impl GenericClient, project: ProjectId, of: &Suppression
     of.conditions(&project, &texts).count_capped(db, "suppression").await
 }
 
-/// Takes an address off the list, for one reason or for all, and forgets its soft bounces; returns how many places it had.
+/// Removes an address from the list, for one reason or for all, and resets its soft bounces. Returns the number of
+/// removed entries.
 pub async fn remove(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -319,7 +320,7 @@ pub async fn remove(
     Ok(removed)
 }
 
-/// Takes addresses off the list whose owners unsubscribed until then: they want messages again.
+/// Removes addresses whose owners unsubscribed up to `until` and now resubscribe.
 pub async fn take_back(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -335,7 +336,7 @@ pub async fn take_back(
     Ok(())
 }
 
-/// The place of an id.
+/// Returns the entry with an ID.
 pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Suppression>, StoreError> {
     let sql = "SELECT id, channel, address, reason, message_id, note, created_at FROM suppression \
                WHERE project_id = $1 AND id = $2 LIMIT 1";

@@ -1,4 +1,4 @@
-//! Timers: what falls due.
+//! Timers that end the waits of runs.
 
 pub mod due;
 pub mod set;

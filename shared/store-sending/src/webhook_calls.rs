@@ -1,4 +1,4 @@
-//! Calls that runs wait for, kept from the commit of the step until the broker has the answer.
+//! Webhook calls that runs wait for, stored from the commit of the step until the response is published.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -11,23 +11,23 @@ use kernel::ids::ProjectId;
 
 const DUE: Due = Due { table: "webhook_call", at: "due_at" };
 
-/// A call to be made.
+/// A call to make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewCall {
     pub project: ProjectId,
-    /// By which the callee knows a repeat.
+    /// Idempotency key for the receiver.
     pub id: Uuid,
     pub run: Uuid,
-    /// The wait that the answer ends.
+    /// The wait that the response ends.
     pub wait_seq: i32,
     pub user_id: Uuid,
-    /// Of the ingest stream: where the answer goes.
+    /// The ingest partition to which the response is published.
     pub partition: i16,
     pub url: String,
     pub body: Value,
 }
 
-/// A call that is this process's to make until its lease ends.
+/// A call that this process makes before its lease ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub project: ProjectId,
@@ -37,16 +37,16 @@ pub struct Claimed {
     pub partition: i16,
     pub url: String,
     pub body: Value,
-    /// This one's number, from 1.
+    /// Number of this attempt, from 1.
     pub attempt: i32,
 }
 
-/// Since when the oldest due call has been due, or when the next one falls due.
+/// Returns the earliest due time of a call, past or future.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
     due::oldest(db, DUE).await
 }
 
-/// Writes calls, due at once. One that is there already stays as it is.
+/// Inserts calls, due at once. An existing call is unchanged.
 pub async fn insert(tx: &Transaction<'_>, calls: &[NewCall], now: Timestamp) -> Result<(), StoreError> {
     if calls.is_empty() {
         return Ok(());
@@ -80,7 +80,7 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
     due::projects(db, DUE, now, most).await
 }
 
-/// Claims a project's due calls, earliest first, until `lease`: whoever finds a lease run out makes the call again.
+/// Claims a project's due calls, earliest first, until `lease`. When a lease ends, the call is claimed and made again.
 pub async fn claim(
     db: &impl GenericClient,
     project: ProjectId,
@@ -108,14 +108,14 @@ pub async fn claim(
     rows.iter().map(claimed).collect()
 }
 
-/// Puts a call off; the attempt is the fence against whoever claimed it since.
+/// Postpones a call. Has no effect if another process has claimed it since.
 pub async fn put_off(db: &impl GenericClient, call: &Claimed, until: Timestamp) -> Result<(), StoreError> {
     let sql = "UPDATE webhook_call SET due_at = $4 WHERE project_id = $1 AND id = $2 AND attempt = $3";
     db.execute(&db.prepare_cached(sql).await?, &[&call.project, &call.id, &call.attempt, &until]).await?;
     Ok(())
 }
 
-/// Forgets a call whose answer the broker has.
+/// Deletes a call whose response is published.
 pub async fn delete(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<(), StoreError> {
     let sql = "DELETE FROM webhook_call WHERE project_id = $1 AND id = $2";
     db.execute(&db.prepare_cached(sql).await?, &[&project, &id]).await?;

@@ -1,4 +1,4 @@
-//! What endpoints of other systems are told, and what came of it.
+//! Deliveries of events to webhook endpoints, and their results.
 
 pub mod claim;
 pub mod tell;
@@ -15,7 +15,7 @@ use kernel::ids::ProjectId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryStatus {
-    /// It is still to be sent, or sent again.
+    /// To be sent or retried.
     Pending,
     Delivered,
     Failed,
@@ -38,17 +38,17 @@ impl DeliveryStatus {
     }
 }
 
-/// A line of an endpoint's log.
+/// An entry of an endpoint's log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delivery {
     /// The header `webhook-id`.
     pub id: Uuid,
-    /// Of [`domain::webhook::TYPES`], or a test.
+    /// One of [`domain::webhook::TYPES`], or a test.
     pub kind: String,
     pub data: Value,
     pub happened_at: Timestamp,
     pub status: DeliveryStatus,
-    /// Oldest first: an array of [`claim::Try`].
+    /// An array of [`claim::Try`], oldest first.
     pub attempts: Value,
     pub due_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -67,7 +67,7 @@ fn from_row(row: &Row) -> Result<Delivery, StoreError> {
     })
 }
 
-/// An endpoint's, newest first, behind an id.
+/// Lists an endpoint's deliveries, newest first, before an ID.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -96,8 +96,8 @@ pub async fn get(
     db.query_opt(&statement, &[&project, &endpoint, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Makes a delivery due at once, whatever came of it, with its whole schedule before it. A call that is under way settles
-/// nothing any more.
+/// Makes a delivery due at once, whatever its result, with its full retry schedule. A call in flight no longer settles
+/// it.
 pub async fn resend(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -111,8 +111,8 @@ pub async fn resend(
     tx.query_opt(sql, &[&project, &endpoint, &id, &now]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Removes those that name these people and were made until their erasure was `applied`; all, while it is being applied. Of
-/// messages that are removed only after that, also what was told of them since.
+/// Removes deliveries that name these users and were created before their erasure was `applied`; all, while it is being
+/// applied. For messages that are removed only after that, also removes later deliveries.
 pub(super) async fn erase(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -126,9 +126,9 @@ pub(super) async fn erase(
     Ok(())
 }
 
-/// Removes a slice of those with smaller ids, that is, of an earlier time; returns how many they were.
+/// Removes up to 5,000 deliveries with smaller IDs, which are from an earlier time. Returns how many.
 pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreError> {
-    // By their keys: a row's place (`ctid`) means something within one shard only.
+    // By their keys: a `ctid` is meaningful within one shard only.
     let oldest = "SELECT project_id, endpoint_id, id FROM (SELECT project_id, endpoint_id, id FROM webhook_delivery \
                   WHERE id < $1 ORDER BY id LIMIT 5000) AS oldest ORDER BY project_id";
     let key = |row: &Row| Ok((row.try_get("project_id")?, row.try_get("endpoint_id")?, row.try_get("id")?));
@@ -148,7 +148,7 @@ pub async fn forget(db: &impl GenericClient, before: Uuid) -> Result<u64, StoreE
     Ok(by_project::each(db, &keys, |key| key.0, sql, remove).await?.into_iter().sum())
 }
 
-/// Removes a slice of an endpoint's; returns how many they were.
+/// Removes up to 5,000 deliveries of an endpoint. Returns how many.
 pub async fn remove_of(db: &impl GenericClient, project: ProjectId, endpoint: Uuid) -> Result<u64, StoreError> {
     let sql = "DELETE FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 \
                AND ctid = ANY(ARRAY(SELECT ctid FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 \

@@ -1,4 +1,4 @@
-//! TLS to the servers that an operator names: whom to trust, and what is wrong with who answered.
+//! TLS to servers that an operator configures: trusted CAs, and the causes of failed connections.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 
 use kernel::cause;
 
-/// Certificates of authorities, out of a file (PEM); at least one.
+/// Reads CA certificates from a file (PEM). Fails if there is none.
 pub fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = std::fs::read(path).map_err(|e| format!("{path}: {e}"))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -16,23 +16,23 @@ pub fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     if found.is_empty() { Err(format!("{path}: holds none")) } else { Ok(found) }
 }
 
-/// Why there is no TLS with a server.
+/// Why a TLS connection to a server failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsFault {
-    /// It speaks without TLS only.
+    /// The server does not support TLS.
     NotOffered,
     UnknownAuthority,
     OtherName,
-    /// Its certificate is not valid at this time.
+    /// Its certificate has expired or is not valid yet.
     OutOfDate,
-    /// Something else about its certificate.
+    /// Another problem of its certificate.
     Certificate,
-    /// No version in common, an alert, an end in between.
+    /// No common version, an alert, or a connection that closed during the handshake.
     Handshake,
 }
 
 impl TlsFault {
-    /// What an error lies in, if that is TLS.
+    /// Finds the TLS fault that caused an error, if there is one.
     pub fn find(error: &(dyn Error + 'static)) -> Option<Self> {
         cause::find::<rustls::Error>(error).map(Self::of)
     }
@@ -40,7 +40,7 @@ impl TlsFault {
     fn of(error: &rustls::Error) -> Self {
         let rustls::Error::InvalidCertificate(error) = error else { return Self::Handshake };
         match error {
-            // An authority that was made anew has its old name, and another key.
+            // A recreated CA has its old name and another key.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::OtherName,
             CertificateError::Expired
@@ -51,7 +51,7 @@ impl TlsFault {
         }
     }
 
-    /// What to do about it. `trust`: by what the operator names the authority.
+    /// Returns how to fix the fault. `trust` is the setting that names the CA.
     pub fn remedy(self, trust: &str) -> String {
         match self {
             Self::NotOffered => "switch TLS on in the server".to_owned(),

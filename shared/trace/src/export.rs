@@ -1,7 +1,7 @@
-//! Sending spans to a receiver: OTLP over HTTP, protobuf.
+//! Exports spans to a receiver: OTLP over HTTP, protobuf.
 //!
-//! The queue is bounded and nothing ever waits for room in it: what finds none is dropped and counted. A group that the
-//! receiver does not take is dropped as well, for the next is worth more than a second try.
+//! The queue is bounded and never blocks: spans that do not fit are dropped and counted. A batch that the receiver does
+//! not accept is dropped as well, because newer spans are worth more than a retry.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,27 +31,27 @@ const DELAY: &str = "OTEL_BSP_SCHEDULE_DELAY";
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 const PAIRS: &str = "pairs such as name=value,other=value";
 
-/// Spans that may wait.
+/// Maximum number of queued spans.
 const QUEUE: usize = 4_096;
-/// Spans of one request.
+/// Maximum number of spans in one request.
 const GROUP: usize = 512;
-/// Failures between two lines in the log.
+/// Every how many consecutive failures one is logged.
 const LOG_EVERY: u64 = 60;
 
-/// Where spans go, and under what name.
+/// Where spans are sent, and the resource that they are attributed to.
 pub struct Settings {
     endpoint: Uri,
     headers: HeaderMap,
     resource: Resource,
-    /// How long a span waits for others at the most.
+    /// Maximum time a span is queued before it is sent.
     delay: Duration,
     http: HttpClient,
 }
 
 impl Settings {
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT` (none: nothing is traced), `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_PROTOCOL`
-    /// (only `http/protobuf`), `OTEL_SERVICE_NAME` (`rekindle-` and the program's), `OTEL_RESOURCE_ATTRIBUTES`,
-    /// `OTEL_BSP_SCHEDULE_DELAY` (5000 ms), `OUTBOUND_CA_FILE`.
+    /// Reads `OTEL_EXPORTER_OTLP_ENDPOINT` (unset: tracing is off), `OTEL_EXPORTER_OTLP_HEADERS`,
+    /// `OTEL_EXPORTER_OTLP_PROTOCOL` (only `http/protobuf`), `OTEL_SERVICE_NAME` (default `rekindle-` and the program's
+    /// name), `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_BSP_SCHEDULE_DELAY` (5000 ms) and `OUTBOUND_CA_FILE`.
     pub fn from_env(env: &Env, program: &str) -> Result<Option<Self>, EnvError> {
         let refused = |name: &str, problem: String, allowed| EnvError { name: name.to_owned(), problem, allowed };
         let Some(base) = env.get(ENDPOINT) else { return Ok(None) };
@@ -60,14 +60,14 @@ impl Settings {
         }
         let endpoint: Option<Uri> = format!("{}/v1/traces", base.trim_end_matches('/')).parse().ok();
         let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
-        // The address is logged.
+        // The URL is logged, so it must not contain a password.
         let has_password = |uri: &Uri| uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
         let endpoint = endpoint.filter(|uri| is_http(uri) && !has_password(uri)).ok_or_else(|| {
             let allowed = "an address such as http://collector:4318, without the path; a password goes into OTEL_EXPORTER_OTLP_HEADERS";
             refused(ENDPOINT, "is no address, or holds a password".to_owned(), allowed)
         })?;
         let mut headers = HeaderMap::new();
-        // What is wrong is not shown: it may be a key.
+        // The error does not show the invalid value: it may be a key.
         for (name, value) in pairs(env, HEADERS)? {
             let read = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
             let (name, value) = read.ok_or_else(|| refused(HEADERS, "holds no header".to_owned(), PAIRS))?;
@@ -89,7 +89,7 @@ impl Settings {
     }
 }
 
-/// `name=value` pairs between commas; values may be percent-encoded.
+/// Parses comma-separated `name=value` pairs; values may be percent-encoded.
 fn pairs(env: &Env, name: &str) -> Result<Vec<(String, String)>, EnvError> {
     let text = env.get(name).unwrap_or("");
     let pair = |part: &str| {
@@ -102,19 +102,19 @@ fn pairs(env: &Env, name: &str) -> Result<Vec<(String, String)>, EnvError> {
     parts.map(|part| pair(part).ok_or_else(wrong)).collect()
 }
 
-/// What is to be sent. Ending a span adds to it and wakes nobody until there is a group: a thread that is woken for each span
-/// costs more than the span.
+/// Queued spans. Ending a span adds it here, and the exporter is woken only for a full batch: waking a thread for each
+/// span costs more than the span.
 #[derive(Default)]
 struct Waiting {
     spans: Vec<SpanData>,
-    /// To be told once all before them is sent.
+    /// Notified once all earlier spans are sent.
     flushed: Vec<oneshot::Sender<()>>,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: Mutex<Waiting>,
-    /// A group is full, or somebody waits.
+    /// Notified when a batch is full, or a flush is requested.
     ready: Notify,
 }
 
@@ -124,14 +124,14 @@ impl Queue {
     }
 }
 
-/// Takes spans.
+/// Queues spans for export.
 pub struct Exporter {
     queue: Arc<Queue>,
     dropped: Counter,
 }
 
 impl Exporter {
-    /// Starts the task that sends. After the metrics.
+    /// Starts the export task. Call it after starting the metrics.
     pub fn start(settings: Settings) -> Self {
         let queue = Arc::new(Queue::default());
         tracing::info!(endpoint = %settings.endpoint, "traces are exported");
@@ -139,7 +139,7 @@ impl Exporter {
         Self { queue, dropped: counter!(Metric::TraceSpans, "outcome" => "dropped") }
     }
 
-    /// Never waits.
+    /// Queues a span without blocking, or drops it if the queue is full.
     pub fn keep(&self, span: SpanData) {
         let count = self.queue.change(|waiting| {
             (waiting.spans.len() < QUEUE).then(|| {
@@ -165,7 +165,7 @@ impl Exporter {
 async fn run(settings: Settings, queue: Arc<Queue>) {
     let mut receiver = Receiver::new(settings);
     loop {
-        // Whether it was time or a group makes no difference.
+        // The timeout and a full batch are handled alike.
         let _ = tokio::time::timeout(receiver.settings.delay, queue.ready.notified()).await;
         let Waiting { mut spans, flushed } = queue.change(std::mem::take);
         while !spans.is_empty() {
@@ -178,7 +178,7 @@ async fn run(settings: Settings, queue: Arc<Queue>) {
     }
 }
 
-/// Where spans are received.
+/// The client of the span receiver.
 struct Receiver {
     settings: Settings,
     resource: ResourceAttributesWithSchema,

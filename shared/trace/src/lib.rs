@@ -1,9 +1,9 @@
-//! Traces: one sampled event or message from its request to the provider's answer, over all programs.
+//! Traces follow a sampled event or message from its request to the provider's response, across all programs.
 //!
-//! Whether something is traced is decided once, by the gateway ([`sampler`]). What is, carries 24 bytes with it: in its
-//! items and messages on the wire, in its run and its row of the ledger ([`TraceContext`]). What is not, carries nothing, and
-//! costs no more than looking. Spans are put together by hand where a hop ends ([`Span`]), go into a bounded queue without
-//! ever waiting, and leave in groups ([`export`]).
+//! The gateway decides once whether to trace ([`sampler`]). A traced item carries 24 bytes ([`TraceContext`]) in its
+//! items and messages on the wire, in its run, and in its ledger row. An untraced item carries nothing and costs only a
+//! check. Spans are built explicitly where a hop ends ([`Span`]), enter a bounded queue without blocking, and are sent
+//! in batches ([`export`]).
 
 mod export;
 mod sampler;
@@ -20,11 +20,11 @@ use kernel::env::{Env, EnvError};
 
 static EXPORTER: OnceLock<Exporter> = OnceLock::new();
 
-/// How long a process that stops waits for its last spans to leave.
+/// How long a stopping process waits for its last spans to be sent.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Starts the exporting, where `OTEL_EXPORTER_OTLP_ENDPOINT` names a receiver; without one nothing is traced. Called once,
-/// within the runtime; a second start in one process (tests) keeps the first.
+/// Starts the exporter if `OTEL_EXPORTER_OTLP_ENDPOINT` names a receiver; otherwise nothing is traced. Call it once,
+/// within the runtime. A second start in one process (tests) keeps the first.
 pub fn start(env: &Env, program: &str) -> Result<(), EnvError> {
     if let Some(settings) = Settings::from_env(env, program)?
         && EXPORTER.get().is_none()
@@ -34,12 +34,12 @@ pub fn start(env: &Env, program: &str) -> Result<(), EnvError> {
     Ok(())
 }
 
-/// Whether spans are kept.
+/// Returns whether spans are exported.
 pub fn is_on() -> bool {
     EXPORTER.get().is_some()
 }
 
-/// Sends what is still queued, for two seconds at most.
+/// Sends the queued spans, for at most two seconds.
 pub async fn stop() {
     if let Some(exporter) = EXPORTER.get()
         && tokio::time::timeout(LAST, exporter.flush()).await.is_err()

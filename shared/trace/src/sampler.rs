@@ -1,4 +1,4 @@
-//! Which requests are traced: by the caller's word where it has one, else by chance.
+//! Decides which requests are traced: as the caller requests, otherwise at random.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
@@ -9,28 +9,29 @@ use kernel::trace_context::{TraceContext, TraceParent};
 
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
-/// So many traces a second may callers ask for, of one gateway: whoever has a public key could have everything traced.
+/// Maximum number of traces per second that callers can request from one gateway: anyone with a public key could
+/// otherwise have everything traced.
 const ASKED_FOR: u64 = 100;
 
-/// A trace that is to be recorded.
+/// A trace to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
     pub trace_id: [u8; 16],
-    /// The caller's own part.
+    /// The caller's span.
     pub parent: Option<TraceContext>,
 }
 
-/// What is to be sampled.
+/// Which requests to sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// Whether the caller's word counts.
+    /// Whether the caller's decision applies.
     follows_parent: bool,
-    /// Of all others, from 0 to 1.
+    /// The share of all other requests, from 0 to 1.
     share: f64,
 }
 
 impl Sampling {
-    /// `OTEL_TRACES_SAMPLER` (`parentbased_traceidratio`) and `OTEL_TRACES_SAMPLER_ARG` (0.01).
+    /// Reads `OTEL_TRACES_SAMPLER` (`parentbased_traceidratio`) and `OTEL_TRACES_SAMPLER_ARG` (0.01).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let share = env.bounded(ARGUMENT, 0.01, 0.0..=1.0, "a share from 0 to 1, such as 0.01")?;
         let (follows_parent, share) = match env.text(SAMPLER, "parentbased_traceidratio").as_str() {
@@ -49,24 +50,24 @@ impl Sampling {
     }
 }
 
-/// Decides, for a few nanoseconds a request.
+/// Makes the sampling decision, in a few nanoseconds per request.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Of 2^63: the share of the ids that is sampled.
+    /// Trace IDs below this are sampled, out of 2^63.
     below: u64,
-    /// Whether the caller's word counts.
+    /// Whether the caller's decision applies.
     follows_parent: bool,
-    /// The second, and how many were asked for in it: 32 bits each.
+    /// The current second and the number of requested traces in it: 32 bits each.
     asked: AtomicU64,
 }
 
 impl Sampler {
-    /// Nothing.
+    /// Samples nothing.
     pub const fn off() -> Self {
         Self { below: 0, follows_parent: false, asked: AtomicU64::new(0) }
     }
 
-    /// Samples nothing where nobody is there to receive it.
+    /// Samples nothing if there is no exporter.
     pub fn new(sampling: Sampling) -> Self {
         let Sampling { follows_parent, share } = sampling;
         if super::is_on() { Self::of(follows_parent, share) } else { Self::off() }
@@ -76,17 +77,17 @@ impl Sampler {
         Self { below: (share * (1_u64 << 63) as f64) as u64, follows_parent, asked: AtomicU64::new(0) }
     }
 
-    /// Whether anything is ever sampled.
+    /// Returns whether anything is ever sampled.
     pub fn is_on(&self) -> bool {
         self.below > 0 || self.follows_parent
     }
 
-    /// For a request whose caller said this; `None`: it is not traced.
+    /// Decides for a request with this `traceparent`. Returns `None` if it is not traced.
     pub fn decide(&self, parent: Option<TraceParent>) -> Option<Begun> {
         if let Some(parent) = parent {
             let trace_id = parent.context.trace_id;
             let asked = if self.follows_parent { parent.sampled } else { self.is_among(trace_id) };
-            // Whoever calls chooses the id as well.
+            // The caller also chooses the trace ID, so ratio sampling is limited as well.
             let all = !self.follows_parent && self.below >> 63 == 1;
             let sampled = asked && (all || self.may_be_asked(now_s()));
             return sampled.then_some(Begun { trace_id, parent: Some(parent.context) });
@@ -98,12 +99,12 @@ impl Sampler {
         self.is_among(trace_id).then_some(Begun { trace_id, parent: None })
     }
 
-    /// By the last 8 bytes, as every program does that samples by the id.
+    /// Decides by the last 8 bytes, as every program does that samples by the trace ID.
     fn is_among(&self, trace_id: [u8; 16]) -> bool {
         trace_id.last_chunk().is_some_and(|last| u64::from_be_bytes(*last) >> 1 < self.below)
     }
 
-    /// Counts one of those that are asked for in this second.
+    /// Counts a requested trace. Returns false if this second's limit is reached.
     fn may_be_asked(&self, second: u64) -> bool {
         let second = second & u64::from(u32::MAX);
         let counted = self.asked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |before| {

@@ -17,11 +17,11 @@ pub use opentelemetry::trace::SpanKind as Kind;
 
 static SCOPE: LazyLock<InstrumentationScope> = LazyLock::new(|| InstrumentationScope::builder("rekindle").build());
 
-/// A hop that has begun; nothing at all where it is not traced. It is only kept when it is ended: what is dropped before that
-/// (as what a transaction did that was rolled back) never happened.
+/// A started hop, empty if it is not traced. It is exported only when it is ended: a span that is dropped before that
+/// (for example after a rollback) leaves no trace.
 #[derive(Debug, Default)]
 pub struct Span {
-    /// What is handed on in any case: also by a program that keeps no spans itself.
+    /// The context for later hops; also set in a program that exports no spans.
     passed_on: Option<TraceContext>,
     recording: Option<Box<Recording>>,
 }
@@ -39,12 +39,12 @@ struct Recording {
 }
 
 impl Span {
-    /// The first hop of ours.
+    /// Starts the first span of this installation.
     pub fn begin(begun: Begun, kind: Kind) -> Self {
         Self::of(begun.trace_id, begun.parent.map(|p| p.span_id), Cow::Borrowed("request"), kind, machine_now())
     }
 
-    /// A hop behind another, which begins now.
+    /// Starts a child span now.
     pub fn child(of: Option<TraceContext>, name: &'static str, kind: Kind) -> Self {
         match of {
             None => Self::default(),
@@ -52,7 +52,7 @@ impl Span {
         }
     }
 
-    /// As [`Span::child`], begun earlier.
+    /// Like [`Span::child`], with an earlier start.
     pub fn child_since(of: Option<TraceContext>, name: &'static str, kind: Kind, began: SystemTime) -> Self {
         match of {
             Some(TraceContext { trace_id, span_id }) if super::is_on() => {
@@ -69,12 +69,12 @@ impl Span {
         Self { passed_on: Some(context), recording: Some(Box::new(recording)) }
     }
 
-    /// What hops behind this one are given.
+    /// Returns the context for later hops.
     pub fn context(&self) -> Option<TraceContext> {
         self.passed_on
     }
 
-    /// Whether it is worth finding out what it could say.
+    /// Returns whether the span is recorded, so that computing attributes is worthwhile.
     pub fn is_recording(&self) -> bool {
         self.recording.is_some()
     }
@@ -85,7 +85,7 @@ impl Span {
         }
     }
 
-    /// Ids, names of the project's making and states; nothing about a person, and nothing that is secret.
+    /// Sets an attribute: IDs, names that the project chose, and states. No personal data and no secrets.
     pub fn set(&mut self, key: &'static str, value: impl Display) {
         if let Some(recording) = &mut self.recording {
             recording.attributes.push(KeyValue::new(key, value.to_string()));
@@ -98,14 +98,14 @@ impl Span {
         }
     }
 
-    /// It went wrong; `why` is one of our own words, never what others said.
+    /// Marks the span as failed. `why` is one of this program's own messages, never external text.
     pub fn fail(&mut self, why: &'static str) {
         if let Some(recording) = &mut self.recording {
             recording.status = Status::error(why);
         }
     }
 
-    /// It ends now, and is kept by a later [`Span::end`] if what it did comes to stand.
+    /// Sets the end time to now. A later [`Span::end`] exports the span once its work is committed.
     #[must_use]
     pub fn ended(mut self) -> Self {
         if let Some(recording) = &mut self.recording {
@@ -114,7 +114,7 @@ impl Span {
         self
     }
 
-    /// It ends now, unless it has, and is kept.
+    /// Ends the span, unless its end time is set, and exports it.
     pub fn end(self) {
         if let Some(recording) = self.recording {
             super::keep(recording.finish());

@@ -1,7 +1,7 @@
-//! The wire of the ingest stream: versioned protobuf, one message of many items.
+//! The wire format of the ingest stream: versioned protobuf, one message with many items.
 //!
-//! The structs are written by hand in place of a `.proto` file; tags are never reused, and a test holds an older
-//! message against today's decoder.
+//! The structs are written by hand instead of a `.proto` file. Tags are never reused, and a test decodes an older
+//! message with the current decoder.
 
 mod borrowed;
 mod subscribe;
@@ -15,7 +15,7 @@ use kernel::ids::{ProjectId, UserKey};
 use kernel::trace_context::TraceContext;
 pub use subscribe::{Choice, Subscribe};
 
-/// The version written today. A reader refuses a newer one rather than guess.
+/// The version that is written. A reader refuses a newer one.
 pub const VERSION: u32 = 2;
 
 /// One message of the ingest stream: items of one partition, of any number of projects, in the order of acceptance.
@@ -27,7 +27,7 @@ pub struct IngestBatch {
     pub items: Vec<IngestItem>,
 }
 
-/// The same message with its items left encoded: each is a slice of the payload, an [`IngestItem`].
+/// The same message with its items left encoded: each is a slice of the payload that holds an [`IngestItem`].
 #[derive(Clone, PartialEq, Message)]
 pub struct EncodedBatch {
     #[prost(uint32, tag = "1")]
@@ -42,10 +42,10 @@ pub struct IngestItem {
     /// 16 bytes.
     #[prost(bytes = "bytes", tag = "1")]
     pub project_id: Bytes,
-    /// 16 bytes: the row's id, a UUIDv7.
+    /// 16 bytes: the row's ID, a UUIDv7.
     #[prost(bytes = "bytes", tag = "2")]
     pub id: Bytes,
-    /// 16 bytes or none: the id that repeats are found by, where the row's own id cannot serve.
+    /// 16 bytes or none: the deduplication ID, if the row's own ID cannot serve.
     #[prost(bytes = "bytes", tag = "3")]
     pub dedupe_id: Bytes,
     /// Unix milliseconds.
@@ -58,14 +58,14 @@ pub struct IngestItem {
     pub user_id: Option<String>,
     #[prost(string, optional, tag = "7")]
     pub anonymous_id: Option<String>,
-    /// How many automations stand behind it, each having caused the next.
+    /// Number of automations that led to it, each of which caused the next.
     #[prost(uint32, tag = "32")]
     pub depth: u32,
-    /// 24 bytes or none: a [`TraceContext`], where the item is traced.
+    /// 24 bytes or none: a [`TraceContext`], if the item is traced.
     #[prost(bytes = "bytes", tag = "33")]
     pub trace: Bytes,
-    /// Sent with a public key that had to prove whom it speaks for and named an anonymous id alone. Such an item never counts
-    /// for a user with an external id.
+    /// Sent with a public key that requires proof of identity, and with only an anonymous ID. Such an item never counts
+    /// for a user with an external ID.
     #[prost(bool, tag = "34")]
     pub unproven: bool,
     #[prost(oneof = "Body", tags = "10, 11, 12, 13, 14, 16, 17, 18, 20, 30, 31")]
@@ -108,7 +108,7 @@ pub struct Track {
     pub properties: Bytes,
 }
 
-/// Properties for a person; with both ids, also the merge of the anonymous person into the known one.
+/// Properties of a user. With both IDs, also merges the anonymous user into the identified one.
 #[derive(Clone, PartialEq, Message)]
 pub struct Identify {
     /// A JSON object as text, already checked against the limits.
@@ -116,14 +116,14 @@ pub struct Identify {
     pub properties: Bytes,
 }
 
-/// The person known by `previous_id` until now is `user_id`.
+/// Renames a user: the previous ID `previous_id` is now `user_id`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Alias {
     #[prost(string, tag = "1")]
     pub previous_id: String,
 }
 
-/// A wait that ended, sent by the scheduler into the person's own partition.
+/// A wait that ended, published by the scheduler to the user's partition.
 #[derive(Clone, PartialEq, Message)]
 pub struct Timer {
     /// 16 bytes.
@@ -133,7 +133,7 @@ pub struct Timer {
     pub wait_seq: u32,
 }
 
-/// What came of a call that a run waits for.
+/// The result of a call that a run waits for.
 #[derive(Clone, PartialEq, Message)]
 pub struct Answer {
     /// 16 bytes.
@@ -146,13 +146,13 @@ pub struct Answer {
     pub outcome: Bytes,
 }
 
-/// A run to be started for the item's person: by another automation, or because a date has come.
+/// Starts a run for the item's user: because of another automation, or because a date was reached.
 #[derive(Clone, PartialEq, Message)]
 pub struct Start {
     /// 16 bytes.
     #[prost(bytes = "bytes", tag = "1")]
     pub automation_id: Bytes,
-    /// Unix milliseconds: the date that has come; 0 where none has.
+    /// Unix milliseconds: the date that was reached; 0 if there is none.
     #[prost(int64, tag = "2")]
     pub date_ms: i64,
     /// A JSON object: the trigger, as the run's steps see it.
@@ -160,16 +160,16 @@ pub struct Start {
     pub trigger: Bytes,
 }
 
-/// The erasure of a person under all their ids, in their own partition: what was accepted before it goes, too.
+/// Erases a user under all their IDs. In the user's partition, so that items accepted before it are erased, too.
 #[derive(Clone, PartialEq, Message)]
 pub struct Erase {
-    /// 16 bytes: the internal id.
+    /// 16 bytes: the internal ID.
     #[prost(bytes = "bytes", tag = "1")]
     pub user_id: Bytes,
 }
 
-/// A device's push token, which belongs to the item's person from now on. In the person's partition, and so ahead of what they
-/// do afterwards; of several people's words the last accepted counts.
+/// Assigns a device's push token to the item's user. In the user's partition, and so before the user's later items. If
+/// several users register the token, the last accepted item counts.
 #[derive(Clone, PartialEq, Message)]
 pub struct RegisterToken {
     /// `IOS`, `ANDROID` or `WEB`.
@@ -179,14 +179,14 @@ pub struct RegisterToken {
     pub token: String,
 }
 
-/// A push token that is not to be used any more, whosever it is. In a partition of the token's; names nobody.
+/// Removes a push token, whichever user has it. In a partition derived from the token; identifies no user.
 #[derive(Clone, PartialEq, Message)]
 pub struct RemoveToken {
     #[prost(string, tag = "1")]
     pub token: String,
 }
 
-/// A notification by a provider or the project's own systems. May name nobody.
+/// A notification by a provider or the project's own systems. May identify no user.
 #[derive(Clone, PartialEq, Message)]
 pub struct Webhook {
     /// For example `message.delivered`, or any other name.
@@ -209,17 +209,17 @@ pub enum WireError {
     Missing(&'static str),
 }
 
-/// A 16-byte id field as a UUID.
+/// Parses a 16-byte ID field as a UUID.
 pub fn uuid(field: &'static str, bytes: &[u8]) -> Result<Uuid, WireError> {
     Uuid::from_slice(bytes).map_err(|_| WireError::BadId(field))
 }
 
-/// A trace's context as a field's bytes.
+/// Encodes a trace context as a field's bytes.
 pub fn trace_bytes(context: Option<TraceContext>) -> Bytes {
     context.map(|context| Bytes::copy_from_slice(&context.to_bytes())).unwrap_or_default()
 }
 
-/// A UUID as a field's bytes.
+/// Encodes a UUID as a field's bytes.
 pub fn id_bytes(id: Uuid) -> Bytes {
     Bytes::copy_from_slice(id.as_bytes())
 }
@@ -257,14 +257,14 @@ impl IngestItem {
         if self.dedupe_id.is_empty() { Ok(None) } else { uuid("dedupe_id", &self.dedupe_id).map(Some) }
     }
 
-    /// Who the item is about: the known id if there is one.
+    /// Returns the item's user: the external ID if there is one, otherwise the anonymous ID.
     pub fn user_key(&self) -> Result<UserKey<'_>, WireError> {
         UserKey::of(self.user_id.as_deref(), self.anonymous_id.as_deref()).ok_or(WireError::Missing("user"))
     }
 }
 
-/// Encoded items, ready to be joined: a batch is the concatenation of its fields, so that many requests' items become
-/// one message without being decoded (protobuf encoding, "last one wins" and repeated fields).
+/// Encoded items, ready to be concatenated. A batch is the concatenation of its fields, so the items of many requests
+/// become one message without being decoded (protobuf: repeated fields concatenate).
 #[derive(Clone, Debug, Default)]
 pub struct EncodedItems {
     pub bytes: Vec<u8>,
@@ -277,13 +277,13 @@ impl EncodedItems {
         self.count += 1;
     }
 
-    /// As [`EncodedItems::push`], from where the item's parts stand.
+    /// Like [`EncodedItems::push`], from borrowed parts.
     pub fn push_borrowed(&mut self, item: &BorrowedItem<'_>) {
         item.put(&mut self.bytes);
         self.count += 1;
     }
 
-    /// What one more item would add, in bytes.
+    /// Returns the number of bytes that one more item would add.
     pub fn cost(item: &IngestItem) -> usize {
         prost::encoding::message::encoded_len(2, item)
     }

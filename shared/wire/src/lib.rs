@@ -1,4 +1,4 @@
-//! What programs say to each other over the broker.
+//! The formats of messages that programs exchange over the broker.
 
 pub mod event;
 pub mod position;

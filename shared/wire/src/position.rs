@@ -1,11 +1,11 @@
-//! Where a reader stands in a stream.
+//! A reader's position in a stream.
 
-/// A message of a stream, behind which a reader begins.
+/// A message of a stream, after which a reader starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Position {
-    /// When the stream was made, in Unix milliseconds.
+    /// When the stream was created, in Unix milliseconds.
     pub stream_created_ms: i64,
     pub seq: u64,
-    /// When the broker stored the message, in Unix nanoseconds; 0 where that is not known.
+    /// When the broker stored the message, in Unix nanoseconds; 0 if unknown.
     pub stored_ns: i64,
 }

@@ -7,10 +7,10 @@ use uuid::Uuid;
 use crate::event::{WireError, id_bytes};
 use kernel::ids::ProjectId;
 
-/// The version written today.
+/// The version that is written.
 pub const VERSION: u32 = 1;
 
-/// One message of the send stream: rows of the ledger to be sent, and direct messages that have no row yet.
+/// One message of the send stream: ledger rows to send, and direct messages that have no row yet.
 #[derive(Clone, PartialEq, Message)]
 pub struct SendChunk {
     #[prost(uint32, tag = "1")]
@@ -30,25 +30,25 @@ pub struct MessageRef {
     /// 16 bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub message_id: Bytes,
-    /// The row's `attempt` when it was handed over: 0 for a new one. A row that has gone further on is left alone, so
-    /// that a hand-over that arrives twice or late causes no call of its own.
+    /// The row's `attempt` when it was published: 0 for a new one. A row with a later attempt is left alone, so that a
+    /// reference that arrives twice or late causes no extra call.
     #[prost(uint32, tag = "3")]
     pub attempt: u32,
 }
 
 impl MessageRef {
-    /// A row that nobody has worked on yet.
+    /// Refers to a row that was never claimed.
     pub fn new(project: ProjectId, message: Uuid) -> Self {
         Self::at(project, message, 0)
     }
 
-    /// A row that was claimed `attempt` times.
+    /// Refers to a row that was claimed `attempt` times.
     pub fn at(project: ProjectId, message: Uuid, attempt: u32) -> Self {
         Self { project_id: id_bytes(project.0), message_id: id_bytes(message), attempt }
     }
 }
 
-/// A message accepted by `POST /messages`, whole: worker-delivery writes its row.
+/// A complete message accepted by `POST /messages`; worker-delivery writes its row.
 #[derive(Clone, PartialEq, Message)]
 pub struct DirectMessage {
     /// 16 bytes.
@@ -57,7 +57,7 @@ pub struct DirectMessage {
     /// 16 bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub message_id: Bytes,
-    /// 16 bytes: internal ids the message may be for, the first that exists wins (external id, then internal id).
+    /// 16 bytes each: internal IDs of candidate users. The first that exists is used (external ID, then internal ID).
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub user_ids: Vec<Bytes>,
     /// `EMAIL`, `PUSH`, `IN_APP` or `SMS`.
@@ -69,13 +69,13 @@ pub struct DirectMessage {
     /// 16 bytes or none.
     #[prost(bytes = "bytes", tag = "6")]
     pub template_id: Bytes,
-    /// JSON object: what the template sees beside the user.
+    /// JSON object: the template's data in addition to the user.
     #[prost(bytes = "bytes", tag = "7")]
     pub data: Bytes,
     /// Unix milliseconds.
     #[prost(int64, tag = "8")]
     pub accepted_ms: i64,
-    /// 24 bytes or none: a [`kernel::trace_context::TraceContext`], where the message is traced.
+    /// 24 bytes or none: a [`kernel::trace_context::TraceContext`], if the message is traced.
     #[prost(bytes = "bytes", tag = "9")]
     pub trace: Bytes,
 }

@@ -1,4 +1,4 @@
-//! What goes out together: submissions, gathered into a message for each partition.
+//! A wave: submissions that are collected into one message per partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,33 +8,33 @@ use tokio::sync::oneshot;
 use crate::PublishError;
 use wire::event::{EncodedItems, begin_message};
 
-/// A message stays below this, in bytes.
+/// Maximum size of a message, in bytes.
 pub const MESSAGE_BYTES: usize = 512 * 1024;
-/// What a message's head may take of it.
+/// Bytes reserved for a message's header.
 const HEAD_BYTES: usize = 16;
-/// A submission's part for one partition has at most so many.
+/// Maximum size of a submission's part for one partition, in bytes.
 pub const PART_BYTES: usize = MESSAGE_BYTES - HEAD_BYTES;
-/// Bytes that may wait before more are refused.
+/// Maximum number of queued bytes; more are refused.
 pub const WAITING_BYTES: usize = 32 * 1024 * 1024;
-/// Bytes of one wave: what the connection holds at a time.
+/// Maximum size of a wave, in bytes: the connection buffers one at a time.
 const WAVE_BYTES: usize = 2 * 1024 * 1024;
 
 /// The items of a submission for one partition.
 pub type Part = (u16, EncodedItems);
-/// A partition's message.
+/// The message of a partition.
 pub type Message = (u16, Vec<u8>);
 pub type Outcome = Result<u64, PublishError>;
-/// Who waits for a submission.
+/// The channel to the caller that waits for a submission.
 pub type Waiting = oneshot::Sender<Arc<Outcomes>>;
 
 pub struct Submission {
     pub parts: Vec<Part>,
     pub done: Waiting,
-    /// Given back when it is in a message or left out.
+    /// Released when the submission is in a message or dropped.
     pub room: Room,
 }
 
-/// Bytes of [`WAITING_BYTES`], given back when this is dropped.
+/// A reservation of [`WAITING_BYTES`]; dropping it releases the bytes.
 pub struct Room {
     bytes: usize,
     taken: Arc<AtomicUsize>,
@@ -53,7 +53,7 @@ impl Drop for Room {
     }
 }
 
-/// What came of a wave's messages, in the order of the partitions' first parts.
+/// The outcomes of a wave's messages, in the order in which its submissions first used the partitions.
 pub struct Outcomes(pub Vec<(u16, Outcome)>);
 
 impl Outcomes {
@@ -63,10 +63,10 @@ impl Outcomes {
     }
 }
 
-/// Submissions that go out together.
+/// Submissions that are published together.
 pub struct Wave {
     submissions: Vec<Submission>,
-    /// Of each partition's message.
+    /// Size of each partition's message, in bytes.
     sizes: Vec<usize>,
     bytes: usize,
 }
@@ -80,7 +80,7 @@ impl Wave {
         self.submissions.is_empty()
     }
 
-    /// Takes a submission, or gives it back when a message or the wave would become too large; the first is always taken.
+    /// Adds a submission. Returns it if a message or the wave would become too large; the first one is always added.
     pub fn add(&mut self, submission: Submission) -> Result<(), Submission> {
         let fits = |(partition, items): &Part| self.sizes[usize::from(*partition)] + items.bytes.len() <= MESSAGE_BYTES;
         let has_room = self.bytes + submission.room.bytes <= WAVE_BYTES && submission.parts.iter().all(fits);
@@ -95,7 +95,7 @@ impl Wave {
         Ok(())
     }
 
-    /// A message for each partition that there is something for, and those who wait.
+    /// Returns a message for each partition with items, and the channels of the waiting callers.
     pub fn finish(self) -> (Vec<Message>, Vec<Waiting>) {
         let mut messages: Vec<Message> = Vec::new();
         let mut waiting = Vec::with_capacity(self.submissions.len());

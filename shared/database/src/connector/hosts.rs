@@ -1,4 +1,4 @@
-//! The hosts that an address names, of which at most one takes writes.
+//! The hosts of a database URL, at most one of which accepts writes.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -12,14 +12,15 @@ use futures_util::stream::FuturesUnordered;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, Error};
 
-/// How long a host may keep silent until the next one is tried beside it: one that vanished says nothing at all.
+/// How long a host may stay silent before the next one is tried concurrently: a host that vanished does not answer at
+/// all.
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// Each host with what the address says beside.
+/// One configuration per host, with the URL's other settings.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts {
     each: Arc<[Config]>,
-    /// Which one was the primary when it was last connected to.
+    /// The index of the host that was the primary at the last connection.
     served: Arc<AtomicUsize>,
 }
 
@@ -28,7 +29,7 @@ impl Hosts {
         let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
         let count = names.len().max(addresses.len());
         let fits = |length: usize| length == 0 || length == count;
-        // What does not fit together is left to the client library, which says so.
+        // Lists of different lengths are left to the client library, which reports the error.
         let can_be_split =
             count > 1 && fits(names.len()) && fits(addresses.len()) && (ports.len() <= 1 || fits(ports.len()));
         let each = if can_be_split {
@@ -51,8 +52,8 @@ impl Hosts {
         Self { each, served: Arc::default() }
     }
 
-    /// Connects to the host that takes writes: the one that did last time is asked first, and each of the others as soon as the one
-    /// before it failed or keeps silent.
+    /// Connects to the host that accepts writes. Tries the last primary first, and each further host once the previous
+    /// attempt failed or stayed silent for [`HEAD_START`].
     pub(super) async fn first<T, F>(&self, connect: impl Fn(Config) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -93,8 +94,8 @@ impl Hosts {
     }
 }
 
-/// How much an error says about why there is no connection: of one that was refused, more than of one that cannot be reached; and
-/// the most where all that is missing is a promotion.
+/// Ranks errors by how much they explain: a server's refusal above an unreachable host, and a read-only server, which
+/// only needs a promotion, highest.
 fn telling(error: &Error) -> u8 {
     match error {
         error if takes_no_writes(error) => 2,
@@ -103,13 +104,13 @@ fn telling(error: &Error) -> u8 {
     }
 }
 
-/// Whether the server answered well, and is a standby or set to be read only.
+/// Returns whether the server accepted the session but is a standby or read-only.
 pub fn takes_no_writes(error: &Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     source.is_some_and(|e| e.kind() == ErrorKind::PermissionDenied && e.to_string().contains("does not allow writes"))
 }
 
-/// The library lets nobody take hosts away.
+/// Copies a configuration without its hosts: the library cannot remove them.
 fn without_hosts(from: &Config) -> Config {
     let mut config = Config::new();
     from.get_user().inspect(|user| _ = config.user(*user));

@@ -1,15 +1,15 @@
-//! The parameters of an address that are read here rather than by the client library.
+//! The URL parameters that are read here and not by the client library.
 
 use kernel::percent;
 
-/// An address taken apart.
+/// A URL, split into TLS parameters and the rest.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parameters {
-    /// What the client library is given.
+    /// The URL for the client library.
     pub(super) rest: String,
     pub(super) mode: Option<String>,
     pub(super) root: Option<String>,
-    /// One of TLS that nobody here reads.
+    /// A TLS parameter that is not supported.
     pub(super) unknown: Option<String>,
 }
 
@@ -18,9 +18,9 @@ pub(super) fn is_url(text: &str) -> bool {
 }
 
 impl Parameters {
-    /// Takes out `sslmode` and `sslrootcert`. As with libpq the last of a name counts.
+    /// Removes `sslmode` and `sslrootcert` from a URL. As in libpq, the last of several values counts.
     pub(super) fn split(url: &str) -> Self {
-        // The library reads it in this way: what comes before the first `@` are credentials, whatever they hold.
+        // As in the client library, everything before the first `@` is credentials, whatever it contains.
         let place = url.find('@').map_or(0, |at| at + 1);
         let Some(at) = url[place..].find('?').map(|at| place + at).filter(|_| is_url(url)) else {
             return Self { rest: url.to_owned(), ..Self::default() };

@@ -1,4 +1,4 @@
-//! What `sslmode` and `sslrootcert` ask for together.
+//! The combined meaning of `sslmode` and `sslrootcert`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use kernel::env::EnvError;
 
 const MODES: &str = "sslmode=disable, prefer, require, verify-ca or verify-full";
 
-/// Whether TLS is spoken, and with whom.
+/// Whether TLS is used, and which servers are trusted.
 #[derive(Debug)]
 pub(super) struct Security {
     mode: SslMode,
@@ -26,8 +26,8 @@ impl Default for Security {
 }
 
 impl Security {
-    /// As libpq chooses, with one difference: where nothing names the authority, `verify-full` trusts the public ones,
-    /// which libpq calls `system`.
+    /// Chooses as libpq does, with one difference: without `sslrootcert`, `verify-full` trusts the public CAs, which
+    /// libpq calls `system`.
     pub(super) fn choose(mode: Option<&str>, root: Option<&str>) -> Result<Self, EnvError> {
         let from_file = || root.map(authorities).transpose();
         let (mode, trust) = match (mode, root) {
@@ -44,7 +44,7 @@ impl Security {
                 return Err(refusal("sslmode=verify-ca needs sslrootcert".to_owned(), allowed));
             }
             (None | Some("prefer"), _) => (SslMode::Prefer, from_file()?.map_or(Trust::Anyone, Trust::Certified)),
-            // With a file, as libpq for the sake of older set-ups: the same as verify-ca.
+            // As in libpq, `require` with a file means `verify-ca`, for compatibility with older setups.
             (Some("require" | "verify-ca"), _) => {
                 (SslMode::Require, from_file()?.map_or(Trust::Anyone, Trust::Certified))
             }
@@ -58,7 +58,7 @@ impl Security {
         self.mode
     }
 
-    /// How TLS is spoken.
+    /// Returns the TLS configuration.
     pub(super) fn client(self, negotiation: SslNegotiation) -> Result<ClientConfig, EnvError> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier = Arc::new(Verifier::new(self.trust, &provider));
@@ -72,7 +72,7 @@ impl Security {
     }
 }
 
-/// Those whom everybody trusts, as for calls over HTTPS.
+/// Returns the public CAs, which HTTPS requests trust as well.
 fn public() -> Authorities {
     Authorities { roots: RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }, named: Vec::new() }
 }

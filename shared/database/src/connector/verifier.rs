@@ -1,4 +1,4 @@
-//! Whether the one who answers is the one to talk to.
+//! Verifies the certificate of a PostgreSQL server.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -7,21 +7,21 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Who may answer.
+/// Which servers are trusted.
 #[derive(Debug)]
 pub(super) enum Trust {
-    /// Whoever does: nobody listens in, but it may be anybody.
+    /// Any server: the connection is encrypted, but the server is not authenticated.
     Anyone,
-    /// Who has a certificate of one of these.
+    /// Servers whose certificate one of these CAs issued.
     Certified(Authorities),
-    /// Who has one that is for the name connected to.
+    /// Servers whose certificate one of these CAs issued for the host name.
     Named(Authorities),
 }
 
 #[derive(Debug)]
 pub(super) struct Authorities {
     pub(super) roots: RootCertStore,
-    /// Those that an operator named, whole.
+    /// The certificates that an operator configured.
     pub(super) named: Vec<CertificateDer<'static>>,
 }
 
@@ -50,8 +50,8 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         };
         let certificate = ParsedCertificate::try_from(end_entity)?;
-        // One that was named itself needs nobody to vouch for it. PostgreSQL's manual makes such ones, which are authorities
-        // as well, and no chain may end in an authority.
+        // A certificate that an operator configured needs no chain. PostgreSQL's manual creates self-signed ones, which
+        // are CAs as well, and no chain may end in a CA certificate.
         if !authorities.named.iter().any(|named| named.as_ref() == end_entity.as_ref()) {
             let (roots, algorithms) = (&authorities.roots, self.algorithms.all);
             verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, algorithms)?;

@@ -1,4 +1,4 @@
-//! Who holds the tables that a migration did not get its locks of.
+//! The sessions that hold the tables for which a migration did not get its locks.
 
 use std::fmt;
 
@@ -8,39 +8,42 @@ use tokio_postgres::Row;
 use super::LOCK_TIMEOUT;
 use crate::StoreError;
 
-/// Sessions that are named.
+/// Maximum number of sessions listed.
 const SESSIONS: i64 = 5;
-/// Locks of each that are named: a dump has one of every table.
+/// Maximum number of locks listed for each session: a dump locks every table.
 const LOCKS: usize = 3;
 
-/// A lock of a table, or of one of its partitions.
+/// A lock on a table or one of its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lock {
     pub table: String,
-    /// As PostgreSQL names it: `AccessShareLock` is that of whoever reads.
+    /// PostgreSQL's name of the mode: readers hold `AccessShareLock`.
     pub mode: String,
-    /// False: it is waited for.
+    /// False if the session waits for it.
     pub granted: bool,
 }
 
-/// A session with locks of tables, as far as this role may see it: state and time of other roles' sessions take
+/// A session with table locks, as far as this role may see it: the state and time of other roles' sessions require
 /// `pg_read_all_stats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
-    /// None: a prepared transaction, which outlives its session.
+    /// `None` for a prepared transaction, which outlives its session.
     pub pid: Option<i32>,
     pub user: Option<String>,
     pub application: Option<String>,
-    /// As `idle in transaction`.
+    /// PostgreSQL's name of the state, such as `idle in transaction`.
     pub state: Option<String>,
-    /// For how long its transaction has been going on.
+    /// Age of its transaction.
     pub seconds: Option<i64>,
-    /// Those that it has first.
+    /// Its locks, granted ones first.
     pub locks: Vec<Lock>,
 }
 
-/// Sessions of this database but our own that have locks of tables and may have had them for [`LOCK_TIMEOUT`]: the oldest transactions
-/// first, behind them those whose age may not be seen, and last who waits for others.
+/// Returns the other sessions of this database that hold or await table locks and may have done so for
+/// [`LOCK_TIMEOUT`].
+///
+/// Sessions that hold a lock come first, by the age of their transaction, then those whose age is not visible. Sessions
+/// that only wait come last.
 pub async fn present(db: &impl GenericClient) -> Result<Vec<Blocker>, StoreError> {
     let sql = "SELECT l.pid, a.usename::text AS user_name, a.application_name, a.state, \
                extract(epoch FROM clock_timestamp() - a.xact_start)::bigint AS seconds, \
@@ -82,7 +85,7 @@ impl fmt::Display for Lock {
     }
 }
 
-/// As `psql (pid 7, user ada, idle in transaction, 35 s): AccessShareLock on events`.
+/// Formats as `psql (pid 7, user ada, idle in transaction, 35 s): AccessShareLock on events`.
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(pid) = self.pid else {
@@ -109,7 +112,7 @@ fn listed(locks: &[Lock]) -> String {
     if more == 0 { named.join(", ") } else { format!("{} and {more} more", named.join(", ")) }
 }
 
-/// All of them in a line.
+/// Formats all sessions in one line.
 pub fn in_words(blockers: &[Blocker]) -> String {
     if blockers.is_empty() {
         return "nobody any more".to_owned();

@@ -1,7 +1,7 @@
-//! An index of a table that is in use, made concurrently. Each step may be repeated, so that one that was cut short goes on.
+//! Creates an index concurrently on a table in use. Each step may be repeated, so that an interrupted build continues.
 //!
-//! PostgreSQL makes none of a partitioned table in that way. There the index is declared for the table, which partitions that are made
-//! from then on take over; it is made partition by partition and attached; and it is valid once all have it.
+//! PostgreSQL cannot do so for a partitioned table. There the index is declared on the table, and later partitions
+//! inherit it. It is created on each existing partition and attached, and becomes valid once all partitions have it.
 
 use anyhow::bail;
 
@@ -9,7 +9,7 @@ use super::LOCK_TIMEOUT;
 use crate::migrations::Index;
 use crate::{Connection, StoreError};
 
-/// The longest name that PostgreSQL keeps.
+/// The longest name that PostgreSQL keeps, in bytes.
 const LONGEST_NAME: usize = 63;
 
 pub async fn make(client: &mut Connection, index: &Index<'_>) -> anyhow::Result<()> {
@@ -38,24 +38,24 @@ fn kind_of(index: &Index<'_>) -> &'static str {
     if index.unique { "UNIQUE INDEX" } else { "INDEX" }
 }
 
-/// Of one table that has no partitions.
+/// Creates the index on one table that has no partitions.
 async fn make_one(client: &Connection, index: &Index<'_>, name: &str, table: &str) -> Result<(), StoreError> {
-    // What an attempt that was cut short has left serves no reader, and costs every writer.
+    // An invalid index that an interrupted build left serves no reader and slows every writer.
     if is_valid(client, name).await? == Some(false) {
         client.batch_execute(&format!("DROP INDEX CONCURRENTLY {name}")).await?;
     }
-    // It waits for transactions that began before, and nobody waits behind it.
+    // It waits for older transactions, but blocks no reader or writer.
     let sql = format!("CREATE {} CONCURRENTLY IF NOT EXISTS {name} ON {table} {}", kind_of(index), index.definition);
     Ok(client.batch_execute(&sql).await?)
 }
 
-/// None where there is no such index.
+/// Returns `None` if there is no such index.
 async fn is_valid(client: &Connection, name: &str) -> Result<Option<bool>, StoreError> {
     let sql = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)";
     Ok(client.query_opt(sql, &[&name]).await?.map(|row| row.try_get("indisvalid")).transpose()?)
 }
 
-/// The next partition whose index is not attached.
+/// Returns the next partition whose index is not attached.
 async fn without(client: &Connection, index: &Index<'_>) -> Result<Option<String>, StoreError> {
     let sql = "SELECT c.relname::text AS name FROM pg_inherits p JOIN pg_class c ON c.oid = p.inhrelid \
                WHERE p.inhparent = $1::text::regclass AND NOT p.inhdetachpending AND NOT EXISTS (\
@@ -65,7 +65,7 @@ async fn without(client: &Connection, index: &Index<'_>) -> Result<Option<String
     Ok(client.query_opt(sql, &[&index.table, &index.name]).await?.map(|row| row.try_get("name")).transpose()?)
 }
 
-/// What locks a table as a whole, for a moment.
+/// Runs a statement that locks a table briefly, with [`LOCK_TIMEOUT`].
 async fn bounded(client: &mut Connection, sql: &str) -> Result<(), StoreError> {
     let tx = client.transaction().await?;
     tx.batch_execute(&format!("SET LOCAL lock_timeout = {}; {sql}", LOCK_TIMEOUT.as_millis())).await?;

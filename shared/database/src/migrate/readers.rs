@@ -1,15 +1,15 @@
-//! Who is connected: programs that a migration would leave behind.
+//! Finds connected programs that a migration would break.
 
 use anyhow::bail;
 use deadpool_postgres::GenericClient;
 
 use crate::migrations::Migration;
 
-/// Programs that go on working while a migration is applied.
+/// Programs that keep running while a migration is applied.
 const PROGRAMS: [&str; 4] = ["gateway", "worker-automation", "worker-delivery", "scheduler"];
 
-/// Refuses a migration that programs which are connected could not work with. Whoever comes in the next moment looks by
-/// themselves (`startup`).
+/// Fails if connected programs are too old for the migration. Programs that connect afterwards check by themselves
+/// (`startup`).
 pub async fn refuse_older(db: &impl GenericClient, migration: &Migration) -> anyhow::Result<()> {
     let sql = "SELECT DISTINCT application_name FROM pg_stat_activity \
                WHERE datname = current_database() AND application_name LIKE 'rekindle-%' ORDER BY 1";
@@ -29,10 +29,10 @@ pub async fn refuse_older(db: &impl GenericClient, migration: &Migration) -> any
     )
 }
 
-/// One of the programs and the schema version that it was written for, of the name of its sessions.
+/// Parses a session's application name into the program and its schema version.
 fn program(application_name: &str) -> Option<(&str, i32)> {
     let name = application_name.strip_prefix("rekindle-")?;
-    // Programs of the first version did not name it.
+    // Programs of the first version did not include it.
     let (program, version) =
         name.split_once('/').map_or(Some((name, 1)), |(program, version)| Some((program, version.parse().ok()?)))?;
     PROGRAMS.contains(&program).then_some((program, version))

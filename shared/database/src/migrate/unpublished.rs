@@ -6,8 +6,9 @@ use deadpool_postgres::GenericClient;
 use crate::StoreError;
 use crate::migrations::Migration;
 
-/// Refuses migration 6, which empties the outbox of deliveries, while replayed direct messages wait there: until they are published they
-/// have no row. Its other deliveries only refer to messages, which the migration queues by their rows.
+/// Refuses migration 6, which empties the outbox of deliveries, while replayed direct messages are in it: until they
+/// are published they have no row. Its other deliveries only refer to messages, which the migration queues by their
+/// rows.
 pub async fn refuse_loss(db: &impl GenericClient, migration: &Migration) -> anyhow::Result<()> {
     if migration.version != 6 {
         return Ok(());

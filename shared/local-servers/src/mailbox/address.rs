@@ -1,15 +1,15 @@
-//! `FROM:<a@b> SIZE=1` and `TO:<a@b>`: paths and their parameters, and the tags that ask for a failure.
+//! Parses `FROM:<a@b> SIZE=1` and `TO:<a@b>`: paths and their parameters, and the tags that request a failure.
 
-/// What stands after `MAIL FROM:` or `RCPT TO:`.
+/// The argument of `MAIL FROM:` or `RCPT TO:`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Path {
     /// Without the angle brackets; empty for `<>`.
     pub address: String,
-    /// Names in capitals.
+    /// Names in upper case.
     pub parameters: Vec<(String, String)>,
 }
 
-/// What a recipient's tag asks for.
+/// The failure that a recipient's tag requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Code(u16),
@@ -17,7 +17,8 @@ pub(super) enum Fault {
     Unanswered,
 }
 
-/// None where the syntax is wrong or the address holds control characters or spaces outside quotes.
+/// Parses a path. Returns `None` if the syntax is wrong or the address contains control characters, or spaces outside
+/// quotes.
 pub(super) fn parse(text: &str, prefix: &str) -> Option<Path> {
     let head = text.get(..prefix.len()).filter(|head| head.eq_ignore_ascii_case(prefix))?;
     let rest = text[head.len()..].trim_start_matches(' ').strip_prefix('<')?;
@@ -29,7 +30,7 @@ pub(super) fn parse(text: &str, prefix: &str) -> Option<Path> {
     Some(Path { address: rest[..end].to_owned(), parameters: parameters.collect() })
 }
 
-/// Where the closing bracket is.
+/// Returns the position of the closing bracket.
 fn end_of_address(text: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, c) in text.char_indices() {
@@ -46,7 +47,7 @@ fn end_of_address(text: &str) -> Option<usize> {
     None
 }
 
-/// The failure that a recipient asks for by the tag at the end of its local part.
+/// Returns the failure that the tag at the end of a recipient's local part requests.
 pub(super) fn fault(address: &str) -> Option<Fault> {
     let (local, _) = address.rsplit_once('@')?;
     let (_, tag) = local.rsplit_once('+')?;

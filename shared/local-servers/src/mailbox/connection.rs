@@ -1,4 +1,4 @@
-//! One client's conversation over its socket.
+//! An SMTP session over a client's socket.
 
 use std::io::Result;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use super::session::{Action, Session};
 use super::spool::Spool;
 use kernel::shutdown::Shutdown;
 
-/// Longest line of a command, in bytes; a login's answer may be this long.
+/// Maximum length of a command line, in bytes; a login response may be this long.
 const MAX_LINE: usize = 12_288;
-/// How long a client may be silent.
+/// Timeout of an idle client.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 pub(super) async fn converse(stream: TcpStream, shared: Arc<(MailboxConfig, Spool)>, shutdown: Shutdown) {
@@ -40,7 +40,7 @@ async fn turns(
     let mut session = Session::new(config);
     let mut replies = String::from("220 localhost ESMTP mailbox\r\n");
     loop {
-        // Answers to commands sent together go out together.
+        // Replies to pipelined commands are sent together.
         if !stream.buffer().contains(&b'\n') {
             send(stream, &mut replies).await?;
         }
@@ -97,7 +97,7 @@ async fn send(stream: &mut BufReader<TcpStream>, replies: &mut String) -> Result
 
 struct LineTooLong;
 
-/// A line without its end; none when the client has gone. A line that is too long is read to its end.
+/// Reads a line without its end. Returns `None` if the client disconnected. A line that is too long is read to its end.
 async fn read_line(stream: &mut BufReader<TcpStream>) -> Option<std::result::Result<Vec<u8>, LineTooLong>> {
     let (mut line, mut too_long) = (Vec::new(), false);
     loop {
@@ -119,7 +119,7 @@ async fn read_line(stream: &mut BufReader<TcpStream>) -> Option<std::result::Res
     }
 }
 
-/// None when the client has gone before the end; within, none for a mail that is too large.
+/// Reads an email. Returns `None` if the client disconnected before the end, `Some(None)` if the email is too large.
 async fn read_mail(stream: &mut BufReader<TcpStream>, max_size: usize) -> Result<Option<Option<Vec<u8>>>> {
     let mut decoder = Decoder::new(max_size);
     loop {
@@ -146,7 +146,7 @@ async fn until_the_client_goes(stream: &mut BufReader<TcpStream>) -> Result<()> 
     }
 }
 
-/// A conversation that hangs does not hold up the end.
+/// Completes shortly after the shutdown, so that a hanging session does not delay it.
 async fn too_long_stopped(shutdown: &Shutdown) {
     shutdown.cancelled().await;
     tokio::time::sleep(Duration::from_millis(900)).await;

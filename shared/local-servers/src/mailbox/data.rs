@@ -1,4 +1,4 @@
-//! The mail's bytes out of what follows `DATA`: the end found and doubled dots undone.
+//! Decodes an email from the bytes after `DATA`: finds the end and removes doubled dots.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -9,7 +9,8 @@ enum State {
     DotCr,
 }
 
-/// Only CR LF ends a line here. A lone CR or LF is a byte of the mail, so that none can be passed off as its end.
+/// Only CR LF ends a line. A lone CR or LF is part of the email, so that it cannot be mistaken for the end (SMTP
+/// smuggling).
 #[derive(Debug)]
 pub(super) struct Decoder {
     state: State,
@@ -23,17 +24,17 @@ impl Decoder {
         Self { state: State::LineStart, max_size, mail: Vec::new(), too_large: false }
     }
 
-    /// Takes bytes in; gives the number used up to and including the end, or none when the end is still to come.
+    /// Adds bytes. Returns the number of bytes up to and including the end, or `None` if the end is not reached.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Option<usize> {
         bytes.iter().position(|byte| self.byte(*byte)).map(|at| at + 1)
     }
 
-    /// The mail, or none when it was larger than allowed.
+    /// Returns the email, or `None` if it was too large.
     pub(super) fn finish(self) -> Option<Vec<u8>> {
         (!self.too_large).then_some(self.mail)
     }
 
-    /// True at the end.
+    /// Returns true at the end.
     fn byte(&mut self, byte: u8) -> bool {
         self.state = match (self.state, byte) {
             (State::LineStart, b'.') => {

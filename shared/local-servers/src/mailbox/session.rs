@@ -1,4 +1,4 @@
-//! The conversation as a state machine: a line in, what to do out. Pure.
+//! The SMTP session as a state machine: it maps each line to an action. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,9 +11,9 @@ const MAX_RECIPIENTS: usize = 100;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Reply(String),
-    /// Answer 354 and read the mail.
+    /// Reply 354 and read the email.
     Data,
-    /// Never answer.
+    /// Never reply.
     Hang,
     Quit,
 }
@@ -22,7 +22,7 @@ pub(super) enum Action {
 pub(super) struct Envelope {
     pub from: String,
     pub to: Vec<String>,
-    /// Close the connection instead of answering for the mail.
+    /// Close the connection instead of replying to the email.
     pub unanswered: bool,
 }
 
@@ -52,12 +52,12 @@ impl<'a> Session<'a> {
         Self { config, greeted: false, login: Login::None, logged_in: config.auth.is_none(), envelope: None }
     }
 
-    /// The envelope of the mail just read; the next mail starts with none.
+    /// Returns the envelope of the email just read. The next email starts without one.
     pub(super) fn take_envelope(&mut self) -> Envelope {
         self.envelope.take().unwrap_or_default()
     }
 
-    /// One line without its end.
+    /// Handles one line without its end.
     pub(super) fn line(&mut self, line: &[u8]) -> Action {
         match std::mem::replace(&mut self.login, Login::None) {
             Login::None => {}
@@ -162,7 +162,7 @@ impl<'a> Session<'a> {
             let login = std::mem::replace(&mut self.login, Login::None);
             return self.go_on_with_login(login, initial.as_bytes());
         }
-        // "Username:" in base64, as LOGIN has it.
+        // LOGIN requires "Username:" in base64.
         reply(if self.login == Login::PlainWanted { "334 " } else { "334 VXNlcm5hbWU6" })
     }
 
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
         if line == b"*" {
             return reply("501 5.7.0 Login given up");
         }
-        // "=" stands for an empty answer.
+        // "=" is an empty response.
         let Ok(answer) = STANDARD.decode(if line == b"=" { b"" } else { line }) else {
             return reply("501 5.5.2 Not base64");
         };

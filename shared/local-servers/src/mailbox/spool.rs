@@ -1,4 +1,4 @@
-//! The directory of mails. A mail appears under its name only when all of it is on the disk.
+//! The directory of emails. An email appears under its name only once it is synced to disk.
 
 use std::fs;
 use std::io::{Result, Write};
@@ -17,13 +17,13 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Creates the directory where it is not there.
+    /// Creates the directory if it is missing.
     pub(super) fn open(dir: &Path) -> Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         Ok(Self { dir: dir.to_owned(), clock: Clock::system(), written: AtomicU64::new(0) })
     }
 
-    /// Writes one mail; blocking.
+    /// Writes one email; blocking.
     pub(super) fn store(&self, envelope: &Envelope, mail: &[u8]) -> Result<()> {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let name = format!("{:013}-{number:07}-{:08x}.eml", self.clock.now_ms(), rand::random::<u32>());

@@ -1,4 +1,4 @@
-//! Where PostgreSQL's data lies, and its first filling.
+//! Locates and initializes PostgreSQL's data directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use super::owner::Owner;
 use crate::server_dir::{ServerDir, write_private};
 use crate::{LocalError, PgBin};
 
-/// Where data goes that the server's user could not reach in its own directory; only ever used as root.
+/// Parents of the data directory if the server's user cannot reach the server's own directory; only used as root.
 const ELSEWHERE: [&str; 2] = ["/var/lib", "/var/tmp"];
 
-/// Begins the name that data is filled under. The process's id follows: where a start was interrupted, its initdb may
-/// still be writing.
+/// Prefix of the name under which data is initialized. The process ID follows, because the initdb of an interrupted
+/// start may still be writing.
 const UNFINISHED: &str = "data.unfinished-";
 
-/// The data directory, initialised and owned by the server's user. It is `data` in the server's directory: there in
-/// truth, or as a link to a place that the user can reach.
+/// Returns the data directory, initialized and owned by the server's user. It is `data` in the server's directory, or a
+/// link from there to a directory that the user can reach.
 pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: bool) -> Result<PathBuf, LocalError> {
     let data = dir.path.join("data");
     let password = dir.password()?;
@@ -38,11 +38,11 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
             // Only the link is missing.
             return link(&filled, &data);
         }
-        // Left by a directory of the same name that has been removed, and its password with it.
+        // Left by a directory of the same name that was removed together with its password.
         fs::remove_dir_all(&filled).map_err(LocalError::io("remove", &filled))?;
     }
     let password = dir.ensure_password()?;
-    // Filled under another name: a first start that was cut short leaves nothing that looks whole.
+    // Initialized under another name, so that an interrupted first start leaves nothing that appears complete.
     remove_unfinished(&home);
     let unfinished = home.join(format!("{UNFINISHED}{}", std::process::id()));
     fs::create_dir(&unfinished).map_err(LocalError::io("create", &unfinished))?;
@@ -56,7 +56,7 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
     if home == dir.path { Ok(filled) } else { link(&filled, &data) }
 }
 
-/// What earlier starts left that were cut short; as much as can be removed.
+/// Removes what interrupted starts left, as far as possible.
 fn remove_unfinished(home: &Path) {
     let entries = fs::read_dir(home).into_iter().flatten().flatten();
     for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(UNFINISHED)) {
@@ -70,7 +70,7 @@ fn link(filled: &Path, data: &Path) -> Result<PathBuf, LocalError> {
     Ok(filled.to_owned())
 }
 
-/// Removes a server's directory, and the one elsewhere that it links to.
+/// Removes a server's directory, and the directory elsewhere that it links to.
 pub(super) fn remove(dir: &Path) -> Result<(), LocalError> {
     let data = dir.join("data");
     if fs::read_link(&data).is_ok()
@@ -85,7 +85,7 @@ pub(super) fn remove(dir: &Path) -> Result<(), LocalError> {
     }
 }
 
-/// The server's directory itself, or, where the user cannot enter it, one of its own elsewhere.
+/// Returns the server's directory, or, if the user cannot enter it, one elsewhere.
 fn home(dir: &Path, owner: &Owner) -> Result<PathBuf, LocalError> {
     if owner.can_enter(dir) {
         return Ok(dir.to_owned());
@@ -119,8 +119,8 @@ async fn initdb(
     let password_file = home.join("password.initdb");
     write_private(&password_file, password)?;
     owner.give(&password_file)?;
-    // Sorting by bytes, so that an index does not depend on the system's locales; letters of all scripts still have
-    // their upper and lower case.
+    // Collates by bytes, so that an index does not depend on the system's locales. Letters of all scripts still have
+    // upper and lower case.
     let letters = if cfg!(target_os = "macos") { "UTF-8" } else { "C.UTF-8" };
     let mut command = Command::new(bin.dir.join("initdb"));
     command.args(["--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", "--username", USER]);

@@ -1,4 +1,4 @@
-//! The user that PostgreSQL runs as: it refuses to run as root.
+//! The user that runs PostgreSQL, which refuses to run as root.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::LocalError;
 
-/// None: the user that runs this program.
+/// `None`: the user that runs this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner(Option<Ids>);
 
@@ -18,7 +18,7 @@ struct Ids {
 }
 
 impl Owner {
-    /// As root the user `postgres`, or else `nobody`; otherwise whoever runs this program.
+    /// Chooses, as root, the user `postgres`, or else `nobody`; otherwise the user that runs this program.
     pub(super) fn choose() -> Result<Self, LocalError> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Self(None));
@@ -42,24 +42,24 @@ impl Owner {
         std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(LocalError::io("give away", path))
     }
 
-    /// Whether this user can get into a directory, through all its parents.
+    /// Returns whether this user can enter a directory, through all its parents.
     pub(super) fn can_enter(&self, dir: &Path) -> bool {
         let mut command = Command::new("sh");
-        // Started from the root directory, as the present one may itself be closed to that user.
+        // Started in the root directory, because the user may be unable to enter the current one.
         command.args(["-c", "cd -- \"$0\""]).arg(dir).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.lower(&mut command);
         self.0.is_none() || command.status().is_ok_and(|status| status.success())
     }
 
-    /// Whether a directory is one that this program made as root, and no other user put in its way.
+    /// Returns whether this program's user owns a directory, so that no other user placed it there.
     pub(super) fn is_ours(dir: &Path) -> bool {
         let found = std::fs::symlink_metadata(dir);
         found.is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
     }
 }
 
-/// User and group out of `/etc/passwd`; root itself does not count.
+/// Finds a user's IDs in `/etc/passwd`. Root is never returned.
 fn ids_of(users: &str, name: &str) -> Option<Ids> {
     let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut fields = line.split(':').skip(2);

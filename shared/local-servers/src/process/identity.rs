@@ -1,16 +1,16 @@
-//! When a process started: with its pid, what no other process has.
+//! The start time of a process, which identifies it uniquely together with its pid.
 
 use std::process::Command;
 
 use rustix::process::Pid;
 
 pub(super) struct Identity {
-    /// Ended, but not yet waited for by its parent.
+    /// Ended, but not reaped by its parent yet.
     pub zombie: bool,
     pub identity: String,
 }
 
-/// None when there is no such process.
+/// Returns a process's identity, or `None` if there is no such process.
 pub(super) fn of(pid: Pid) -> Option<Identity> {
     if cfg!(target_os = "linux") { of_linux(pid) } else { of_ps(pid) }
 }
@@ -19,11 +19,11 @@ fn of_linux(pid: Pid) -> Option<Identity> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let (state, ticks) = parse_stat(&stat)?;
-    // The start is counted from the boot, so it takes the boot's own id to tell it for good.
+    // The start time is relative to the boot, so the boot ID is part of the identity.
     Some(Identity { zombie: matches!(state, 'Z' | 'X'), identity: format!("{ticks}@{}", boot.trim()) })
 }
 
-/// Whether no thread of it runs, as after SIGSTOP; true as well when there is no such process.
+/// Returns whether no thread of a process runs, as after SIGSTOP; true if there is no such process.
 pub(super) fn is_stopped(pid: Pid) -> bool {
     if !cfg!(target_os = "linux") {
         return ps(pid, "stat=").is_none_or(|state| state.trim().starts_with('T'));
@@ -35,7 +35,8 @@ pub(super) fn is_stopped(pid: Pid) -> bool {
     })
 }
 
-/// State and start time out of `/proc/<pid>/stat`. The name before them is in brackets and may itself hold brackets.
+/// Parses state and start time from `/proc/<pid>/stat`. The name before them is in parentheses and may itself contain
+/// parentheses.
 fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ');

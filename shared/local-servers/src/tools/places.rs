@@ -1,9 +1,9 @@
-//! Where programs are kept on Linux and macOS.
+//! Where programs are installed on Linux and macOS.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directories that a login shell may lack: package managers', and `sbin` for a user who is not root.
+/// Directories that a login shell's path may lack: those of package managers, and `sbin` for a user who is not root.
 const FURTHER_PATH: [&str; 6] = [
     "/usr/local/bin",
     "/opt/homebrew/bin",
@@ -22,7 +22,7 @@ const POSTGRES_PARENTS: [&str; 5] = [
     "/usr",
 ];
 
-/// Every file of this name on the path, in the path's order.
+/// Returns every file of this name on the path, in the path's order.
 pub(super) fn on_path(program: &str) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(FURTHER_PATH.map(PathBuf::from));
@@ -35,7 +35,8 @@ pub(super) fn on_path(program: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Directories that may hold `postgres` and `initdb`, without repeats. `postgres` on the path is often a link into one.
+/// Returns the directories that may contain `postgres` and `initdb`, without duplicates. `postgres` on the path is
+/// often a link into one.
 pub(super) fn postgres_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = Vec::new();
     let linked =
@@ -55,7 +56,7 @@ pub(super) fn postgres_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// `15`, `postgresql@17`, `pgsql-16` and the like.
+/// Returns whether a name is of the form `15`, `postgresql@17` or `pgsql-16`.
 fn is_postgres_name(name: &str) -> bool {
     name.starts_with("postgresql") || name.starts_with("pgsql-") || name.starts_with(|c: char| c.is_ascii_digit())
 }

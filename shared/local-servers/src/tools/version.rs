@@ -1,4 +1,4 @@
-//! Versions as servers print them.
+//! Parses versions as servers print them.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl Version {
         Self { major, minor, patch }
     }
 
-    /// The first number in a line such as `nats-server: v2.15.1`, with up to three parts.
+    /// Returns the first number in a line such as `nats-server: v2.15.1`, with up to three parts.
     pub fn find_in(text: &str) -> Option<Self> {
         let start = text.find(|c: char| c.is_ascii_digit())?;
         let end = text[start..].find(|c: char| !c.is_ascii_digit() && c != '.').map_or(text.len(), |at| start + at);

@@ -1,14 +1,15 @@
-//! Rules for new passwords (OWASP ASVS 5, 6.2): no common password, none made of the product's or the account's own name.
+//! Rules for new passwords (OWASP ASVS 5, 6.2): no common password, none made of the product's name or the account's
+//! email.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::LENGTH;
 
-/// One password a line, in lower case; lines that begin with `# ` or are `#` are the licence.
+/// One password per line, in lower case. Lines that begin with `# ` or are `#` are the licence.
 const COMMON: &str = include_str!("common.txt");
 const PRODUCT: &str = "rekindle";
-/// Shorter words occur in too many good passwords.
+/// Shorter words occur in too many strong passwords.
 const MIN_WORD: usize = 4;
 
 static COMMON_PASSWORDS: LazyLock<HashSet<&str>> =
@@ -34,10 +35,10 @@ impl Weakness {
     }
 }
 
-/// Finds out why a new password for the account of `email` must be refused, if it must.
+/// Returns the reason to refuse a new password for the account of `email`, if there is one.
 pub fn weakness(password: &str, email: &str) -> Option<Weakness> {
     let lower = password.to_lowercase();
-    // `Password2024!` is no better than `password`.
+    // `Password2024!` is as weak as `password`.
     let stem = lower.trim_matches(|c: char| !c.is_alphabetic());
     if [lower.as_str(), stem].iter().any(|text| COMMON_PASSWORDS.contains(text)) {
         return Some(Weakness::Common);
@@ -52,7 +53,7 @@ pub fn weakness(password: &str, email: &str) -> Option<Weakness> {
     (rest != lower && rest.chars().count() < *LENGTH.start()).then_some(Weakness::Context)
 }
 
-/// Longest first, so that a whole address is taken out before its parts.
+/// Returns the words to remove, longest first, so that a whole address is removed before its parts.
 fn context_words(email: &str) -> Vec<String> {
     let email = email.trim().to_lowercase();
     let mut words = vec![PRODUCT.to_owned(), email.clone()];

@@ -1,4 +1,4 @@
-//! Reading automations: for the API, and for the workers that run them.
+//! Reads automations, for the API and for the workers that run them.
 
 use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
@@ -15,7 +15,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Newest first, those before an id.
+/// Lists automations, newest first, before an ID.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -28,16 +28,17 @@ pub async fn list(
     db.query(&db.prepare_cached(sql).await?, &[&project, &before, &limit]).await?.iter().map(from_row).collect()
 }
 
-/// Who sends a template, or to the subscribers of a group.
+/// An automation that sends a template, or sends to the subscribers of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendingUse {
     pub automation: Uuid,
     pub name: String,
-    /// Whether its newest version does, and it is active; otherwise runs under way do, of whatever version.
+    /// Whether it is active and its newest version sends it. Otherwise only runs in progress do, of any version.
     pub active: bool,
 }
 
-/// An active automation whose newest version sends this template, or one with runs under way whose version does.
+/// Finds an active automation whose newest version sends this template, or one with runs in progress whose version
+/// does.
 pub async fn uses_template(
     db: &impl GenericClient,
     project: ProjectId,
@@ -54,7 +55,7 @@ pub async fn uses_template(
     used(db, sql, project, template).await
 }
 
-/// As [`uses_template`], of a subscription group.
+/// Like [`uses_template`], for a subscription group.
 pub async fn uses_subscription_group(
     db: &impl GenericClient,
     project: ProjectId,
@@ -85,7 +86,7 @@ async fn used(
     row.map(found).transpose()
 }
 
-/// An active automation that starts by this segment: its id and name.
+/// Finds an active automation that this segment triggers. Returns its ID and name.
 pub async fn uses_segment(
     db: &impl GenericClient,
     project: ProjectId,
@@ -98,16 +99,16 @@ pub async fn uses_segment(
     row.map(|row| Ok((row.try_get("id")?, row.try_get("name")?))).transpose()
 }
 
-/// What an entry or an exit starts.
+/// An automation that a segment triggers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BySegment {
     pub automation: Uuid,
     pub segment: Uuid,
-    /// False: it starts by those who leave.
+    /// Whether it is triggered by entering the segment; false if by leaving it.
     pub entered: bool,
 }
 
-/// The project's active automations that start by segments, oldest first.
+/// Returns the project's active automations that segments trigger, oldest first.
 pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<Vec<BySegment>, StoreError> {
     let sql = "SELECT id, (definition ->> 'triggerSegmentId')::uuid AS segment_id, \
                trigger_type = 'SEGMENT_ENTER' AS entered FROM automation WHERE project_id = $1 AND active \
@@ -124,9 +125,11 @@ pub async fn by_segments(db: &impl GenericClient, project: ProjectId) -> Result<
     rows.iter().map(found).collect()
 }
 
-/// The automations of every project that may start runs or have some that may listen, a part of them: those behind an
-/// automation, none at the end. One that this program cannot read is logged, and starts none. To keep up, read
-/// `Topic::Automation`'s sequence before this, and [`changed_after`] it later.
+/// Reads the automations of every project that may start runs or may have listening runs: up to 500 after an
+/// automation; empty at the end.
+///
+/// An automation that this program cannot decode is logged and starts no runs. To keep up with changes, read
+/// `Topic::Automation`'s sequence first, and call [`changed_after`] later.
 pub async fn load_followed(
     db: &impl GenericClient,
     behind: Option<(ProjectId, Uuid)>,
@@ -139,7 +142,8 @@ pub async fn load_followed(
     db.query(&db.prepare_cached(sql).await?, &[&project, &id]).await?.iter().map(followed).collect()
 }
 
-/// Those that were changed after a sequence of `Topic::Automation`, also those that are neither any more.
+/// Returns the automations that were changed after a sequence of `Topic::Automation`, including those that neither start
+/// runs nor have listening runs any more.
 pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<FollowedAutomation>, StoreError> {
     let sql = "SELECT project_id, id, version, definition, active AND deleted_at IS NULL AS may_start, \
                CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END AS hears FROM automation WHERE changed_seq > $1 \
@@ -163,7 +167,7 @@ fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {
     Ok(FollowedAutomation { project, id, active, hears: row.try_get("hears")? })
 }
 
-/// The definition that a run started with.
+/// Returns the definition that a run started with.
 pub async fn get_version(
     db: &impl GenericClient,
     project: ProjectId,
@@ -175,7 +179,7 @@ pub async fn get_version(
     row.map(|row| decoded(automation, row.try_get("definition")?)).transpose()
 }
 
-/// Whether its runs may go on now; a deleted one's may not.
+/// Returns whether its runs may continue now; false if it is deleted.
 pub async fn is_active(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<bool, StoreError> {
     let sql = "SELECT active AND deleted_at IS NULL AS is_active FROM automation WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &automation]).await?;

@@ -1,4 +1,4 @@
-//! Saving automations. Everything here runs in a transaction of the caller's, under the topic's lock.
+//! Saves automations. All functions run in the caller's transaction, under the topic's lock.
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use database::changes::{self, Topic};
 use kernel::ids::ProjectId;
 use store_profiles::segments::follow;
 
-/// As [`super::get`], and locked until the transaction's end, for reading, changing and writing back.
+/// Like [`super::get`], but locks the row until the transaction ends, for a read-modify-write.
 pub async fn get_for_update(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -23,7 +23,8 @@ pub async fn get_for_update(
     tx.query_opt(sql, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// Moves the topic on. Where segments start automations, theirs goes first, for which segments are followed may change.
+/// Advances the topic. If segments trigger automations, advances theirs first, because the set of tracked segments may
+/// change.
 async fn begin(tx: &Transaction<'_>, by_segments: bool) -> Result<i64, StoreError> {
     if by_segments {
         changes::next(tx, Topic::Segment).await?;
@@ -31,8 +32,8 @@ async fn begin(tx: &Transaction<'_>, by_segments: bool) -> Result<i64, StoreErro
     changes::next(tx, Topic::Automation).await
 }
 
-/// Locks automations until the transaction's end, one or, without an id, all of the project's. Whether a segment starts
-/// any of them; none where there is no such automation.
+/// Locks one automation, or all of the project's, until the transaction ends. Returns whether a segment triggers any of
+/// them, or `None` if there is none.
 async fn lock(tx: &Transaction<'_>, project: ProjectId, id: Option<Uuid>) -> Result<Option<bool>, StoreError> {
     let sql = "SELECT trigger_type IN ('SEGMENT_ENTER', 'SEGMENT_EXIT') AS by_segment FROM automation \
                WHERE project_id = $1 AND ($2::uuid IS NULL OR id = $2) AND deleted_at IS NULL ORDER BY id FOR UPDATE";
@@ -41,7 +42,7 @@ async fn lock(tx: &Transaction<'_>, project: ProjectId, id: Option<Uuid>) -> Res
     Ok((!by_segment.is_empty()).then(|| by_segment.contains(&true)))
 }
 
-/// Writes a new automation and its first version.
+/// Inserts a new automation and its first version.
 pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) -> Result<(), StoreError> {
     let by_segment = new.definition.trigger_type.is_of_segment();
     let seq = begin(tx, by_segment).await?;
@@ -73,15 +74,15 @@ pub async fn insert(tx: &Transaction<'_>, project: ProjectId, new: &Automation) 
     if by_segment { follow::refresh(tx, project, new.updated_at).await } else { Ok(()) }
 }
 
-/// Writes a head that was read by [`get_for_update`] and changed; makes its version if there is none of that number.
+/// Writes a head that was read by [`get_for_update`] and changed. Inserts its version if that number does not exist.
 pub async fn update(tx: &Transaction<'_>, project: ProjectId, changed: &Automation) -> Result<(), StoreError> {
     let was_by_segment = lock(tx, project, Some(changed.id)).await?.unwrap_or(false);
     let by_segment = was_by_segment || changed.definition.trigger_type.is_of_segment();
     let seq = begin(tx, by_segment).await?;
     let definition = changed.definition.encode();
-    // Right of the assignments, columns have their old values. If an active automation changes while the dates of its users are
-    // still being noted, `dates_since` moves back by a microsecond: no date is skipped, and the pass that is running sees that
-    // it has to start again.
+    // The right-hand sides see the old column values. If an active automation changes while the dates of its users are
+    // still being recorded, `dates_since` moves back by a microsecond: no date is skipped, and the running pass sees
+    // that it must start again.
     let sql = "UPDATE automation SET name = $3, trigger_type = $4, trigger_event = $5, active = $6, version = $7, \
                definition = $8, updated_at = $9, changed_seq = $10, dates_since = \
                CASE WHEN 'DATE_PROPERTY' IN (trigger_type, $4) AND (active <> $6 OR active AND version <> $7) THEN \
@@ -126,10 +127,10 @@ async fn insert_version(tx: &Transaction<'_>, project: ProjectId, of: &Automatio
     Ok(())
 }
 
-/// Deletes an automation, of which there may be none: then false. Its runs under way, however many, are ended by the
-/// scheduler; a timer that fires before that finds the automation inactive.
+/// Deletes an automation. Returns false if there is none. The scheduler ends its runs in progress; a timer that fires
+/// before that finds the automation inactive.
 pub async fn delete(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
-    // As it stands until the end: its trigger may be just being changed.
+    // Locked until the end, because its trigger may be changing concurrently.
     let Some(by_segment) = lock(tx, project, Some(id)).await? else { return Ok(false) };
     let seq = begin(tx, by_segment).await?;
     let sql = "UPDATE automation SET active = false, deleted_at = $3, updated_at = $3, changed_seq = $4, dates_to = NULL, \

@@ -1,4 +1,4 @@
-//! Taking a campaign's audience into the queue.
+//! Queues a campaign's audience.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -28,9 +28,9 @@ use store_projects::projects;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     people: Vec<Uuid>,
-    /// The names of their timezones, in lower case, where the campaign is sent by those.
+    /// The names of their timezones, in lower case, if the campaign is sent in user timezones.
     zones: Vec<Option<String>>,
-    /// Users up to this id have been judged; none where all have.
+    /// Users up to this ID have been evaluated; `None` if all have.
     to: Option<Uuid>,
     /// When the search began. A user who is erased later gets no message.
     found_at: Timestamp,
@@ -47,7 +47,8 @@ impl Slice {
         self.people.is_empty()
     }
 
-    /// Whether the slice continues from the campaign's current position: no one has changed it or stored recipients since.
+    /// Returns whether the slice continues from the campaign's current position: no other transaction has changed the
+    /// campaign or queued recipients since.
     pub fn goes_on_from(&self, campaign: &Campaign, progress: &Progress) -> bool {
         self.after == (progress.occurrence, progress.taken_to, campaign.updated_at)
     }
@@ -57,8 +58,10 @@ impl Slice {
 const FINDING: Duration = Duration::from_secs(5);
 const RANGE: Duration = Duration::from_secs(1);
 
-/// Finds up to `most` further recipients. Users are judged range by range in the order of their ids: the cost of a slice depends on
-/// the users in its ranges and not on the size of the audience. Where few of them are recipients, the ranges grow.
+/// Finds up to `most` further recipients.
+///
+/// Users are evaluated range by range in the order of their IDs: the cost of a slice depends on the users in its ranges
+/// and not on the size of the audience. If few of them are recipients, the ranges grow.
 pub async fn find_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -98,7 +101,7 @@ pub async fn find_slice(
     Ok(slice)
 }
 
-/// Up to `most` of these people in the order of their ids, with the names of their timezones.
+/// Returns up to `most` of these users in the order of their IDs, with the names of their timezones.
 async fn find(
     tx: &Transaction<'_>,
     sql::People { with, from, condition, params }: &sql::People,
@@ -115,8 +118,10 @@ async fn find(
     tx.query(&statement, &params).await?.iter().map(|row| Ok((row.try_get("id")?, row.try_get("zone")?))).collect()
 }
 
-/// Queues these users in parked chunks, by variant and time, and moves the campaign on. The caller holds the campaign's row, and the slice
-/// continues from it, so a user is queued once. Their messages are written when they are sent (`messages::recipients`).
+/// Queues these users in parked chunks, by variant and time, and advances the campaign.
+///
+/// The caller has locked the campaign's row, and the slice continues from it, so a user is queued once. Their messages
+/// are written when they are sent (`messages::recipients`).
 pub async fn take_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -156,7 +161,7 @@ pub async fn take_slice(
     Ok(())
 }
 
-/// When each user of a slice may be sent to: at once, or at the time of the person's own timezone.
+/// Returns when each user of a slice may be sent to: at once, or at the time in the user's own timezone.
 async fn send_times(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -175,7 +180,8 @@ async fn send_times(
     Ok(known.map(|time| time.unwrap_or(local.elsewhere)).collect())
 }
 
-/// The rules of users who are in the campaign's segment and in none of the excluded ones, and the segments that these name.
+/// Returns the rules for users who are in the campaign's segment and in none of the excluded ones, and the segments
+/// that these rules use.
 async fn audience(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -196,12 +202,13 @@ async fn audience(
     Ok((rules, segments))
 }
 
-/// How an audience is shared between variants. A user's share follows from a hash of the sending and the user's id.
+/// How an audience is divided among variants. A user's share is determined by a hash of the occurrence and the user's
+/// ID.
 struct Shares<'a> {
     key: String,
     variants: &'a [Variant],
     template_id: Option<Uuid>,
-    /// Percentages at which the next variant begins.
+    /// Cumulative percentages at which each variant ends.
     bounds: Vec<f64>,
     /// The percentage that takes part in the test.
     test_share: Option<f64>,
@@ -224,7 +231,7 @@ impl<'a> Shares<'a> {
         }
     }
 
-    /// A user's share, and whether it is sent before the test is decided.
+    /// Returns a user's share, and whether it is sent before the test is decided.
     fn of_user(&self, user: Uuid) -> (Share, bool) {
         if self.variants.is_empty() {
             return (Share { variant: None, template_id: self.template_id }, true);
@@ -235,7 +242,7 @@ impl<'a> Shares<'a> {
             return (Share::default(), false);
         }
         let at = percent(hash & u128::from(u64::MAX));
-        // The last share ends where all do, whatever the weights add up to in the last digit.
+        // The last share always ends at 100 %, whatever the rounded weights add up to.
         let nth = self.bounds.iter().position(|bound| at < *bound).unwrap_or(self.variants.len() - 1);
         let variant = self.variants.get(nth);
         (Share { variant: variant.map(|v| v.name.clone()), template_id: variant.map(|v| v.template_id) }, true)

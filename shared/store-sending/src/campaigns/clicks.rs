@@ -1,5 +1,6 @@
-//! Which links of a campaign's messages were clicked: a row for each message and link, so that people are counted as exactly as clicks
-//! and nobody waits for another's row. Recording writes them with what it is told of the messages.
+//! Clicks on the links of a campaign's messages: one row per message and link, so that users are counted as exactly as
+//! clicks and no transaction waits for another message's row. The recorder writes them with the messages' delivery
+//! events.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +14,10 @@ use super::sending::{self, UnderWay};
 use database::StoreError;
 use kernel::ids::{self, ProjectId};
 
-/// So many links of a campaign are told apart, those that were clicked first: a link may be another for each person. Recorders
-/// that meet new links at once may bring it a few above that.
+/// Number of links of a campaign that are counted separately, in the order of their first clicks: a link may be
+/// different for each user. Concurrent recorders that meet new links may exceed it by a few.
 pub const LINKS: i64 = 200;
-/// Rows removed at once.
+/// Maximum number of rows removed by one statement.
 pub const SLICE: i64 = 5_000;
 
 /// A click in a message of a campaign.
@@ -24,7 +25,7 @@ pub const SLICE: i64 = 5_000;
 pub struct Click {
     pub campaign: Uuid,
     pub message: Uuid,
-    /// Whom the message was for.
+    /// The recipient of the message.
     pub user: Uuid,
     pub variant: Option<String>,
     pub url: String,
@@ -62,15 +63,15 @@ pub(crate) async fn add(tx: &impl GenericClient, project: ProjectId, clicks: &[C
 /// How often a link was clicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkCount {
-    /// None: all links beyond those that are told apart.
+    /// `None`: all links beyond those that are counted separately.
     pub url: Option<String>,
     pub variant: Option<String>,
     pub clicks: i64,
-    /// Messages in which it was.
+    /// Number of messages in which it was clicked.
     pub messages: i64,
 }
 
-/// The links of one sending by variant.
+/// Returns the link counts of one occurrence by variant.
 pub async fn by_link(db: &impl GenericClient, of: &Rows) -> Result<Vec<LinkCount>, StoreError> {
     let sql = "SELECT l.url, c.variant, c.clicks, c.messages FROM \
                (SELECT link, variant, sum(clicks)::bigint AS clicks, count(*) AS messages FROM campaign_click \
@@ -88,7 +89,7 @@ pub async fn by_link(db: &impl GenericClient, of: &Rows) -> Result<Vec<LinkCount
     rows.iter().map(count).collect()
 }
 
-/// Of a campaign that is deleted.
+/// Removes the clicks and links of a campaign that is deleted.
 pub(super) async fn forget(tx: &impl GenericClient, project: ProjectId, campaign: Uuid) -> Result<(), StoreError> {
     for sql in [
         "DELETE FROM campaign_click WHERE project_id = $1 AND campaign_id = $2",
@@ -99,9 +100,9 @@ pub(super) async fn forget(tx: &impl GenericClient, project: ProjectId, campaign
     Ok(())
 }
 
-/// Removes at most [`SLICE`] clicks of a project in messages of sendings that began before a time, and the links that nobody else has
-/// clicked; returns how many clicks they were. A message's id carries the time of its sending. Those of a sending that has not
-/// ended stay.
+/// Removes at most [`SLICE`] clicks of a project in messages of occurrences that began before a time, and the links
+/// that have no other clicks. Returns the number of clicks. A message's ID contains the time of its occurrence. Clicks
+/// of an occurrence that has not ended stay.
 pub async fn remove_slice(tx: &Transaction<'_>, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     let bound = ids::lower_bound(before.as_millisecond());
     let sql = "DELETE FROM campaign_click WHERE project_id = $1 AND ctid = ANY(ARRAY(SELECT old.place FROM campaign g CROSS JOIN LATERAL \

@@ -1,4 +1,4 @@
-//! What people did after a campaign's message that it is sent for.
+//! Conversions: messages of a campaign that were followed by its goal event.
 
 use deadpool_postgres::GenericClient;
 use jiff::{SignedDuration, Timestamp};
@@ -9,11 +9,13 @@ use domain::campaign::Goal;
 use kernel::ids;
 use rules::time::Span;
 
-/// How far before a sending's beginning the id of an event after it may lie: clients make their own.
+/// How much earlier than an occurrence's start the ID of a later event may be: clients generate IDs by their own
+/// clocks.
 const CLIENTS_CLOCK: SignedDuration = SignedDuration::from_hours(24);
 
-/// By variant, how many messages of a sending were followed by the goal within its time. What somebody did before they
-/// were known, and since, is theirs. Found from the events of that name since the beginning, which are mostly fewer than the messages.
+/// Counts, by variant, the messages of an occurrence that were followed by the goal within its time. Events from before
+/// and after a user was merged count for that user. Reads the events of that name since the start, which are usually
+/// fewer than the messages.
 pub async fn conversions(
     db: &impl GenericClient,
     of: &Rows,
@@ -23,7 +25,7 @@ pub async fn conversions(
     let Some(within) = Span::parse(&goal.within) else { return Ok(Vec::new()) };
     let since = started_at.checked_sub(CLIENTS_CLOCK).unwrap_or(started_at);
     let since = ids::lower_bound(since.as_millisecond());
-    // Not cached: a custom plan prunes partitions from before the sending.
+    // Not cached: a custom plan prunes partitions from before the occurrence.
     let sql = "WITH did AS MATERIALIZED (SELECT coalesce(u.merged_into, e.user_id) AS person, e.ts FROM events e \
                LEFT JOIN users u ON u.project_id = $1 AND u.id = e.user_id \
                WHERE e.project_id = $1 AND e.name = $5 AND e.id >= $6), \

@@ -1,4 +1,4 @@
-//! How many recipients of a sending are in each state, by variant.
+//! Counts an occurrence's recipients by variant and state.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use database::StoreError;
 use domain::message::DeliveryState;
 use kernel::ids::ProjectId;
 
-/// Rows for each number, so that concurrent writers seldom wait for one another.
+/// Rows per count, so that concurrent writers rarely wait for each other.
 const LANES: i16 = 8;
 
 /// A campaign and its occurrence.
@@ -60,7 +60,7 @@ pub async fn add(db: &impl GenericClient, project: ProjectId, changes: &Counts) 
     Ok(())
 }
 
-/// How many recipients have a state.
+/// The number of recipients in a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipientCount {
     pub variant: Option<String>,
@@ -68,7 +68,7 @@ pub struct RecipientCount {
     pub count: i64,
 }
 
-/// The recipients of a campaign's last sending, by variant and state.
+/// Returns the recipient counts of a campaign's last occurrence, by variant and state.
 pub async fn report(
     db: &impl GenericClient,
     project: ProjectId,
@@ -89,7 +89,7 @@ pub async fn report(
     rows.iter().map(count).collect()
 }
 
-/// Removes the counts of a campaign; of the occurrences before one, or of all.
+/// Removes the counts of a campaign: of the occurrences before one, or of all.
 pub(super) async fn forget(
     tx: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! One occurrence of a campaign: how far it is sent, and which messages are its own.
+//! One occurrence of a campaign: its progress and its messages.
 
 use database::months::Month;
 use domain::campaign::Verdict;
@@ -20,7 +20,7 @@ pub struct Progress {
     pub taken: bool,
     /// Up to when the pace's allowance is used.
     pub paced_to: Timestamp,
-    /// When the test of its variants had been sent.
+    /// When the test of its variants was sent.
     pub test_sent_at: Option<Timestamp>,
     /// The result of the test.
     pub verdict: Option<Verdict>,
@@ -40,7 +40,7 @@ impl Rows {
         Self::begun(project, campaign, progress.started_at)
     }
 
-    /// The messages of the occurrence that began at this time.
+    /// Returns the messages of the occurrence that began at this time.
     pub fn begun(project: ProjectId, campaign: Uuid, started_at: Timestamp) -> Self {
         let ms = started_at.as_millisecond();
         Self { project, campaign, first: ids::timed(ms, [0; 10]), last: ids::timed(ms, [u8::MAX; 10]) }

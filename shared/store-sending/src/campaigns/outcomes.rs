@@ -1,4 +1,4 @@
-//! What came of a campaign's messages since it was last begun or resumed. Delivery adds to it as it settles them.
+//! Results of a campaign's messages since it last began or resumed. Delivery adds to them as it settles messages.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use kernel::ids::ProjectId;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// Since their share was last judged.
+    /// Since the failure share was last checked.
     pub sent: i64,
-    /// Tries that failed, for good or for now.
+    /// Failed attempts, permanent or temporary.
     pub failed: i64,
-    /// Of those, how many since one was last sent.
+    /// Failures since the last successful send.
     pub failed_in_row: i64,
-    /// The code of one of the last failures. Never its details: a provider's text may hold the recipient's address, and this row
-    /// outlives an erasure of the recipient. Rows of earlier versions have them after a colon.
+    /// The code of one of the last failures, never its details: a provider's text may contain the recipient's address,
+    /// and this row outlives an erasure of the recipient. Rows of earlier versions have details after a colon.
     pub reason: Option<String>,
 }
 
 impl Outcomes {
-    /// Adds the end of an attempt; outcomes of a group count as if all that were sent had come after the failures.
+    /// Adds the result of an attempt. Results of a batch count as if all sends came after the failures.
     pub(crate) fn note(&mut self, status: DeliveryState, counts_as_failure: bool, reason: Option<&str>) {
         if status == DeliveryState::Failed || counts_as_failure {
             self.failed += 1;
@@ -34,7 +34,7 @@ impl Outcomes {
     }
 }
 
-/// Adds outcomes to those of campaigns.
+/// Adds results to those of campaigns.
 pub(crate) async fn add(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -72,7 +72,7 @@ pub async fn get(tx: &impl GenericClient, project: ProjectId, campaign: Uuid) ->
     })
 }
 
-/// Leaves those out of the share from now on that have been judged.
+/// Subtracts results that have been checked, so that they no longer count in the share.
 pub async fn judged(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -86,7 +86,7 @@ pub async fn judged(
     Ok(())
 }
 
-/// Starts over.
+/// Deletes a campaign's results, so that counting starts over.
 pub(super) async fn forget(tx: &impl GenericClient, project: ProjectId, campaign: Uuid) -> Result<(), StoreError> {
     let sql = "DELETE FROM campaign_outcome WHERE project_id = $1 AND campaign_id = $2";
     tx.execute(sql, &[&project, &campaign]).await?;

@@ -205,14 +205,14 @@ pub async fn schedule_check(
     Ok(())
 }
 
-/// Campaigns with a sending under way, and for each the smallest id that a row of that sending can have.
+/// Campaigns with an unfinished occurrence, and for each the smallest ID that a row of that occurrence can have.
 #[derive(Default)]
 pub(crate) struct UnderWay {
     pub campaigns: Vec<Uuid>,
     pub first_ids: Vec<Uuid>,
 }
 
-/// Returns a project's campaigns with a sending under way. Retention keeps the rows of these sendings: reports count them, and
+/// Returns a project's campaigns with an unfinished occurrence. Retention keeps the rows of these occurrences: reports count them, and
 /// the next slice of the audience looks for those of merged users.
 pub(crate) async fn under_way(db: &impl GenericClient, project: ProjectId) -> Result<UnderWay, StoreError> {
     let sql = "SELECT id, started_at FROM campaign WHERE project_id = $1 AND under_way \

@@ -1,5 +1,6 @@
-//! A campaign that tries its variants on a part of the audience: how they do, and which one has won. The rest of the audience waits
-//! without a variant (`SendAt::AfterTest`). What counts is called before the campaign's row is held, all else while it is.
+//! The test of a campaign's variants on a part of the audience: their scores, and the winner. The rest of the audience
+//! waits without a variant (`SendAt::AfterTest`). Functions that count are called before the campaign's row is locked,
+//! all others while it is.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -14,7 +15,7 @@ use database::StoreError;
 use domain::campaign::{Goal, Metric, Score, Verdict};
 use kernel::ids::ProjectId;
 
-/// Whether messages of the test are still on their way, other than those that their provider has refused for now.
+/// Returns whether messages of the test are still unsent, other than those that failed temporarily.
 pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, StoreError> {
     let campaign = Of { project: of.project, campaign: of.campaign };
     if chunks::is_test_open(tx, campaign).await? {
@@ -29,7 +30,7 @@ pub async fn is_under_way(tx: &impl GenericClient, of: &Rows) -> Result<bool, St
     Ok(tx.query_one(&statement, &[&of.project, &of.campaign, &of.first, &of.last]).await?.try_get("is_there")?)
 }
 
-/// How the variants have done so far.
+/// Returns the current scores of the variants.
 pub async fn scores(
     tx: &impl GenericClient,
     of: &Rows,
@@ -71,7 +72,7 @@ pub async fn scores(
     Ok(scores)
 }
 
-/// Notes that the test has been sent: from then on its results are waited for.
+/// Records that the test has been sent. From then on the campaign waits for its results.
 pub async fn note_sent(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -83,7 +84,7 @@ pub async fn note_sent(
     Ok(())
 }
 
-/// Notes which variant the rest gets.
+/// Records which variant the rest of the audience gets.
 pub async fn note_verdict(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -95,7 +96,7 @@ pub async fn note_verdict(
     Ok(())
 }
 
-/// What came of the test of the last sending, if it has been decided.
+/// Returns the result of the last occurrence's test, if it has been decided.
 pub async fn verdict(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Result<Option<Verdict>, StoreError> {
     let sql = "SELECT verdict FROM campaign WHERE project_id = $1 AND id = $2";
     let row = db.query_opt(&db.prepare_cached(sql).await?, &[&project, &id]).await?;

@@ -1,4 +1,4 @@
-//! Giving dead letters another try.
+//! Replays dead letters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use database::{StoreError, by_project};
 use domain::message::{Channel, DeliveryState, Queue};
 use kernel::ids::ProjectId;
 
-/// How many were given another try.
+/// The number of replayed dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     pub messages: u64,
@@ -30,9 +30,10 @@ impl Replayed {
     }
 }
 
-/// Gives up to `most` of each kind another try; they are dead letters no longer. A message is queued under its own id, due
-/// now, and keeps the number of its attempts; an item goes to the outbox. What somebody else is giving another try just now is
-/// left to them, so that nothing is sent for two calls.
+/// Replays up to `most` dead letters of each kind, which then are dead letters no longer.
+///
+/// A message is queued under its own ID, due now, and keeps its attempt count. An item is moved to the outbox. Rows
+/// that another transaction is replaying are skipped, so that two calls replay nothing twice.
 pub async fn replay(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -86,7 +87,7 @@ async fn replay_messages(
     Ok((replayed, queues.into_iter().collect()))
 }
 
-/// Messages to be queued, by queue and sending.
+/// Messages to queue, by queue and campaign occurrence.
 type Replays = BTreeMap<(Queue, Option<Occurrence>), Vec<Uuid>>;
 
 async fn replay_messages_in(
@@ -99,7 +100,7 @@ async fn replay_messages_in(
     queued: &mut Replays,
 ) -> Result<u64, StoreError> {
     let (channel, within) = (wanted.channel.map(Channel::as_str), month.condition("m.id"));
-    // Of a campaign that was cancelled or deleted nothing is sent any more.
+    // Messages of cancelled or deleted campaigns are not replayed.
     let sql = if by_project::is_spread() {
         format!(
             "UPDATE message AS m SET status = 'queued', status_reason = NULL, dead = false, failures = 0, \

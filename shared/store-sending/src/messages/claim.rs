@@ -1,4 +1,4 @@
-//! Messages that this process sends until the lease of their chunk ends.
+//! Messages that this process sends before the lease of their chunk ends.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use domain::message::{Channel, Lane};
 use kernel::ids::{self, ProjectId};
 use kernel::trace_context::TraceContext;
 
-/// A message that is sent now.
+/// A claimed message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub project: ProjectId,
@@ -22,25 +22,25 @@ pub struct Claimed {
     pub user_id: Uuid,
     pub channel: Channel,
     pub lane: Lane,
-    /// Of a campaign's message.
+    /// The occurrence, if it is a campaign's message.
     pub sending: Option<Sending>,
     pub template_id: Option<Uuid>,
     /// The message goes only to subscribers of this group.
     pub subscription_group_id: Option<Uuid>,
     /// Object `{subject?, body?, title?, userIds?}`.
     pub content: Value,
-    /// Object: what the template sees beside the user.
+    /// Object: the template's data in addition to the user.
     pub data: Value,
     /// The number of this attempt, from 1.
     pub attempt: i32,
     /// Provider failures so far that count against the limit.
     pub failures: i32,
-    /// Calls whose outcome is unknown, since the message was last sent again by hand.
+    /// Calls with unknown outcome since the message was last replayed.
     pub ambiguous: i32,
-    /// The attempt before this one was never settled; its call, if there was one, is counted in `ambiguous`.
+    /// Whether the previous attempt was never settled; its call, if there was one, is counted in `ambiguous`.
     pub lapsed: bool,
     pub created_at: Timestamp,
-    /// Its age counts from here: when it was made, or last sent again by hand.
+    /// Start of its age: when it was created, or last replayed.
     pub released_at: Timestamp,
     pub trace: Option<TraceContext>,
 }
@@ -50,18 +50,19 @@ pub struct Claimed {
 pub struct Sending {
     pub campaign: Uuid,
     pub occurrence: i32,
-    /// When it began, in Unix milliseconds: the time in the ids of its messages.
+    /// When it began, in Unix milliseconds: the time in the IDs of its messages.
     pub started_ms: i64,
 }
 
 impl Sending {
-    /// What the ids of its messages are derived from, followed by the user's id.
+    /// Returns the input, followed by the user's ID, from which the IDs of its messages are derived.
     pub fn key(&self) -> String {
         format!("{}:{}", self.campaign, self.occurrence)
     }
 }
 
-/// Reads those of these messages that are still to be sent, in no order. The values name the messages whose last attempt was never settled.
+/// Returns those of these messages that are still queued, in no order. The values say whether the last attempt was
+/// never settled.
 pub async fn load(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,5 @@
-//! How many messages came to each state, by channel and quarter of an hour: every timezone's days begin at one of them.
+//! Counts the messages that reached each state, by channel and quarter of an hour, because every timezone's days begin
+//! at a quarter.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use kernel::clock::from_ms;
 use kernel::ids::ProjectId;
 
 const QUARTER_MS: i64 = 15 * 60 * 1_000;
-/// Rows for each number, so that those who count at once seldom wait for one another.
+/// Rows per count, so that concurrent writers rarely wait for each other.
 const LANES: i16 = 16;
-/// The lane of a quarter that is over: the sum of the others.
+/// The lane of a past quarter: the sum of the others.
 const FOLDED: i16 = -1;
 
-/// The quarter that a time lies in.
+/// Returns the start of the quarter that a time lies in.
 pub(super) fn quarter(at: Timestamp) -> Timestamp {
     from_ms(at.as_millisecond().div_euclid(QUARTER_MS) * QUARTER_MS)
 }
@@ -25,7 +26,7 @@ pub(super) fn any_lane() -> i16 {
     rand::random_range(0..LANES)
 }
 
-/// Adds to the numbers.
+/// Adds to the counts.
 pub(super) async fn add(
     db: &impl GenericClient,
     project: ProjectId,
@@ -46,7 +47,7 @@ pub(super) async fn add(
     Ok(())
 }
 
-/// Adds up the lanes of a project's quarters between two times. In one statement, so that a reader sees each count once.
+/// Merges the lanes of a project's quarters between two times. One statement, so that a reader sees each count once.
 pub async fn fold(
     db: &impl GenericClient,
     project: ProjectId,
@@ -62,23 +63,23 @@ pub async fn fold(
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &from, &until, &FOLDED]).await?)
 }
 
-/// Removes a project's quarters from before a time.
+/// Removes a project's quarters before a time.
 pub async fn forget(db: &impl GenericClient, project: ProjectId, before: Timestamp) -> Result<u64, StoreError> {
     let sql = "DELETE FROM message_status_count WHERE project_id = $1 AND at < $2";
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &before]).await?)
 }
 
-/// Messages that came to a state within a quarter of an hour.
+/// The number of messages that reached a state within a quarter of an hour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reached {
-    /// The quarter's beginning.
+    /// The start of the quarter.
     pub at: Timestamp,
     pub channel: Channel,
     pub status: DeliveryState,
     pub count: i64,
 }
 
-/// What was counted from a time on.
+/// Returns a project's counts since a time.
 pub async fn since(db: &impl GenericClient, project: ProjectId, from: Timestamp) -> Result<Vec<Reached>, StoreError> {
     let sql = "SELECT at, channel, status, sum(count)::bigint AS count FROM message_status_count \
                WHERE project_id = $1 AND at >= $2 GROUP BY at, channel, status";

@@ -1,4 +1,4 @@
-//! New rows of the ledger. A message that is there already stays as it is, so that every insert may be repeated.
+//! Inserts rows into the ledger. Existing messages are unchanged, so that every insert is idempotent.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,24 +13,24 @@ use domain::message::{Channel, Lane, Queue};
 use kernel::ids::ProjectId;
 use kernel::trace_context::TraceContext;
 
-/// A message to be sent.
+/// A message to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {
     pub project: ProjectId,
-    /// A UUIDv7: its time chooses the partition.
+    /// A UUIDv7: its time selects the partition.
     pub id: Uuid,
     pub user_id: Uuid,
     pub channel: Channel,
     pub lane: Lane,
-    /// The template that makes the content, or none where `content` is the message itself.
+    /// The template of the content; `None` if `content` is the message itself.
     pub template_id: Option<Uuid>,
-    /// Object `{subject?, body?, title?, url?}`; empty beside a template.
+    /// Object `{subject?, body?, title?, url?}`; empty if there is a template.
     pub content: Value,
-    /// Object: what the template sees beside the user.
+    /// Object: the template's data in addition to the user.
     pub data: Value,
     pub automation_id: Option<Uuid>,
     pub run_id: Option<Uuid>,
-    /// Whoever is not subscribed to it is not sent the message.
+    /// If set, the message is sent only to subscribers of this group.
     pub subscription_group_id: Option<Uuid>,
     pub trace: Option<TraceContext>,
     pub created_at: Timestamp,
@@ -42,12 +42,12 @@ impl NewMessage {
     }
 }
 
-/// A lane of the counters for a statement that is a transaction of its own; recorders' lanes lie below.
+/// Returns a random counter lane for a statement in its own transaction. Recorders use lower lanes.
 pub fn any_lane() -> i16 {
     rand::random_range(1_000..1_016)
 }
 
-/// Adds to the exact number of messages, for what is inserted or removed elsewhere.
+/// Adds to the exact number of messages, for rows that are inserted or removed by other statements.
 pub async fn count(db: &impl GenericClient, project: ProjectId, lane: i16, delta: i64) -> Result<(), StoreError> {
     if delta == 0 {
         return Ok(());
@@ -58,8 +58,8 @@ pub async fn count(db: &impl GenericClient, project: ProjectId, lane: i16, delta
     Ok(())
 }
 
-/// Inserts messages as `queued`, counts them, and returns the ids of those that were new: the caller writes these into chunks in the same
-/// transaction. The row of the lane's counter stays locked until its end.
+/// Inserts messages as `queued`, counts them, and returns the IDs of new ones: the caller writes these into chunks in
+/// the same transaction. The lane's counter row stays locked until the transaction ends.
 pub async fn rows(tx: &impl GenericClient, lane: i16, messages: &[NewMessage]) -> Result<HashSet<Uuid>, StoreError> {
     if messages.is_empty() {
         return Ok(HashSet::new());
@@ -103,7 +103,7 @@ pub async fn rows(tx: &impl GenericClient, lane: i16, messages: &[NewMessage]) -
     inserted.iter().map(|row| Ok(row.try_get("id")?)).collect()
 }
 
-/// Inserts messages as [`rows`] does and queues the new ones, due at once. Returns the queues that have something new.
+/// Inserts messages like [`rows`] and queues the new ones, due at once. Returns the queues with new messages.
 pub async fn queued(
     tx: &impl GenericClient,
     lane: i16,
@@ -117,7 +117,7 @@ pub async fn queued(
         queue.push(message.id);
     }
     for queue in members.values_mut() {
-        // The same message may have come twice.
+        // The input may contain a message twice.
         queue.sort_unstable();
         queue.dedup();
     }

@@ -1,4 +1,4 @@
-//! Reading the ledger.
+//! Reads the ledger.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -18,16 +18,16 @@ pub struct Message {
     pub id: Uuid,
     pub status: DeliveryState,
     pub status_reason: Option<String>,
-    /// Of the person as named at the time; they may have been merged since.
+    /// The user at the time of sending, who may have been merged since.
     pub user_id: Uuid,
     pub channel: Channel,
-    /// As rendered.
+    /// The rendered subject.
     pub subject: Option<String>,
     pub template_id: Option<Uuid>,
     pub automation_id: Option<Uuid>,
     pub run_id: Option<Uuid>,
     pub attempts: i32,
-    /// Provider calls of which the outcome was never learned.
+    /// Provider calls with unknown outcome.
     pub ambiguous: i32,
     pub provider: Option<String>,
     pub provider_message_id: Option<String>,
@@ -39,11 +39,11 @@ pub struct Message {
     pub failed_at: Option<Timestamp>,
     pub bounced_at: Option<Timestamp>,
     pub complained_at: Option<Timestamp>,
-    /// Of a push: an array of what came of each device.
+    /// For a push message: an array with the result for each device.
     pub devices: Option<Value>,
-    /// Object `{subject, body}` of a direct message, as it was asked for; empty where a template brings the content.
+    /// Object `{subject, body}` of a direct message, as requested; empty if a template provides the content.
     pub content: Value,
-    /// Of an SMS that was sent.
+    /// For an SMS that was sent.
     pub segments: Option<i32>,
 }
 
@@ -89,7 +89,7 @@ pub async fn get(db: &impl GenericClient, project: ProjectId, id: Uuid) -> Resul
     db.query_opt(&month.prepare(db, &sql).await?, &[&project, &id]).await?.as_ref().map(from_row).transpose()
 }
 
-/// How a message stands.
+/// The status of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageState {
     pub id: Uuid,
@@ -97,7 +97,7 @@ pub struct MessageState {
     pub reason: Option<String>,
 }
 
-/// How messages of these ids stand. Unknown ids are left out.
+/// Returns the status of messages. Omits unknown IDs.
 pub async fn states(
     db: &impl GenericClient,
     project: ProjectId,
@@ -121,16 +121,16 @@ pub async fn states(
     Ok(states)
 }
 
-/// What a list of messages is narrowed to.
+/// Filters a list of messages.
 #[derive(Clone, Debug, Default)]
 pub struct MessageFilter {
-    /// Of these people, under all their internal ids.
+    /// Messages to these users, under all their internal IDs.
     pub user_ids: Option<Vec<Uuid>>,
     pub channel: Option<Channel>,
     pub status: Option<DeliveryState>,
 }
 
-/// The filter's values as the table holds them.
+/// The filter's values as the table stores them.
 struct Wanted<'a> {
     user_ids: Option<&'a Vec<Uuid>>,
     channel: Option<&'static str>,
@@ -173,7 +173,7 @@ const ROWS: Rows = Rows {
     order: "id DESC",
 };
 
-/// Newest first. A page may begin behind a message's id. Read month by month until the page is full.
+/// Lists messages, newest first. A page may start after a message's ID. Reads month by month until the page is full.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -212,7 +212,7 @@ pub async fn list(
     Ok(page)
 }
 
-/// Exact from the counters where nothing narrows the list.
+/// Counts messages; exactly, from the counters, if there is no filter.
 pub async fn total(db: &impl GenericClient, project: ProjectId, filter: &MessageFilter) -> Result<Total, StoreError> {
     let wanted = filter.wanted();
     if wanted.is_open() {

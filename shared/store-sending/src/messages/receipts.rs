@@ -1,4 +1,4 @@
-//! What providers, devices and the project's own systems tell about messages after they were sent.
+//! Receipts: what providers, devices and the project's own systems report about sent messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,28 +15,28 @@ use domain::message::{Channel, DeliveryState};
 use kernel::ids::ProjectId;
 use store_profiles::segments::dirty;
 
-/// Word that a message has come to a state.
+/// A report that a message has reached a state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receipt {
     pub message: Uuid,
     pub state: DeliveryState,
     pub at: Timestamp,
-    /// Of a failure, in the words of whoever tells it.
+    /// For a failure: the reporter's text.
     pub reason: Option<String>,
-    /// Of a click, where it led.
+    /// For a click: the URL of the link.
     pub url: Option<String>,
 }
 
-/// What came of receipts.
+/// The result of applying receipts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// The states that messages have come to for the first time.
+    /// The states that messages reached for the first time.
     pub reached: Vec<(Uuid, DeliveryState)>,
-    /// Receipts of messages that are not in the ledger.
+    /// Number of receipts for messages that are not in the ledger.
     pub unknown: usize,
 }
 
-/// How far a message has come, and when it came to each state.
+/// The state of a message, and when it reached each state.
 #[derive(Clone, Debug, PartialEq)]
 struct Progress {
     channel: Channel,
@@ -51,7 +51,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// The states that it has come to since.
+    /// Returns the states that it has reached since `before`.
     fn reached_since(&self, before: &Self) -> impl Iterator<Item = DeliveryState> {
         use DeliveryState::{Bounced, Clicked, Complained, Delivered, Failed, Opened};
         let times = [
@@ -65,7 +65,8 @@ impl Progress {
         times.into_iter().filter(|(_, before, after)| before.is_none() && after.is_some()).map(|(state, ..)| state)
     }
 
-    /// The state only moves forward; the first time of each state is kept, also where it is told late.
+    /// Applies a receipt. The state only moves forward; each state keeps the time that is reported first, even if it is
+    /// reported late.
     fn told(&mut self, receipt: &Receipt) {
         let next = self.status.after(receipt.state);
         let moved = next != self.status;
@@ -77,7 +78,7 @@ impl Progress {
             DeliveryState::Delivered => &mut self.delivered_at,
             DeliveryState::Opened => &mut self.opened_at,
             DeliveryState::Clicked => &mut self.clicked_at,
-            // Of an end, only that which came about has a time.
+            // Of the final states, only the one that was reached has a time.
             DeliveryState::Failed if moved => &mut self.failed_at,
             DeliveryState::Bounced if moved => &mut self.bounced_at,
             DeliveryState::Complained if moved => &mut self.complained_at,
@@ -87,8 +88,8 @@ impl Progress {
     }
 }
 
-/// Moves one project's messages on; unknown ids are ignored, and so is what is known already. Of a message that is just being
-/// sent the outcome is written as well, but it is never called for again.
+/// Applies receipts to one project's messages. Ignores unknown IDs, and reports of states that are already recorded. If
+/// a message is being sent, its outcome is written as well, but it is never sent again.
 pub async fn apply(
     tx: &Transaction<'_>,
     project: ProjectId,

@@ -1,9 +1,10 @@
 //! Messages of a campaign, written when they are sent.
 //!
-//! A message's id is derived from the sending and the user, so a user has at most one of each sending. A user who was merged into another
-//! since the sending began may have been sent one under the earlier id, or both may have one that waits for a retry. Two workers could begin
-//! both at once, one of them with what it read before the merge. So workers share a lock on the campaign whenever they begin its messages,
-//! retries included, and a worker that finds such users begins again with the lock for itself alone.
+//! A message's ID is derived from the occurrence and the user, so a user has at most one message of each occurrence. If
+//! a user was merged into another since the occurrence began, one may have been sent under the earlier ID, or both may
+//! have one that awaits a retry. Two workers could begin both at once, one of them with data from before the merge. So
+//! workers share a lock on the campaign whenever they begin its messages, retries included, and a worker that finds
+//! such users starts again with an exclusive lock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -23,10 +24,10 @@ use domain::message::{DeliveryState, Queue};
 use kernel::clock::from_ms;
 use kernel::ids::ProjectId;
 
-/// How long after its time a merge may be committed, because its item waited in the stream.
+/// How long after its time a merge may be committed, because its item was delayed in the stream.
 const MERGE_DELAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Who else may begin messages of the campaign until the end of the transaction.
+/// Whether other transactions may begin messages of the campaign at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
     Shared,
@@ -41,7 +42,7 @@ pub enum Begun {
     NeedsExclusive,
 }
 
-/// Locks the campaign until the end of the transaction. To be called before the users of its messages are read.
+/// Locks the campaign until the transaction ends. Call it before reading the users of its messages.
 pub async fn lock(tx: &Transaction<'_>, campaign: Uuid, mode: LockMode) -> Result<(), StoreError> {
     let sql = match mode {
         LockMode::Shared => "SELECT pg_advisory_xact_lock_shared(hashtextextended($1::text, 1))",
@@ -51,8 +52,8 @@ pub async fn lock(tx: &Transaction<'_>, campaign: Uuid, mode: LockMode) -> Resul
     Ok(())
 }
 
-/// Writes the messages to these users, who were read under the lock. `user` is whom a recipient's id leads to today. Users who are
-/// gone, and those who have a message of the sending already, get none.
+/// Writes the messages to these users, who were read under the lock. `user` resolves a recipient's ID to the current
+/// user. Users who no longer exist, and those who already have a message of the occurrence, get none.
 pub async fn insert(
     tx: &Transaction<'_>,
     queue: Queue,
@@ -99,12 +100,12 @@ pub async fn insert(
     Ok(Begun::Messages(messages))
 }
 
-/// Counts a recipient whose user has another message of the sending.
+/// Counts a recipient whose user has another message of the occurrence.
 fn skip(counts: &mut Counts, of: (Uuid, i32), share: &Share) {
     counts.step(of, share.variant.as_deref(), (DeliveryState::Queued, DeliveryState::Suppressed), 1);
 }
 
-/// The users into whom others were merged since a time, and the ids of these.
+/// Returns the users into whom others were merged since a time, with the IDs of the merged ones.
 async fn merged_since(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -121,9 +122,11 @@ async fn merged_since(
     Ok(merged)
 }
 
-/// Returns those of a sending's retried messages that must not be sent, because their users were sent another of the sending, or may be:
-/// they were merged with other recipients after both messages had been begun. Each message is given with its user, read under the lock.
-/// `None`: some users were merged, so the transaction must be repeated under [`LockMode::Exclusive`].
+/// Returns the retried messages of an occurrence that must not be sent, because their users were or may have been sent
+/// another: they were merged with other recipients after both messages had begun.
+///
+/// Each message is given with its user, read under the lock. Returns `None` if some users were merged, so that the
+/// transaction must be repeated with [`LockMode::Exclusive`].
 pub async fn superseded(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -153,7 +156,8 @@ pub async fn superseded(
     Ok(Some(superseded))
 }
 
-/// Chooses one message for each user: one that may have been sent before, or else the user's own. Returns the rest too.
+/// Chooses one message per user: preferably one that may have been sent before, otherwise the user's own. Returns the
+/// remaining ones as well.
 fn choose(retried: &[(&Claimed, Uuid)]) -> (HashMap<Uuid, Uuid>, HashSet<Uuid>) {
     let mut ranked: Vec<_> =
         retried.iter().map(|(m, user)| (m.ambiguous == 0, m.user_id != *user, m.id, *user)).collect();
@@ -167,18 +171,18 @@ fn choose(retried: &[(&Claimed, Uuid)]) -> (HashMap<Uuid, Uuid>, HashSet<Uuid>) 
     (chosen, rest)
 }
 
-/// Which messages to others [`find_others`] looks for.
+/// Which messages to merged users [`find_others`] returns.
 #[derive(Clone, Copy)]
 enum Others {
-    /// Those that were sent, or may have been, and those that wait.
+    /// Messages that were or may have been sent, and queued ones.
     Served,
-    /// Those that were sent, or may have been, or are being sent: a worker is at it, or its lease has ended. One that waits for
-    /// its own retry supersedes nothing: it will find this one.
+    /// Messages that were or may have been sent, and begun ones: a worker is sending them, or its lease has ended. One
+    /// that awaits its own retry supersedes nothing: that retry will find this one.
     Sent,
 }
 
-/// Looks up the messages of a sending to the users on the right, except those in `but`. Returns what is on the left of those
-/// that are wanted.
+/// Finds an occurrence's messages to the users on the right of each pair, except those in `but`. Returns the left sides
+/// of the pairs that match.
 async fn find_others(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -190,7 +194,7 @@ async fn find_others(
     let (left, users): (Vec<Uuid>, Vec<Uuid>) = pairs.iter().copied().unzip();
     let month = Month::at(sending.started_ms);
     let within = month.condition("m.id");
-    // The ids are those of the sending: the time when it began, and the MD5 of its key and the user.
+    // The IDs are those of the occurrence: its start time, and the MD5 of its key and the user.
     let sql = match wanted {
         Others::Served => format!(
             "SELECT DISTINCT w.of FROM (SELECT v.l AS of, (lpad(to_hex($4::bigint), 12, \
@@ -228,14 +232,14 @@ async fn write(
     }
     let users: Vec<Uuid> = wanted.keys().copied().collect();
     let template = |share: &Share| match share.variant {
-        // It may have been changed since the audience was taken.
+        // The template may have changed since the audience was queued.
         None => row.template_id.or(share.template_id),
         Some(_) => share.template_id,
     };
     let templates: Vec<Option<Uuid>> = wanted.values().map(|share| template(share)).collect();
     let variants: Vec<Option<&str>> = wanted.values().map(|share| share.variant.as_deref()).collect();
     let data = json!({ "campaign": { "id": row.campaign, "name": row.name } });
-    // The id: the time when the sending began, and the MD5 of its key and the user.
+    // The ID: the occurrence's start time, and the MD5 of its key and the user.
     let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, template_id, data, \
                campaign_id, occurrence, variant, subscription_group_id, released_at, created_at, updated_at) \
                SELECT $1, (lpad(to_hex($13::bigint), 12, '0') || '7' || substr(md5($14::text || u::text), 1, \

@@ -1,5 +1,5 @@
-//! Removal of messages that are past their project's retention, also from the counters. A message that is still to be sent, or
-//! belongs to a campaign's sending that has not ended, stays however old it is.
+//! Removes messages that are past their project's retention, and subtracts them from the counters. Queued messages and
+//! those of a campaign's occurrence that has not ended are kept, however old they are.
 
 use std::collections::HashSet;
 
@@ -15,12 +15,12 @@ use database::time_partitions::expired::Expired;
 use kernel::clock::from_ms;
 use kernel::ids::{self, ProjectId};
 
-/// Rows removed at once, as the statement says.
+/// Maximum number of rows removed at once; the statement contains this number.
 pub const SLICE: i64 = 5_000;
-/// A key of Postgres's advisory locks: "rkretmsg" in ASCII.
+/// Key of the advisory lock: "rkretmsg" in ASCII.
 const LOCK: i64 = 0x726b_7265_746d_7367;
 
-/// Takes the lock on removal for this connection, until [`end`]. False where another connection holds it.
+/// Takes the lock on removal for this connection, until [`end`]. Returns false if another connection holds it.
 pub async fn begin(db: &impl GenericClient) -> Result<bool, StoreError> {
     Ok(db.query_one("SELECT pg_try_advisory_lock($1) AS is_locked", &[&LOCK]).await?.try_get("is_locked")?)
 }
@@ -30,7 +30,7 @@ pub async fn end(db: &impl GenericClient) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes at most [`SLICE`] of a project's oldest settled messages of a month from before a time; returns how many they were.
+/// Removes at most [`SLICE`] of a project's oldest settled messages of a month before a time. Returns how many.
 pub async fn remove_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -58,8 +58,8 @@ pub async fn remove_slice(
     Ok(removed)
 }
 
-/// Whether no message in a partition can be sent any more, not even by a manual retry, and no campaign's sending that has not
-/// ended has its rows there. Reads all of the partition if so.
+/// Returns whether no message in a partition can still be sent, not even by a replay, and no unfinished campaign
+/// occurrence has its rows there. Reads the whole partition if so.
 pub async fn is_over(tx: &Transaction<'_>, partition: &Expired) -> Result<bool, StoreError> {
     let times = partition.times_ms();
     if sending::began_within(tx, from_ms(times.start)..from_ms(times.end)).await? {

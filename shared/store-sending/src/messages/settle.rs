@@ -1,4 +1,4 @@
-//! Outcomes of attempts.
+//! Settles attempts.
 
 use std::collections::BTreeMap;
 
@@ -19,46 +19,46 @@ use domain::message::{Channel, DeliveryState, is_dead_letter, reason_code};
 use kernel::ids::ProjectId;
 use store_profiles::segments::dirty;
 
-/// How the reason of a message begins that waits until its channel's settings are mended.
+/// Prefix of the reason of a message that is held until its channel's settings are corrected.
 pub const HELD: &str = "channel_misconfigured";
 
-/// The end of one attempt: the outcome, or when to try again.
+/// The end of one attempt: its outcome, or when to retry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     pub project: ProjectId,
     pub id: Uuid,
     /// The attempt's number.
     pub attempt: i32,
-    /// [`DeliveryState::Queued`] where the message is to be tried again.
+    /// [`DeliveryState::Queued`] if the message is to be retried.
     pub status: DeliveryState,
-    /// A code, and after a colon the details: `rejected: 550 no such user`.
+    /// A code, optionally followed by a colon and details: `rejected: 550 no such user`.
     pub reason: Option<String>,
-    /// When it is tried again; none where the outcome is known.
+    /// When it is retried; `None` if the outcome is final.
     pub due_at: Option<Timestamp>,
-    /// To be added to the failures that count against the limit.
+    /// Number to add to the failures that count against the limit.
     pub failures: i32,
-    /// To be added to the calls of which the outcome was never learned.
+    /// Number to add to the calls with unknown outcome.
     pub ambiguous: i32,
-    /// Whom the message turned out to be for, where that is not who the row says.
+    /// The actual recipient, if it is not the row's user.
     pub user_id: Option<Uuid>,
-    /// As rendered.
+    /// The rendered subject.
     pub subject: Option<String>,
     pub provider: Option<&'static str>,
     pub provider_message_id: Option<String>,
-    /// Of a push: an array of what came of each device.
+    /// For a push message: an array with the result for each device.
     pub devices: Option<Value>,
-    /// Of an SMS that was sent.
+    /// For an SMS that was sent.
     pub segments: Option<i32>,
-    /// Where it was sent to, normalised.
+    /// The address it was sent to, normalized.
     pub address: Option<String>,
-    /// It is recorded as a send that counts against the frequency cap.
+    /// Whether it is recorded as a send that counts against the frequency cap.
     pub counted: bool,
-    /// An earlier call may have sent the message.
+    /// Whether an earlier call may have sent the message.
     pub was_ambiguous: bool,
 }
 
 impl Settled {
-    /// The end of the attempt of that number, of which nothing more is known.
+    /// Creates the result of an attempt without details.
     pub fn new(project: ProjectId, id: Uuid, attempt: i32, status: DeliveryState) -> Self {
         Self {
             project,
@@ -81,13 +81,13 @@ impl Settled {
         }
     }
 
-    /// Whether its send no longer counts against the frequency cap: the message did not go out. A call without an answer, this one or an
-    /// earlier one, may have sent it.
+    /// Returns whether its send no longer counts against the frequency cap, because the message was not sent. A call
+    /// without a response, this one or an earlier one, may have sent it.
     pub fn frees_cap(&self) -> bool {
         self.counted && self.status != DeliveryState::Sent && self.ambiguous == 0 && !self.was_ambiguous
     }
 
-    /// Whether it holds no text of others, of which the database might refuse one.
+    /// Returns whether it contains no external text, which the database might refuse.
     pub fn is_bare(&self) -> bool {
         let code_only = self.reason.as_deref().is_none_or(|r| !r.contains(':'));
         code_only
@@ -97,7 +97,7 @@ impl Settled {
             && self.address.is_none()
     }
 
-    /// The same end without the texts of others: of the reason, its code.
+    /// Removes external text: keeps only the code of the reason.
     #[must_use]
     pub fn into_bare(self) -> Self {
         let reason = self.reason.map(|reason| reason_code(&reason).to_owned());
@@ -105,10 +105,11 @@ impl Settled {
     }
 }
 
-/// Writes outcomes of one project's messages, and what follows from them: counts, campaigns' outcomes, segments that look at messages,
-/// webhooks. Returns the ids of the messages that are still to be sent.
+/// Writes the outcomes of one project's messages, and updates counts, campaign results, segments that depend on
+/// messages, and webhook deliveries. Returns the IDs of messages that are still queued.
 ///
-/// The caller has locked the begun chunks that hold the messages, in the same transaction. Each month is a statement of its own.
+/// The caller has locked the begun chunks that hold the messages, in the same transaction. Each month is a separate
+/// statement.
 pub async fn settle(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -155,7 +156,7 @@ pub async fn settle(
 struct Written<'a> {
     settled: &'a Settled,
     after: DeliveryState,
-    /// False where a receipt had come before the outcome.
+    /// False if a receipt came before the outcome.
     was_queued: bool,
     user_id: Uuid,
     channel: Channel,
@@ -169,7 +170,7 @@ async fn write<'a>(
     settled: &[&'a Settled],
     now: Timestamp,
 ) -> Result<Vec<Written<'a>>, StoreError> {
-    // In the order of ids: two transactions that locked rows in any order would deadlock.
+    // In the order of IDs: two transactions that locked rows in different orders could deadlock.
     let by_id: BTreeMap<Uuid, &Settled> = settled.iter().map(|s| (s.id, *s)).collect();
     let ordered: Vec<&Settled> = by_id.values().copied().collect();
     let mut written = Vec::with_capacity(ordered.len());
@@ -179,7 +180,7 @@ async fn write<'a>(
             let after = super::status(row.try_get("status")?)?;
             let campaign =
                 row.try_get::<_, Option<Uuid>>("campaign_id")?.zip(row.try_get::<_, Option<i32>>("occurrence")?);
-            // A receipt may have reported a failure too; the time tells which of the two is in the row.
+            // A receipt may have reported a failure, too; the time shows which of the two is in the row.
             let was_queued =
                 after == settled.status && (after != DeliveryState::Failed || row.try_get("failed_now")?);
             let (user_id, channel) = (row.try_get("user_id")?, super::channel(row.try_get("channel")?)?);
@@ -202,7 +203,7 @@ async fn write_in(
     }
     let is_dead = |s: &Settled| s.status == DeliveryState::Failed && s.reason.as_deref().is_some_and(is_dead_letter);
     let within = month.condition("m.id");
-    // A receipt may have come before the outcome: then the state that it reported stays, and the rest is written.
+    // If a receipt came before the outcome, its state stays, and only the rest is written.
     let sql = if by_project::is_spread() {
         format!(
             "UPDATE message AS m SET status = CASE WHEN m.status = 'queued' THEN excluded.status ELSE m.status END, \
@@ -283,7 +284,8 @@ async fn write_in(
     Ok(tx.query(&month.prepare(tx, &sql).await?, &columns).await?)
 }
 
-/// Counts the last attempts of these messages as calls whose outcome is unknown. Messages that are not queued any more are left alone.
+/// Counts the last attempts of these messages as calls with unknown outcome. Ignores messages that are no longer
+/// queued.
 pub async fn in_doubt(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -320,8 +322,8 @@ pub async fn in_doubt(
     Ok(())
 }
 
-/// Cancels queued messages of campaigns, and counts them together with `moved`: rows of counters are locked after all messages. The values
-/// tell whether a call was under way whose outcome is unknown.
+/// Cancels queued messages of campaigns, and counts them together with `moved`: counter rows are locked after all
+/// messages. The values say whether a call with unknown outcome was in flight.
 pub async fn cancel(
     tx: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! How often what happened at which step.
+//! Counts what happened at each step of an automation.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use uuid::Uuid;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// What is counted: of a version of an automation, at a step (`''`: of runs as a whole), and by which arm (`''`: none).
+/// Key of a count: a version of an automation, a step (`''`: the run as a whole), what it did, and the arm (`''`:
+/// none).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counted {
     pub project: ProjectId,
@@ -19,7 +20,7 @@ pub struct Counted {
     pub arm: String,
 }
 
-/// Adds to the counts; `lane` keeps two recorders off each other's rows.
+/// Adds to the counts. `lane` keeps concurrent recorders from updating the same rows.
 pub async fn add(tx: &Transaction<'_>, lane: i16, counts: &BTreeMap<Counted, i64>) -> Result<(), StoreError> {
     if counts.is_empty() {
         return Ok(());
@@ -59,7 +60,7 @@ pub struct Count {
     pub count: i64,
 }
 
-/// Everything that was counted of an automation.
+/// Returns all counts of an automation.
 pub async fn of(db: &impl GenericClient, project: ProjectId, automation: Uuid) -> Result<Vec<Count>, StoreError> {
     let sql = "SELECT version, step, did, arm, sum(count)::bigint AS total FROM automation_count \
                WHERE project_id = $1 AND automation_id = $2 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4";
@@ -76,11 +77,11 @@ pub async fn of(db: &impl GenericClient, project: ProjectId, automation: Uuid) -
     rows.iter().map(count).collect()
 }
 
-/// Runs of an automation that are under way.
+/// Runs in progress of an automation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnderWay {
     pub runs: i64,
-    /// How many of them stand still because it is inactive.
+    /// How many of them are frozen because it is inactive.
     pub frozen: i64,
 }
 

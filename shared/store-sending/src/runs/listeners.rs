@@ -1,4 +1,4 @@
-//! Which of their person's events runs are to hear of.
+//! Listeners: the events of their users that runs wait for.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 use store_profiles::users::record::PersonKey;
 
-/// A run that is to hear of an event of its person.
+/// A run that waits for an event of its user.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listener {
     pub person: PersonKey,
@@ -20,7 +20,7 @@ pub struct Listener {
     pub until: Option<Timestamp>,
 }
 
-/// The runs that are to hear of these (project, person, event).
+/// Returns the runs that listen for these events of users.
 pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let sql = ByProject::new(
         "SELECT DISTINCT l.project_id, l.run_id FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS v(p, u, e) \
@@ -37,7 +37,7 @@ pub async fn hearing(tx: &Transaction<'_>, heard: &[(PersonKey, &str)]) -> Resul
     rows.iter().flatten().map(|r| Ok((r.try_get("project_id")?, r.try_get("run_id")?))).collect()
 }
 
-/// Begins to listen; what listens already is left as it is but for its time.
+/// Adds listeners. For an existing one, only updates its end.
 pub async fn add(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), StoreError> {
     if listeners.is_empty() {
         return Ok(());
@@ -54,7 +54,7 @@ pub async fn add(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), Sto
     Ok(())
 }
 
-/// Listens no more.
+/// Removes listeners.
 pub async fn remove(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "DELETE FROM run_listener l USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[]) AS v(p, u, e, r) \
@@ -72,7 +72,7 @@ pub async fn remove(tx: &Transaction<'_>, listeners: &[Listener]) -> Result<(), 
     Ok(())
 }
 
-/// Removes those whose time is over.
+/// Removes expired listeners.
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
     Ok(db.execute(&db.prepare_cached("DELETE FROM run_listener WHERE until < $1").await?, &[&before]).await?)
 }

@@ -1,4 +1,4 @@
-//! Runs as the API shows them.
+//! Reads runs for the API.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -10,16 +10,16 @@ use automation::journey::{Mark, RunStatus};
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// A run, without its way.
+/// A run, without its trail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownRun {
     pub id: Uuid,
     pub automation: Uuid,
     pub version: i32,
-    /// The person's internal id.
+    /// The user's internal ID.
     pub user_id: Uuid,
     pub status: RunStatus,
-    /// The place of the step that it stands at; empty at the ends.
+    /// The path of its current step; empty at the start and the end.
     pub position: String,
     pub reason: Option<String>,
     pub due_at: Option<Timestamp>,
@@ -30,11 +30,11 @@ pub struct ShownRun {
     pub ended_at: Option<Timestamp>,
 }
 
-/// What the list may be narrowed by.
+/// Filters the list.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunFilter<'a> {
     pub status: Option<RunStatus>,
-    /// A person's internal ids.
+    /// A user's internal IDs.
     pub user: Option<&'a [Uuid]>,
 }
 
@@ -56,7 +56,7 @@ fn from_row(row: &Row) -> Result<ShownRun, StoreError> {
     })
 }
 
-/// An automation's runs, newest first, those before an id.
+/// Lists an automation's runs, newest first, before an ID.
 pub async fn list(
     db: &impl GenericClient,
     project: ProjectId,
@@ -74,7 +74,7 @@ pub async fn list(
     rows.iter().map(from_row).collect()
 }
 
-/// A run, and what happened to it, in order.
+/// Returns a run and its trail, in order.
 pub async fn get(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! What the recording transaction does to runs.
+//! Reads and writes runs in the recording transaction.
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use kernel::ids::ProjectId;
 use kernel::trace_context::TraceContext;
 use store_profiles::users::record::PersonKey;
 
-/// One person's way through one version of an automation.
+/// A user's run through one version of an automation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRow {
     pub project: ProjectId,
@@ -23,18 +23,18 @@ pub struct RunRow {
     pub version: i32,
     pub user_id: Uuid,
     pub partition: i16,
-    /// Automations that stand behind it.
+    /// Number of automations that led to it, each of which caused the next.
     pub depth: i16,
     /// The trigger: `{id, name, properties, timestamp}`.
     pub context: Value,
     pub state: State,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// What has happened since the row was read; all of it, where it is new.
+    /// The marks since the row was read; all of them if it is new.
     pub marks: Vec<Mark>,
-    /// What its next hop is behind, also after a wait.
+    /// The trace context of its next hop, also after a wait.
     pub trace: Option<TraceContext>,
-    /// It has no row yet.
+    /// Whether it has no row yet.
     pub is_new: bool,
 }
 
@@ -68,7 +68,7 @@ fn from_row(row: &Row) -> Result<RunRow, StoreError> {
     })
 }
 
-/// Locks runs until the end of the transaction and reads them. Sorted keys.
+/// Locks runs until the transaction ends and reads them. The keys must be sorted.
 pub async fn lock(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<RunRow>, StoreError> {
     let sql = ByProject::new(
         "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.status, r.position, r.wait_seq, \
@@ -84,10 +84,10 @@ pub async fn lock(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Ve
     Ok(by_project::each(tx, keys, |key| key.0, sql, lock).await?.into_iter().flatten().collect())
 }
 
-/// An automation and a person of its project.
+/// An automation and a user of its project.
 pub type Enrolment = (ProjectId, Uuid, Uuid);
 
-/// Of these (project, automation, person), those with a run: and how many of theirs have not ended.
+/// Returns those of `wanted` that have runs, and how many of these have not ended.
 pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<(Enrolment, i64)>, StoreError> {
     let sql = ByProject::new(
         "SELECT r.project_id, r.automation_id, r.user_id, count(*) FILTER (WHERE r.ended_at IS NULL) AS under_way \
@@ -108,7 +108,7 @@ pub async fn enrolled(tx: &Transaction<'_>, wanted: &[Enrolment]) -> Result<Vec<
     rows.iter().flatten().map(enrolment).collect()
 }
 
-/// Whether what triggers had these properties that started a run of somebody's since a time.
+/// Returns whether a run of this user was started since a time by a trigger with these properties.
 pub async fn started_by(
     tx: &Transaction<'_>,
     (project, automation, user): Enrolment,
@@ -121,7 +121,7 @@ pub async fn started_by(
     Ok(tx.query_one(&statement, &[&project, &automation, &user, &since, &properties]).await?.try_get("is_there")?)
 }
 
-/// Of these people, how many runs of theirs automations have started since a time; those without any are left out.
+/// Returns how many runs of these users were started by automations since a time. Omits users without any.
 pub async fn caused_since(
     tx: &Transaction<'_>,
     people: &[PersonKey],
@@ -143,13 +143,13 @@ pub async fn caused_since(
         .collect()
 }
 
-/// A run's key, its automation and version, and whose it is.
+/// A run's key, its automation and version, and its user.
 pub type Whose = ((ProjectId, Uuid), Uuid, i32, PersonKey);
 
-/// Whose these runs are, as far as they are under way.
+/// Returns the users of those of these runs that are in progress.
 pub async fn people(tx: &Transaction<'_>, keys: &[(ProjectId, Uuid)]) -> Result<Vec<Whose>, StoreError> {
-    // Who has ended is left out here: by a condition, the index of those under way would match as well as the key does,
-    // and all of the project's would be read for each.
+    // Ended runs are filtered out here, not in SQL: with a condition, the planner might use the index of runs in
+    // progress instead of the key, and read all runs of the project for each key.
     let sql = ByProject::new(
         "SELECT r.project_id, r.id, r.automation_id, r.version, r.user_id, r.ended_at IS NULL AS under_way \
          FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN run r ON r.project_id = v.p AND r.id = v.i",
@@ -180,7 +180,7 @@ fn column<'a, T>(runs: &[&'a RunRow], of: impl Fn(&'a RunRow) -> T) -> Vec<T> {
     runs.iter().map(|run| of(run)).collect()
 }
 
-/// Writes runs: new ones, and those locked before.
+/// Writes runs: new ones, and those that were locked before.
 pub async fn put(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
     let (new, locked): (Vec<&RunRow>, Vec<&RunRow>) = runs.iter().copied().partition(|run| run.is_new);
     insert(tx, &new, now).await?;
@@ -228,7 +228,7 @@ async fn insert(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
     Ok(())
 }
 
-/// Of those that were locked, what moving on changes.
+/// Updates the columns of locked runs that change when a run advances.
 async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "UPDATE run r SET status = v.s, position = v.pos, wait_seq = v.w, memory = v.m, trail = r.trail || v.tr, \
@@ -260,7 +260,7 @@ async fn update(tx: &Transaction<'_>, runs: &[&RunRow], now: Timestamp) -> Resul
     Ok(())
 }
 
-/// The runs of people who were merged go on as those of whom they became.
+/// Assigns the runs of merged users to the users they were merged into.
 pub async fn reassign(tx: &Transaction<'_>, merges: &[(PersonKey, Uuid)]) -> Result<(), StoreError> {
     for sql in [
         ByProject::new(

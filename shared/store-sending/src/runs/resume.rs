@@ -1,5 +1,5 @@
-//! Runs whose wait ended while their automation was inactive: they go on now that it is active again, or end because
-//! it was deleted.
+//! Frozen runs, whose wait ended while their automation was inactive. They resume once it is active again, or end if it
+//! is deleted.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -12,12 +12,12 @@ use database::{StoreError, by_project};
 use domain::webhook::EXITED;
 use kernel::ids::ProjectId;
 
-/// What becomes of an automation's frozen runs.
+/// What happens to an automation's frozen runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is active again.
+    /// The automation is active again.
     Resume,
-    /// It was deleted.
+    /// The automation was deleted.
     End,
 }
 
@@ -29,8 +29,8 @@ pub struct Thawing {
     pub fate: Fate,
 }
 
-/// Automations with frozen runs that need not stay so. Goes from one automation with frozen runs to the next, so that
-/// neither the number of automations nor that of such runs counts.
+/// Returns the automations with frozen runs that can resume or end. Skips from one automation with frozen runs to the
+/// next, so that the cost depends neither on the number of other automations nor on that of frozen runs.
 pub async fn thawing(db: &impl GenericClient) -> Result<Vec<Thawing>, StoreError> {
     let each = "WITH RECURSIVE frozen AS (\
                (SELECT project_id, automation_id FROM run WHERE status = 'frozen' ORDER BY project_id, automation_id LIMIT 1) \
@@ -40,7 +40,7 @@ pub async fn thawing(db: &impl GenericClient) -> Result<Vec<Thawing>, StoreError
                ORDER BY r.project_id, r.automation_id LIMIT 1) AS next) \
                SELECT a.project_id, a.id, a.deleted_at IS NOT NULL AS is_deleted FROM frozen f JOIN automation a \
                ON a.project_id = f.project_id AND a.id = f.automation_id WHERE a.active OR a.deleted_at IS NOT NULL";
-    // A distributed store refuses that, and looks in each shard through the automations there.
+    // A distributed store refuses the recursion; there, each shard searches its automations.
     let joined = "SELECT a.project_id, a.id, a.deleted_at IS NOT NULL AS is_deleted FROM automation a \
                   WHERE (a.active OR a.deleted_at IS NOT NULL) AND EXISTS (SELECT FROM run r \
                   WHERE r.project_id = a.project_id AND r.automation_id = a.id AND r.status = 'frozen')";
@@ -54,13 +54,13 @@ pub async fn thawing(db: &impl GenericClient) -> Result<Vec<Thawing>, StoreError
     rows.iter().map(thawing).collect()
 }
 
-/// Automations that were deleted until `until`.
+/// Returns the automations that were deleted up to `until`.
 pub async fn deleted(db: &impl GenericClient, until: Timestamp) -> Result<Vec<(ProjectId, Uuid)>, StoreError> {
     let statement = db.prepare_cached("SELECT project_id, id FROM automation WHERE deleted_at <= $1").await?;
     db.query(&statement, &[&until]).await?.iter().map(|r| Ok((r.try_get("project_id")?, r.try_get("id")?))).collect()
 }
 
-/// Ends at most so many of a deleted automation's runs under way; returns how many were found.
+/// Ends at most `most` of a deleted automation's runs in progress. Returns how many were found.
 pub async fn end(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -75,7 +75,7 @@ pub async fn end(
     if ids.is_empty() {
         return Ok(0);
     }
-    // Locked in the order of ids, as by whoever moves runs on.
+    // Locked in the order of IDs, as in transactions that advance runs.
     let sql = "SELECT id FROM run WHERE project_id = $1 AND id = ANY($2) AND status IN ('waiting', 'frozen') ORDER BY id FOR UPDATE";
     let locked = tx.query(&tx.prepare_cached(sql).await?, &[&project, &ids]).await?;
     let still: Vec<Uuid> = locked.iter().map(|r| r.try_get("id")).collect::<Result<_, _>>()?;
@@ -106,8 +106,8 @@ pub async fn end(
     Ok(ids.len())
 }
 
-/// Lets at most so many of an automation's frozen runs go on, those first whose waits ended first, by timers that are due
-/// at once; returns how many. Each keeps the time that its wait ended at, by which it is told what comes too late.
+/// Resumes at most `most` of an automation's frozen runs, those whose waits ended first, with timers that are due at
+/// once. Returns how many. Each keeps the end of its wait, which determines which events are too late.
 pub async fn resume(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -124,7 +124,7 @@ pub async fn resume(
     let mut timers = Vec::with_capacity(rows.len());
     for row in rows {
         let (run, wait_seq, partition) = (row.try_get("id")?, row.try_get("wait_seq")?, row.try_get("partition")?);
-        // The earlier a wait ended, the earlier its timer: they are handed over in that order.
+        // Timers are published in the order in which the waits ended.
         let due_at = row.try_get::<_, Option<Timestamp>>("due_at")?.map_or(now, |due| due.min(now));
         timers.push(NewTimer { project, run, wait_seq, partition, due_at });
     }

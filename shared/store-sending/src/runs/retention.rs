@@ -1,4 +1,4 @@
-//! Removal of runs that are past their project's retention.
+//! Removes runs that are past their project's retention.
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -7,14 +7,14 @@ use uuid::Uuid;
 use database::StoreError;
 use kernel::ids::{self, ProjectId};
 
-/// Runs looked at by one transaction.
+/// Maximum number of runs processed by one transaction.
 pub const SLICE: i64 = 5_000;
 
-/// Removes up to [`SLICE`] runs of a project that ended before a time and have ids after `after`, with their listeners. Returns
-/// the last id; none where there are no more.
+/// Removes up to [`SLICE`] runs of a project that ended before a time and have IDs after `after`, with their listeners.
+/// Returns the last ID, or `None` if there are no more.
 ///
-/// If a user may enter the automation only once, the run's row keeps them from entering again. It stays, without the data of
-/// the trigger and the steps.
+/// If a user may enter the automation only once, the run's row prevents re-entry. It stays, without the data of the
+/// trigger and the steps.
 pub async fn remove_slice(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -26,7 +26,7 @@ pub async fn remove_slice(
     let rows = tx.query(&tx.prepare_cached(once).await?, &[&project]).await?;
     let once: Vec<Uuid> = rows.iter().map(|row| row.try_get("id")).collect::<Result<_, _>>()?;
 
-    // A run begins with the time in its id, and ends later.
+    // A run starts at the time in its ID, and ends later.
     let sql = "SELECT id, user_id, automation_id = ANY($4) AS once FROM run WHERE project_id = $1 AND id > $2 \
                AND id < $3 AND ended_at < $5 ORDER BY id LIMIT $6";
     let bound = ids::lower_bound(before.as_millisecond());

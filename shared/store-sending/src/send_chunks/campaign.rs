@@ -258,7 +258,8 @@ pub async fn is_test_open(db: &impl GenericClient, of: Of) -> Result<bool, Store
     exists(db, sql, of).await
 }
 
-/// Whether there is a row; the texts' order keeps the planner from scanning the table for the first one.
+/// Returns whether there is a row. `ORDER BY` in the statements keeps the planner from scanning the table for the first
+/// one.
 async fn exists(db: &impl GenericClient, sql: &str, of: Of) -> Result<bool, StoreError> {
     Ok(db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign]).await?.is_some())
 }

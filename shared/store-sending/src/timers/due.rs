@@ -1,4 +1,4 @@
-//! Timers that fell due, on their way to the broker.
+//! Due timers, to be published to the broker.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -10,18 +10,18 @@ use kernel::ids::ProjectId;
 
 const DUE: Due = Due { table: "timer", at: "due_at" };
 
-/// A timer to be published.
+/// A timer to publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueTimer {
     pub run: Uuid,
     pub wait_seq: i32,
-    /// Of the ingest stream.
+    /// The partition of the ingest stream.
     pub partition: i16,
     /// When the wait ended.
     pub due_at: Timestamp,
 }
 
-/// Since when the oldest due timer has been due, or when the next one falls due.
+/// Returns the earliest due time of a timer, past or future.
 pub async fn oldest(db: &impl GenericClient) -> Result<Option<Timestamp>, StoreError> {
     due::oldest(db, DUE).await
 }
@@ -31,13 +31,13 @@ pub async fn projects(db: &impl GenericClient, now: Timestamp, most: i64) -> Res
     due::projects(db, DUE, now, most).await
 }
 
-/// Timers that nobody has looked at since they fell due before a time, counted up to `most`.
+/// Counts up to `most` timers that fell due before a time and have not been taken since.
 pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> Result<i64, StoreError> {
     due::overdue(db, DUE, before, most).await
 }
 
-/// Takes a project's due timers, earliest first, by making them due again at `again`: should the publishing fail, or
-/// whoever took them die, somebody else repeats it then.
+/// Takes a project's due timers, earliest first, and makes them due again at `again`: if the scheduler fails to publish
+/// them or crashes, they are taken again then.
 pub async fn take(
     db: &mut impl GenericClient,
     project: ProjectId,
@@ -71,8 +71,8 @@ pub async fn take(
     Ok(timers)
 }
 
-/// Forgets timers that the broker has, taken until `again`; one that was set anew since then stays, also for the same wait:
-/// it is due at another time.
+/// Deletes published timers that were taken until `again`. A timer that was set again since then stays, even for the
+/// same wait, because its due time differs.
 pub async fn delete(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! Setting timers, in the recording transaction.
+//! Sets timers in the recording transaction.
 
 use deadpool_postgres::Transaction;
 use jiff::Timestamp;
@@ -9,18 +9,18 @@ use database::StoreError;
 use database::by_project::{self, ByProject};
 use kernel::ids::ProjectId;
 
-/// When a run's wait ends.
+/// The end of a run's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewTimer {
     pub project: ProjectId,
     pub run: Uuid,
     pub wait_seq: i32,
-    /// Of the ingest stream: where the person's own items flow.
+    /// The ingest partition of the user's own items.
     pub partition: i16,
     pub due_at: Timestamp,
 }
 
-/// A run has one timer: setting one replaces an earlier one.
+/// Sets timers. A run has one timer: setting one replaces an earlier one.
 pub async fn set(tx: &Transaction<'_>, timers: &[NewTimer]) -> Result<(), StoreError> {
     if timers.is_empty() {
         return Ok(());
@@ -38,7 +38,7 @@ pub async fn set(tx: &Transaction<'_>, timers: &[NewTimer]) -> Result<(), StoreE
     Ok(())
 }
 
-/// Removes the timers of runs that wait no more.
+/// Removes the timers of runs that no longer wait.
 pub async fn cancel(tx: &Transaction<'_>, runs: &[(ProjectId, Uuid)]) -> Result<(), StoreError> {
     let sql = ByProject::new(
         "WITH gone AS (SELECT t.project_id, t.run_id FROM unnest($1::uuid[], $2::uuid[]) AS v(p, i) JOIN timer t \

@@ -1,4 +1,4 @@
-//! Sending what endpoints are told: by a lease, and under a number that fences whoever held it before.
+//! Claims and settles webhook deliveries. A claim has a lease, and a number that fences earlier claims.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use database::StoreError;
 use kernel::clock::rfc3339;
 use kernel::ids::ProjectId;
 
-/// A delivery that is this process's to send until its lease ends.
+/// A delivery that this process sends before its lease ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claimed {
     pub project: ProjectId,
@@ -21,25 +21,25 @@ pub struct Claimed {
     pub kind: String,
     pub data: Value,
     pub happened_at: Timestamp,
-    /// This claim's number: nothing is settled under another.
+    /// Number of this claim: a settlement with another number has no effect.
     pub attempt: i32,
-    /// Calls that failed before, since it was last sent again by hand.
+    /// Failed calls since it was last resent manually.
     pub tries: i32,
 }
 
 impl Claimed {
-    /// What is sent: the same at every attempt.
+    /// Returns the request body: the same at every attempt.
     pub fn body(&self) -> String {
         body(&self.kind, self.happened_at, &self.data)
     }
 }
 
-/// What is sent: `{"data":…,"timestamp":…,"type":…}`.
+/// Returns the request body: `{"data":…,"timestamp":…,"type":…}`.
 pub fn body(kind: &str, happened_at: Timestamp, data: &Value) -> String {
     json!({ "type": kind, "timestamp": rfc3339(happened_at), "data": data }).to_string()
 }
 
-/// Claims up to `most` of what is due for an endpoint, earliest first, until `lease`.
+/// Claims up to `most` of an endpoint's due deliveries, earliest first, until `lease`.
 pub async fn claim(
     db: &impl GenericClient,
     (project, endpoint): (ProjectId, Uuid),
@@ -47,7 +47,7 @@ pub async fn claim(
     lease: Timestamp,
     most: i64,
 ) -> Result<Vec<Claimed>, StoreError> {
-    // By an array, so that nothing but the rows that were locked is read again.
+    // Through an array, so that only the locked rows are read again.
     let sql = "WITH due AS (SELECT id FROM webhook_delivery WHERE project_id = $1 AND endpoint_id = $2 AND due_at <= $3 \
                ORDER BY due_at LIMIT $5 FOR UPDATE SKIP LOCKED) \
                UPDATE webhook_delivery SET attempt = attempt + 1, due_at = $4 \
@@ -70,22 +70,22 @@ pub async fn claim(
     rows.iter().map(claimed).collect()
 }
 
-/// What a call came to, as the log shows it.
+/// The result of a call, as the log shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Try {
-    /// When it began: RFC 3339.
+    /// Start of the call: RFC 3339.
     pub at: String,
     pub duration_ms: i64,
-    /// Of the answer, if there was one.
+    /// HTTP status of the response, if there was one.
     pub status: Option<u16>,
     /// Why it counts as failed.
     pub error: Option<String>,
-    /// The answer's first bytes.
+    /// The first bytes of the response.
     pub response: Option<String>,
 }
 
-/// What follows from a call.
+/// The consequence of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Delivered,
@@ -93,10 +93,10 @@ pub enum End {
     Failed,
 }
 
-/// Calls that the log keeps of one delivery.
+/// Maximum number of calls in the log of one delivery.
 const KEPT: i32 = 50;
 
-/// Writes down what a call came to; whether the delivery was still under its claim.
+/// Writes the result of a call. Returns whether the delivery was still under its claim.
 pub async fn settle(db: &impl GenericClient, of: &Claimed, came: &Try, end: End) -> Result<bool, StoreError> {
     let (status, due_at) = match end {
         End::Delivered => (DeliveryStatus::Delivered, None),

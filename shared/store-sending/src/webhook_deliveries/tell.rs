@@ -1,4 +1,4 @@
-//! Telling endpoints, in the transaction of what is told: a row for each endpoint that asks for it, by one statement.
+//! Queues webhook deliveries in the transaction of the event: one row for each subscribed endpoint, in one statement.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -13,18 +13,18 @@ use domain::message::DeliveryState;
 use domain::webhook::TEST;
 use kernel::ids::{self, ProjectId};
 
-/// Word of a message.
+/// An event of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageNews {
     pub message: Uuid,
     pub kind: &'static str,
     pub at: Timestamp,
     pub reason: Option<String>,
-    /// What was clicked.
+    /// The URL of a clicked link.
     pub url: Option<String>,
 }
 
-/// The type of event for a message that has ended in a state; none where endpoints are not notified of it.
+/// Returns the event type for a message's final state; `None` if endpoints are not notified of it.
 pub(crate) fn kind_of(status: DeliveryState) -> Option<&'static str> {
     match status {
         DeliveryState::Sent => Some("message.sent"),
@@ -34,13 +34,14 @@ pub(crate) fn kind_of(status: DeliveryState) -> Option<&'static str> {
     }
 }
 
-/// Whether a project has an endpoint that is enabled.
+/// Returns whether a project has an enabled endpoint.
 pub(crate) async fn has_endpoints(tx: &Transaction<'_>, project: ProjectId) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM webhook_endpoint WHERE project_id = $1 AND enabled) AS is_there";
     Ok(tx.query_one(&tx.prepare_cached(sql).await?, &[&project]).await?.try_get("is_there")?)
 }
 
-/// Tells of a project's messages; of those that are there no more, nothing.
+/// Queues deliveries about a project's messages. Ignores messages that no longer exist. Returns the number of
+/// deliveries.
 pub async fn of_messages(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -69,7 +70,7 @@ async fn of_month(
     let reasons: Vec<Option<&str>> = news.iter().map(|n| n.reason.as_deref()).collect();
     let urls: Vec<Option<&str>> = news.iter().map(|n| n.url.as_deref()).collect();
     let within = month.condition("m.id");
-    // The person is looked up with a limit, so that it is by their key for each row.
+    // `LIMIT` forces a lookup of the user by key for each row.
     let sql = format!(
         "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, user_id, data, happened_at, due_at, \
          created_at) SELECT $1, w.id, m.news, m.kind, m.user_id, jsonb_build_object('messageId', m.id, 'userId', \
@@ -92,7 +93,7 @@ async fn of_month(
     Ok(told)
 }
 
-/// Word of a run.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunNews {
     pub project: ProjectId,
@@ -105,7 +106,7 @@ pub struct RunNews {
     pub reason: Option<String>,
 }
 
-/// Tells of runs.
+/// Queues deliveries about runs. Returns the number of deliveries.
 pub async fn of_runs(db: &impl GenericClient, news: &[&RunNews], now: Timestamp) -> Result<u64, StoreError> {
     fn column<'a, T>(news: &[&'a RunNews], of: impl Fn(&'a RunNews) -> T) -> Vec<T> {
         news.iter().map(|n| of(n)).collect()
@@ -142,7 +143,7 @@ pub async fn of_runs(db: &impl GenericClient, news: &[&RunNews], now: Timestamp)
     Ok(by_project::each(db, news, |news| news.project, sql, tell).await?.into_iter().sum())
 }
 
-/// Sends an endpoint a test.
+/// Queues a test delivery to an endpoint.
 pub async fn test(
     tx: &Transaction<'_>,
     project: ProjectId,

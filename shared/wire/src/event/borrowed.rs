@@ -1,5 +1,5 @@
-//! Writing an item from where its parts stand: the same bytes as [`super::IngestItem`] encodes to, with nothing copied
-//! on the way. A test holds the two against each other.
+//! Encodes an item from borrowed parts: the same bytes as those of [`super::IngestItem`], without intermediate copies.
+//! A test compares the two.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 use uuid::Uuid;
@@ -7,17 +7,17 @@ use uuid::Uuid;
 use kernel::ids::{ProjectId, UserKey};
 use kernel::trace_context::TraceContext;
 
-/// The tag of the trace's context.
+/// The tag of the trace context.
 const TRACE: u32 = 33;
 /// The tag of [`super::IngestItem::unproven`].
 const UNPROVEN: u32 = 34;
 
-/// An item that is about to be published.
+/// An item to publish.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BorrowedItem<'a> {
     pub project_id: ProjectId,
     pub id: Uuid,
-    /// The id that repeats are found by, where the row's own id cannot serve.
+    /// The deduplication ID, if the row's own ID cannot serve.
     pub dedupe_id: Option<Uuid>,
     /// Unix milliseconds.
     pub received_ms: i64,
@@ -39,7 +39,7 @@ pub enum BorrowedBody<'a> {
     Alias { previous_id: &'a str },
 }
 
-/// Of a field of bytes, with its key; tags below 16 take one byte.
+/// Returns the length of a bytes field, including its key; tags below 16 take one byte.
 fn field_len(tag: u32, bytes: usize) -> usize {
     key_len(tag) + encoded_len_varint(bytes as u64) + bytes
 }
@@ -50,7 +50,7 @@ fn put_field(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// As proto3 has it, what is empty or zero is left out where a field is not optional.
+/// In proto3, empty or zero values of non-optional fields are omitted.
 fn put_unless_empty(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
     if !bytes.is_empty() {
         put_field(tag, bytes, out);
@@ -102,7 +102,7 @@ impl BorrowedBody<'_> {
 }
 
 impl BorrowedItem<'_> {
-    /// Who it is about; `None` where neither id is there.
+    /// Returns the item's user, or `None` if it has neither ID.
     pub fn user_key(&self) -> Option<UserKey<'_>> {
         UserKey::of(self.user_id, self.anonymous_id)
     }
@@ -120,12 +120,12 @@ impl BorrowedItem<'_> {
             + number_len(UNPROVEN, i64::from(self.unproven))
     }
 
-    /// What it takes in a message, in bytes.
+    /// Returns the item's size in a message, in bytes.
     pub fn encoded_len(&self) -> usize {
         field_len(2, self.len())
     }
 
-    /// As one of the `items` of an [`super::IngestBatch`].
+    /// Appends the item as one of the `items` of an [`super::IngestBatch`].
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         let len = self.len();
         out.reserve(field_len(2, len));

@@ -1,13 +1,13 @@
-//! What people choose to get.
+//! Subscription preferences.
 
 use bytes::Bytes;
 use prost::Message;
 
-/// What a person chose of the project's subscription groups, or the project for them. Need not name them beside `user_id`;
-/// whoever is gone stays gone.
+/// Subscription choices by a user, or by the project for the user. The item needs no other ID than `user_id`, and does
+/// not recreate an erased user.
 #[derive(Clone, PartialEq, Message)]
 pub struct Subscribe {
-    /// 16 bytes: the internal id.
+    /// 16 bytes: the internal ID.
     #[prost(bytes = "bytes", tag = "1")]
     pub user_id: Bytes,
     #[prost(message, repeated, tag = "2")]
@@ -15,15 +15,15 @@ pub struct Subscribe {
     /// A [`domain::subscription::Source`].
     #[prost(string, tag = "3")]
     pub source: String,
-    /// 16 bytes or none: the message whose link they followed.
+    /// 16 bytes or none: the message whose link the user followed.
     #[prost(bytes = "bytes", tag = "4")]
     pub message_id: Bytes,
-    /// They take back that they wanted nothing at all.
+    /// Whether the user revokes an earlier unsubscription from everything.
     #[prost(bool, tag = "5")]
     pub resubscribe: bool,
 }
 
-/// Of one group.
+/// The choice for one group.
 #[derive(Clone, PartialEq, Message)]
 pub struct Choice {
     /// 16 bytes.
