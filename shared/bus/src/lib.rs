@@ -75,11 +75,25 @@ impl Bus {
             .ping_interval(Duration::from_secs(10))
             .max_reconnects(None)
             .reconnect_delay_callback(|tries| Duration::from_millis((50 * tries as u64).min(1_000)))
-            .client_capacity(4_096))
+            .client_capacity(4_096)
+            .event_callback(async |event| log(&event)))
     }
 
     /// Whether the connection stands at this moment; what is published without one would only queue up.
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == async_nats::connection::State::Connected
+    }
+}
+
+/// Logs what becomes of the connection, once for each change.
+fn log(event: &async_nats::Event) {
+    use async_nats::Event;
+    match event {
+        Event::Connected => tracing::info!("connected to NATS"),
+        Event::Disconnected => tracing::warn!("disconnected from NATS; reconnecting"),
+        Event::SlowConsumer(_) => tracing::warn!("NATS delivers more than is read"),
+        Event::ServerError(error) => tracing::warn!(%error, "NATS reports an error"),
+        Event::ClientError(error) => tracing::warn!(%error, "NATS client error"),
+        _ => {}
     }
 }

@@ -72,7 +72,10 @@ fn described(error: &tokio_postgres::Error) -> String {
             db.code().code(),
             db.detail().map(|d| format!(": {d}")).unwrap_or_default()
         ),
-        None => error.to_string(),
+        None => {
+            let cause = kernel::cause::words(error);
+            if cause == error.to_string() { cause } else { format!("{error}: {cause}") }
+        }
     }
 }
 
