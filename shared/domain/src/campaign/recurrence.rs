@@ -42,8 +42,9 @@ impl Recurrence {
             return true;
         }
         let year = now.to_zoned(timezone.clone()).year();
-        let bounded = format!("{} {year}-{}", self.cron, year.saturating_add(YEARS));
-        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Required).build();
+        // Years are the seventh field, after seconds as the first.
+        let bounded = format!("0 {} {year}-{}", self.cron, year.saturating_add(YEARS));
+        let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Required).build();
         parser.parse(&bounded).is_ok_and(|cron| next(&cron, timezone, now).is_some())
     }
 
