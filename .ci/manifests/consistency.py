@@ -78,11 +78,11 @@ def environment(container, objects):
 def known_variables():
     """What the programs read: the doctor's list, which a test of its own holds against their sources."""
     text = (ROOT / "cli/src/doctor/variables.rs").read_text()
-    return set(re.findall(r'^    \("([A-Z_]+)", ', text, re.MULTILINE))
+    return set(re.findall(r'^    \(\s*"([A-Z_]+)",\s', text, re.MULTILINE))
 
 
 def secret_keys():
-    """What docs/kubernetes.md tells to put into the Secret."""
+    """The keys of the Secret, by docs/kubernetes.md."""
     return set(re.findall(r"^ *\| `([A-Z_]+)` \|", (ROOT / "docs/kubernetes.md").read_text(), re.MULTILINE))
 
 

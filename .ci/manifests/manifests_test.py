@@ -1,14 +1,18 @@
 """That the checks find what they are for: each changes one thing of a rendered overlay."""
 
 import copy
+import re
 import unittest
 from pathlib import Path
+
+import yaml
 
 import consistency
 from check import of_schema
 from render import containers, pod, render
 
-OVERLAYS = Path(__file__).resolve().parents[2] / "deploy/kubernetes/overlays"
+ROOT = Path(__file__).resolve().parents[2]
+OVERLAYS = ROOT / "deploy/kubernetes/overlays"
 
 
 class Manifests(unittest.TestCase):
@@ -74,6 +78,24 @@ class Manifests(unittest.TestCase):
         reference = containers(gateway)[0]["envFrom"][0]["configMapRef"]["name"]
         [found] = [item for item in self.objects if item["kind"] == "ConfigMap" and item["metadata"]["name"] == reference]
         self.assertEqual(found["data"]["STREAM_REPLICAS"], "3")
+
+
+class Compose(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+        cls.settings = {name: set(service.get("environment", {})) for name, service in services.items()}
+
+    def test_setup_has_the_settings_of_all_programs_for_doctor_to_check(self):
+        for program in ("gateway", "worker-automation", "worker-delivery", "scheduler"):
+            self.assertEqual(self.settings[program] - self.settings["setup"], set(), program)
+
+    def test_settings_of_the_operators_guide_reach_a_program(self):
+        guide = "".join((ROOT / page).read_text() for page in ("docs/deploy.md", "deploy/README.md", "docs/provider-limits.md"))
+        named = set(re.findall(r"`([A-Z][A-Z_]+)(?:=[^`]*)?`", guide)) & consistency.known_variables()
+        # Set by the programs' own files: servers elsewhere, and the local `rekindle up`.
+        elsewhere = {"NATS_CA_FILE", "REDIS_CA_FILE", "STREAM_REPLICAS", "OUTBOUND_CA_FILE"}
+        self.assertEqual(named - self.settings["setup"] - elsewhere, set())
 
 
 if __name__ == "__main__":
