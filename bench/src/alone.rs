@@ -1,4 +1,4 @@
-//! Parts of the product within this process, on one thread: what they cost with nothing around them.
+//! Benchmarks of product components inside this process, on one thread and without the rest of the system.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,13 @@ use crate::load::Outcome;
 use crate::measure::Measured;
 use crate::usage::{self, Moment, Watched};
 
-/// How this process is called in reports where it is a part of the product, or its ceiling, that runs in it.
+/// Name of this process in reports, when it runs a product component or its ceiling.
 pub const CALLER: &str = "calling process";
 
-/// Makes calls for so long, `at_once` of them under way at any time. `make` runs on the thread that calls, since
-/// connections belong to where they were made; a call is told which of those under way it is.
+/// Makes calls for `time` on a thread of its own, keeping `at_once` of them in flight.
+///
+/// `make` runs on that thread too, because connections belong to the runtime that opened them. Each call receives the
+/// number of its in-flight slot.
 pub async fn calls<M, C>(watched: &[Watched], at_once: usize, time: Duration, make: M) -> Result<Measured>
 where
     M: AsyncFnOnce() -> Result<C> + Send + 'static,
@@ -60,7 +62,7 @@ where
     })
 }
 
-/// How often something can be done in a second on one thread; each turn says how many times it did it.
+/// Measures how often `turn` can run per second on one thread. Each call of `turn` returns how many operations it did.
 pub async fn repeated(time: Duration, mut turn: impl FnMut() -> Result<u64> + Send + 'static) -> Result<f64> {
     let counted = tokio::task::spawn_blocking(move || {
         let (mut done, started) = (0, Instant::now());
@@ -73,7 +75,7 @@ pub async fn repeated(time: Duration, mut turn: impl FnMut() -> Result<u64> + Se
 }
 
 impl Measured {
-    /// How many a whole core of one process does in a second.
+    /// Returns how many operations one full core of `process` completes per second.
     pub fn per_core(&self, process: &str) -> f64 {
         let used = self.used.by_process.iter().find(|(name, _)| name == process);
         self.outcome.items as f64 / used.map_or(f64::NAN, |(_, time)| time.as_secs_f64())

@@ -1,4 +1,4 @@
-//! Calls of the product's own API, for what is made as users make it.
+//! A client for the product's own API, for resources that must be created the way users create them.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::load::{Answers, write};
 use crate::tenants;
 
-/// A connection with a project's secret key.
+/// A connection authenticated with a project's secret key.
 pub struct Api {
     stream: TcpStream,
     answers: Answers,
@@ -25,7 +25,7 @@ impl Api {
         Ok(Self { stream, answers: Answers::default(), host, key })
     }
 
-    /// An answer of any status but the expected one is an error.
+    /// Sends a request and returns the response body. Any status other than `expected` is an error.
     pub async fn call(&mut self, method: &str, path: &str, body: &Value, expected: &[u8; 3]) -> Result<Value> {
         let (host, key, body) = (&self.host, &self.key, body.to_string());
         let request = format!(
@@ -38,7 +38,7 @@ impl Api {
         serde_json::from_slice(answer).with_context(|| format!("{method} {path}: the answer"))
     }
 
-    /// Makes a resource, and returns its id.
+    /// Creates a resource and returns its ID.
     pub async fn create(&mut self, path: &str, body: &Value) -> Result<String> {
         let made = self.call("POST", path, body, b"201").await?;
         Ok(made["id"].as_str().with_context(|| format!("POST {path}: an answer without id: {made}"))?.to_owned())

@@ -1,4 +1,4 @@
-//! What the machine allows at most: the same bytes, with nothing of the product around them.
+//! Ceilings: what the machine can do with the same bytes and no product code.
 
 pub mod call;
 pub mod http;

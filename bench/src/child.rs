@@ -1,4 +1,4 @@
-//! A server of the bench as a process of its own, so that what it uses is counted apart.
+//! A benchmark server in its own process, so that its usage is counted separately.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 
 use crate::usage::Watched;
 
-/// A running server; it is killed with this value.
+/// A running server, killed on drop.
 pub struct Server {
     child: Child,
     name: &'static str,
@@ -17,7 +17,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts this program with other arguments, and waits for the address that it prints.
+    /// Starts this program with other arguments and waits for the address that it prints.
     pub async fn start(name: &'static str, args: &[&str]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command.args(args).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;

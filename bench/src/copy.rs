@@ -1,4 +1,4 @@
-//! Rows by binary `COPY`.
+//! Loads rows with binary `COPY`.
 
 use std::pin::pin;
 
@@ -9,7 +9,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 type Value = Box<dyn ToSql + Sync + Send>;
 
-/// One row, column by column.
+/// One row, in column order.
 #[derive(Debug, Default)]
 pub struct Row(Vec<Value>);
 
@@ -25,7 +25,7 @@ impl Row {
     }
 }
 
-/// Copies rows into a table. `columns` names each with its type: `"project_id uuid, name text"`.
+/// Copies rows into a table. `columns` lists each name with its type: `"project_id uuid, name text"`.
 pub async fn rows(client: &Client, table: &str, columns: &str, rows: Vec<Row>) -> Result<()> {
     let mut writer = pin!(writer(client, table, columns).await?);
     for row in rows {
@@ -35,7 +35,7 @@ pub async fn rows(client: &Client, table: &str, columns: &str, rows: Vec<Row>) -
     Ok(())
 }
 
-/// For many rows: values are encoded as they are written.
+/// Returns a `COPY` writer for many rows, which encodes values as they are written.
 pub async fn writer(client: &Client, table: &str, columns: &str) -> Result<BinaryCopyInWriter> {
     let (mut names, mut types) = (Vec::new(), Vec::new());
     for column in columns.split(", ") {
@@ -60,13 +60,13 @@ pub async fn writer(client: &Client, table: &str, columns: &str) -> Result<Binar
     Ok(BinaryCopyInWriter::new(sink, &types))
 }
 
-/// JSON that is text already.
+/// JSON that is already serialized.
 #[derive(Debug)]
 pub struct JsonText(pub String);
 
 impl ToSql for JsonText {
     fn to_sql(&self, _: &Type, out: &mut bytes::BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        // The binary form of jsonb: its version, and the text.
+        // The binary format of `jsonb`: a version byte, then the text.
         out.extend_from_slice(&[1]);
         out.extend_from_slice(self.0.as_bytes());
         Ok(IsNull::No)

@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudorandom numbers that are identical in every run.
 
-/// SplitMix64: a few nanoseconds a number, and any seed will do.
+/// A SplitMix64 generator: a few nanoseconds per number, and any seed works.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -17,12 +17,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to, not including, `end`; 0 where `end` is 0.
+    /// Returns a number in `0..end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: u32) -> u32 {
         ((u64::from(end) * (self.number() >> 32)) >> 32) as u32
     }
 
-    /// Ten bytes, as the random part of a UUIDv7.
+    /// Returns ten bytes for the random part of a UUIDv7.
     pub fn ten_bytes(&mut self) -> [u8; 10] {
         let (first, second) = (self.number().to_be_bytes(), self.number().to_be_bytes());
         let mut bytes = [0; 10];

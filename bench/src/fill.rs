@@ -1,5 +1,5 @@
-//! Filling a database as months of use would: people and events by binary `COPY` into the product's own tables, with their
-//! counters. One big project holds a good half of both, the others share the rest; events lie over 30 days.
+//! Fills a database with months of data: users, events and their counters, by binary `COPY` into the product's tables.
+//! One large project holds 55 % of both and the others share the rest. Events span 30 days.
 
 mod events;
 pub mod people;
@@ -18,13 +18,13 @@ use crate::{provision, tenants};
 use progress::Steps;
 
 pub const DAY_MS: i64 = 86_400_000;
-/// Days that events lie over.
+/// Days that the events span.
 pub const DAYS: i64 = 30;
-/// The project that holds a good half of everything.
+/// The project that holds 55 % of everything.
 pub const BIG: u32 = 0;
-/// Its share, of a hundred.
+/// Its share in percent.
 const BIG_SHARE: u64 = 55;
-/// Connections that copy at once.
+/// Concurrent `COPY` connections.
 const CONNECTIONS: u32 = 2;
 
 #[derive(Clone, Debug, Args)]
@@ -40,7 +40,7 @@ pub struct FillArgs {
     pub database_url: String,
 }
 
-/// How much falls to each project.
+/// How a total is divided among projects.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     pub projects: u32,
@@ -56,7 +56,7 @@ impl Shares {
         let others = u64::from(self.projects - 1);
         match project {
             BIG => big,
-            // The first of the others take what does not divide evenly.
+            // The first of the other projects take the remainder.
             _ => (self.total - big) / others + u64::from(u64::from(project) <= (self.total - big) % others),
         }
     }
@@ -91,7 +91,7 @@ pub async fn run(args: &FillArgs, progress: &Steps) -> Result<()> {
     Ok(())
 }
 
-/// As the scheduler does now and then.
+/// Folds the counters, as the scheduler does periodically.
 async fn fold(database_url: &str) -> Result<()> {
     let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 1 };
     let connection = Store::new(&config, "bench")?.connection().await?;
@@ -101,12 +101,12 @@ async fn fold(database_url: &str) -> Result<()> {
     Ok(())
 }
 
-/// The schema, with a partition for every one of the last days: in use they would have been made day by day.
+/// Creates the schema and a partition for each of the past days, which a running system would have created daily.
 async fn prepare(args: &FillArgs, clock: &Clock) -> Result<()> {
     let config = DatabaseConfig { url: args.database_url.clone(), pool_size: 2 };
     migrate::run(&config, &Clock::manual(kernel::clock::from_ms(clock.now_ms() - (DAYS + 1) * DAY_MS))).await?;
     let mut connection = Store::new(&config, "bench")?.connection().await?;
-    // Each call makes some two weeks of them.
+    // Each call creates partitions for about two weeks.
     for days_ago in [20, 10, 0] {
         time_partitions::ensure(&mut connection, clock.now_ms() - days_ago * DAY_MS).await?;
     }

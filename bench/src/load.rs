@@ -1,4 +1,4 @@
-//! Load over HTTP: requests made beforehand, sent over plain connections, so that the generator costs as little as it can.
+//! HTTP load: prebuilt requests over plain connections, so that the generator uses as little CPU as possible.
 
 mod answer;
 mod connection;
@@ -12,5 +12,5 @@ pub use connection::{Outcome, Sender, quantile, write};
 pub use pace::Pace;
 pub use shape::{Kind, Shape};
 
-/// How the process that sends the load is called in reports: this one.
+/// Name of the process that sends the load, which is this one, in reports.
 pub const GENERATOR: &str = "load generator";

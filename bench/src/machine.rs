@@ -1,10 +1,10 @@
-//! Where and of what a run was: for the head of its report.
+//! The machine and commit of a run, for the head of its report.
 
 use std::process::Command;
 
 use kernel::clock::{Clock, rfc3339};
 
-/// Processor, cores, memory and system, in a line.
+/// Describes processor, cores, memory and operating system in one line.
 pub fn description() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -18,12 +18,12 @@ pub fn description() -> String {
     format!("{processor}, {cores} cores, {gib:.0} GiB, Linux {}", read("/proc/sys/kernel/osrelease").trim())
 }
 
-/// The day.
+/// Returns the current date.
 pub fn date() -> String {
     rfc3339(Clock::system().now())[..10].to_owned()
 }
 
-/// Of the sources beside this program, and whether they were changed since.
+/// Returns the commit of the source tree, and whether the tree has uncommitted changes.
 pub fn commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;

@@ -1,8 +1,8 @@
-//! `make bench`: what the product does on this machine, measured in turns with what the machine allows at most, and what
-//! each process spends on one event.
+//! `make bench`: measures the product on this machine, in alternation with the machine's ceilings, and the CPU that
+//! each process spends per event.
 //!
-//! It reports and judges nothing. Load, product and servers share the machine, so rates are lower than on several; CPU
-//! per event and the ratio to a ceiling of the same minute are what to compare.
+//! It reports figures and does not judge them. Load, product and servers share the machine, so rates are lower than on
+//! several machines. Compare CPU per event, and the ratio to a ceiling measured within the same minute.
 
 mod alone;
 mod api;

@@ -1,4 +1,4 @@
-//! Taking the measure of one load: what it came to, what it cost, and how far recording kept up.
+//! Measures one load: its outcome, its cost, and how far recording kept up.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::report::{Cost, NOISE, median};
 use crate::system::System;
 use crate::usage::{self, Memory, Moment, Used, Watched};
 
-/// How long recording may take to catch up after a load.
+/// Maximum time for recording to catch up after a load.
 const CATCH_UP: Duration = Duration::from_mins(3);
 
-/// A load and what it cost.
+/// A load and its cost.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     pub outcome: Outcome,
@@ -21,7 +21,7 @@ pub struct Measured {
     pub memory: Vec<(String, Memory)>,
 }
 
-/// Sends a load, with the CPU of all who take part until its last answer.
+/// Sends a load and measures the CPU of all watched processes until the last response.
 pub async fn accepting(watched: &[Watched], sender: &mut Sender, pace: Pace, time: Duration) -> Result<Measured> {
     usage::reset_peaks(watched);
     let before = Moment::now(watched, GENERATOR)?;
@@ -30,7 +30,7 @@ pub async fn accepting(watched: &[Watched], sender: &mut Sender, pace: Pace, tim
     Ok(Measured { outcome, used, memory: usage::memory(watched) })
 }
 
-/// Rounds of one load put together: medians of the CPU, maxima of the memory.
+/// Combines the rounds of one load: medians of CPU, maxima of memory.
 pub fn cost(load: &str, per: &'static str, rounds: &[Measured], count: impl Fn(&Outcome) -> u64) -> Cost {
     let each: Vec<Vec<(String, f64)>> = rounds.iter().map(|r| r.used.micros_each(count(&r.outcome))).collect();
     let names: Vec<String> = each.first().map(|r| r.iter().map(|(n, _)| n.clone()).collect()).unwrap_or_default();
@@ -56,39 +56,39 @@ pub fn cost(load: &str, per: &'static str, rounds: &[Measured], count: impl Fn(&
 /// One second of a sustained load.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Since the load began.
+    /// Time since the load began.
     pub seconds: f64,
-    /// Items that were accepted and not yet recorded.
+    /// Items accepted but not yet recorded.
     pub backlog: f64,
     /// Items recorded so far.
     pub applied: f64,
 }
 
-/// A sustained load, until all of it was recorded.
+/// A sustained load, measured until all of it was recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Sustained {
     pub measured: Measured,
     pub samples: Vec<Sample>,
     /// Memory at each sample, in MiB.
     pub memory: Vec<Vec<(String, f64)>>,
-    /// From the last answer until all was recorded.
+    /// Seconds from the last response until everything was recorded.
     pub catch_up: f64,
 }
 
 impl Sustained {
-    /// Items recorded a second while the load was sent.
+    /// Returns items recorded per second while the load was sent.
     pub fn recorded_per_second(&self) -> f64 {
         self.samples.last().map_or(f64::NAN, |last| last.applied / last.seconds)
     }
 
-    /// By how many items a second the backlog grew, after the first fifth.
+    /// Returns the growth of the backlog in items per second, ignoring the first fifth of the load.
     pub fn growth(&self) -> f64 {
         let settled = &self.samples[self.samples.len() / 5..];
         slope(&settled.iter().map(|s| (s.seconds, s.backlog)).collect::<Vec<_>>())
     }
 }
 
-/// Sends a load through the whole line, and waits until all of it is in the database.
+/// Sends a load through the whole pipeline and waits until all of it is in the database.
 pub async fn sustained(system: &System, sender: &mut Sender, pace: Pace, time: Duration) -> Result<Sustained> {
     let watched = system.watched();
     usage::reset_peaks(&watched);
@@ -132,7 +132,7 @@ pub async fn sustained(system: &System, sender: &mut Sender, pace: Pace, time: D
     Ok(result)
 }
 
-/// Waits until so many items were applied.
+/// Waits until `applied` items have been applied.
 pub async fn caught_up(system: &System, applied: u64) -> Result<()> {
     let deadline = Instant::now() + CATCH_UP;
     loop {
@@ -156,7 +156,7 @@ fn keep_peaks(peaks: &mut Vec<(String, Memory)>, memory: Vec<(String, Memory)>) 
     }
 }
 
-/// The slope of the line that fits points best.
+/// Returns the slope of the least-squares line through `points`.
 pub fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -166,7 +166,7 @@ pub fn slope(points: &[(f64, f64)]) -> f64 {
     if spread > 0.0 { together / spread } else { 0.0 }
 }
 
-/// A line for standard error where a round was not alone on the machine.
+/// Returns a warning for standard error if other processes used the machine during a round.
 pub fn noise(used: &Used) -> Option<String> {
     (used.others > NOISE).then(|| format!("others used {:.0} % of a core in this round", used.others * 100.0))
 }

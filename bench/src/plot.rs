@@ -1,4 +1,4 @@
-//! Drawings of what would rather be looked at than read, as SVG.
+//! SVG charts of the report.
 
 mod cost;
 mod rates;
@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::report::{Drawing, Report};
 
-/// Draws everything that the report has numbers for.
+/// Draws every chart that the report has figures for.
 pub fn draw(report: &Report, dir: &Path) -> Result<Vec<Drawing>> {
     std::fs::create_dir_all(dir)?;
     let mut drawn = Vec::new();

@@ -1,4 +1,4 @@
-//! What has to be in the database before a load: projects with keys and limits, automations, and known people.
+//! Prepares the database for a load: projects with keys and limits, automations, and identified users.
 
 pub mod delivery;
 
@@ -20,18 +20,19 @@ use uuid::Uuid;
 use crate::copy::{self, JsonText, Row};
 use crate::tenants;
 
-/// Under which the bench's systems seal their secrets; nothing of worth is ever sealed with it.
+/// Master key of benchmark systems. It never seals real secrets.
 pub const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-/// Requests a second: the limit is on, and far away.
+/// Requests per second: enforced, but never reached.
 const RATE_LIMIT: i32 = 100_000_000;
-/// Of a project's automations those that listen to names that loads send; the others wait for names that never come.
-/// With 50 names in use, 4 % of the events start something, or find that they already have.
+/// Automations per project that listen to event names used by loads; the others listen to names that never occur.
+///
+/// With 50 names in use, 4 % of the events start a run, or find that one has already started.
 const LISTENING: u32 = 2;
 
 const PERSON: &str = "project_id uuid, id uuid, external_id text, properties jsonb, created_at timestamptz, \
                       last_seen_at timestamptz, updated_at timestamptz";
 
-/// The projects of these numbers, with a public and a secret key each.
+/// Creates projects `0..count`, each with a public and a secret key.
 pub async fn projects(client: &Client, count: u32, now: Timestamp) -> Result<()> {
     let keys = MasterKeys::parse(MASTER_KEY).ok_or_else(|| anyhow::anyhow!("the bench's master key is malformed"))?;
     client.batch_execute("BEGIN").await?;
@@ -75,12 +76,12 @@ pub async fn projects(client: &Client, count: u32, now: Timestamp) -> Result<()>
     Ok(())
 }
 
-/// Gives each of the first `projects` projects just so many active automations; those of earlier calls go.
+/// Gives each of the first `projects` projects exactly `each` active automations, replacing those of earlier calls.
 pub async fn automations(client: &Client, projects: u32, each: u32, now: Timestamp) -> Result<()> {
     automations_as(client, projects, each, now, automation_of).await
 }
 
-/// As [`automations`], of the triggers and definitions that `of` makes for each number.
+/// Like [`automations`], with the triggers and definitions that `of` returns for each number.
 pub async fn automations_as(
     client: &Client,
     projects: u32,
@@ -119,7 +120,8 @@ pub async fn automations_as(
     Ok(())
 }
 
-/// Trigger and definition: it waits for a day, so that a run stays under way and nobody enters twice.
+/// Returns trigger and definition of an automation that waits for a day, so that its run stays active and no user
+/// enters twice.
 fn automation_of(number: u32) -> (String, Value) {
     let event = if number < LISTENING { tenants::event_name(number * 7) } else { format!("seldom_{number}") };
     let steps = json!([{ "type": "WAIT", "delay": 86_400 }]);
@@ -127,7 +129,7 @@ fn automation_of(number: u32) -> (String, Value) {
     (event, definition)
 }
 
-/// People who are known before the load begins: those of these numbers in each of these projects.
+/// Creates identified users before a load: the given user numbers in each of the given projects.
 pub async fn people(client: &Client, projects: Range<u32>, people: Range<u32>, now: Timestamp) -> Result<()> {
     if people.is_empty() {
         return Ok(());
@@ -155,7 +157,7 @@ pub async fn people(client: &Client, projects: Range<u32>, people: Range<u32>, n
     Ok(())
 }
 
-/// Counts the people of these projects by the day that they were last seen on, none of whom was counted yet.
+/// Counts the users of these projects by the day on which they were last seen. None may have been counted yet.
 pub async fn seen(client: &Client, projects: &[Uuid]) -> Result<()> {
     let sql = "INSERT INTO user_seen_count AS s (project_id, day, lane, count) SELECT project_id, seen_day, 0, count(*) FROM users \
                WHERE project_id = ANY($1) AND merged_into IS NULL GROUP BY 1, 2 \
@@ -164,7 +166,7 @@ pub async fn seen(client: &Client, projects: &[Uuid]) -> Result<()> {
     Ok(())
 }
 
-/// Writes what people are searched by, for those who were copied in, and tells the planner of them.
+/// Writes the missing search data of copied users, then vacuums and analyzes the tables for the planner.
 pub async fn searchable(database_url: &str) -> Result<()> {
     let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 1 };
     let store = Store::with_timeout(&config, "bench", Duration::from_hours(1))?;
@@ -176,7 +178,7 @@ pub async fn searchable(database_url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Requests a second that one project may send; none: as many as all others of a load.
+/// Sets a project's rate limit in requests per second. `None` restores the limit that all projects of a load have.
 pub async fn rate_limit(client: &Client, project: u32, limit: Option<i32>) -> Result<()> {
     let seq = next(client, "project").await?;
     let sql = "UPDATE project SET rate_limit = $2, changed_seq = $3 WHERE project_id = $1";
@@ -184,7 +186,7 @@ pub async fn rate_limit(client: &Client, project: u32, limit: Option<i32>) -> Re
     Ok(())
 }
 
-/// Moves a topic of the change sequence on, so that caches look.
+/// Advances a topic's change sequence, so that caches reload.
 async fn next(client: &Client, topic: &str) -> Result<i64> {
     let sql = "UPDATE change SET seq = seq + 1 WHERE topic = $1 RETURNING seq";
     Ok(client.query_one(sql, &[&topic]).await?.try_get("seq")?)

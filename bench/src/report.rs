@@ -1,25 +1,25 @@
-//! What a run found: figures with their ceilings and goals, and what each load cost.
+//! Results of a run: figures with their ceilings and goals, and the cost of each load.
 
 pub mod docs;
 pub mod table;
 
 use serde::Serialize;
 
-/// Rounds in which others used more of a core than this are marked.
+/// Rounds in which other processes used more of a core than this are marked.
 pub const NOISE: f64 = 0.15;
 
-/// What a figure should be.
+/// A goal for a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Goal {
     AtLeast(f64),
     AtMost(f64),
-    /// Of the ceiling.
+    /// At least this ratio of the ceiling.
     RatioAtLeast(f64),
     RatioAtMost(f64),
 }
 
-/// One measured number.
+/// One measured figure.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
@@ -29,7 +29,7 @@ pub struct Figure {
     pub value: f64,
     pub rounds: Vec<f64>,
     pub ceiling: Option<f64>,
-    /// What the ceiling is.
+    /// Description of the ceiling.
     pub against: Option<String>,
     pub goals: Vec<Goal>,
 }
@@ -60,7 +60,7 @@ impl Figure {
         self.ceiling.filter(|ceiling| *ceiling > 0.0).map(|ceiling| self.value / ceiling)
     }
 
-    /// By which part of a goal it is missed: 0.1 is a tenth too few or too many. None where it is met.
+    /// Returns by what fraction a goal is missed, or `None` if it is met: 0.1 is 10 % too few or too many.
     pub fn missed(&self, goal: Goal) -> Option<f64> {
         let ratio = self.ratio().unwrap_or(f64::NAN);
         let by = match goal {
@@ -69,37 +69,37 @@ impl Figure {
             Goal::RatioAtLeast(bound) => 1.0 - ratio / bound,
             Goal::RatioAtMost(bound) => ratio / bound - 1.0,
         };
-        // What could not be measured is missed.
+        // A figure that could not be measured misses its goal.
         (by > 0.0 || by.is_nan()).then_some(by)
     }
 
-    /// Whether every goal is met; none where there is none.
+    /// Returns whether every goal is met, or `None` if there are no goals.
     pub fn met(&self) -> Option<bool> {
         (!self.goals.is_empty()).then(|| self.goals.iter().all(|goal| self.missed(*goal).is_none()))
     }
 }
 
-/// What one load cost: CPU by process, memory by process, and what others used meanwhile.
+/// Cost of one load: CPU and memory by process, and the CPU that other processes used meanwhile.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// Which load, where a scenario has several.
+    /// Name of the load, if a scenario has several.
     pub load: String,
-    /// What the CPU is divided by: `event`, `request`, `send`.
+    /// The unit that CPU is divided by: `event`, `request`, `send`.
     pub per: &'static str,
-    /// Microseconds of CPU for each.
+    /// Microseconds of CPU per unit, by process.
     pub cpu: Vec<(String, f64)>,
-    /// Peaks in MiB.
+    /// Peaks in MiB, by process.
     pub memory: Vec<(String, f64)>,
-    /// Share of a core that others used, by round.
+    /// Share of a core that other processes used, by round.
     pub others: Vec<f64>,
-    /// Where it stands in a row of loads that differ in one size.
+    /// Position in a series of loads that differ in one size.
     pub along: Option<Along>,
-    /// Microseconds of CPU that all together should stay under.
+    /// Maximum microseconds of CPU for all processes together.
     pub goal: Option<f64>,
 }
 
-/// A size that was varied, and what it was.
+/// A varied size and its value.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Along {
@@ -108,13 +108,13 @@ pub struct Along {
 }
 
 impl Cost {
-    /// Without those that send the load, and those that take what is sent on.
+    /// Returns the CPU of the product alone, without the load generator and the sinks.
     pub fn product_cpu(&self) -> f64 {
         let is_product = |name: &str| ![crate::load::GENERATOR, crate::sink::NAME].contains(&name);
         self.cpu.iter().filter(|(name, _)| is_product(name)).map(|(_, micros)| micros).sum()
     }
 
-    /// The CPU of one process; 0 where it is not among them.
+    /// Returns the CPU of one process, or 0 if it was not measured.
     pub fn cpu_of(&self, process: &str) -> f64 {
         self.cpu.iter().find(|(name, _)| name == process).map_or(0.0, |(_, micros)| *micros)
     }
@@ -128,22 +128,22 @@ impl Cost {
     }
 }
 
-/// A scenario's findings.
+/// Results of one scenario.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Section {
     pub scenario: String,
-    /// What was done, in a line.
+    /// One-line description of the scenario.
     pub about: String,
     pub figures: Vec<Figure>,
     pub costs: Vec<Cost>,
-    /// How it went at growing rates.
+    /// Results at increasing rates.
     pub steps: Vec<Step>,
-    /// Events a second that should be recorded.
+    /// Target of recorded events per second.
     pub wanted: Option<f64>,
     /// Memory in MiB by process, over the seconds of a long load.
     pub memory: Vec<(String, Vec<(f64, f64)>)>,
-    /// Why it is not whole.
+    /// Why the section is incomplete.
     pub error: Option<String>,
 }
 
@@ -151,7 +151,7 @@ pub struct Section {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// All in events a second.
+    /// All rates in events per second.
     pub offered: f64,
     pub accepted: f64,
     pub recorded: f64,
@@ -160,13 +160,13 @@ pub struct Step {
     pub p99: f64,
 }
 
-/// A drawing of the report's numbers.
+/// A chart of the report's figures.
 pub struct Drawing {
     pub file: String,
     pub shows: String,
 }
 
-/// A whole run.
+/// A complete run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {

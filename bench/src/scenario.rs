@@ -1,4 +1,4 @@
-//! What can be measured, each by itself.
+//! Independent benchmark scenarios.
 
 mod accept;
 mod automation;
@@ -27,7 +27,7 @@ use crate::system::{Options, System, clear};
 use crate::tenants::PROJECTS;
 use progress::Steps;
 
-/// People of each project that are known before a load.
+/// Users per project that exist before a load.
 const PEOPLE: u32 = 100;
 
 /// In the order in which they run.
@@ -92,7 +92,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// Those that run where none is named.
+    /// Returns the scenarios that run by default.
     pub fn usual() -> Vec<Self> {
         Self::value_variants()
             .iter()
@@ -106,39 +106,39 @@ impl Scenario {
     }
 }
 
-/// How long and how large.
+/// Durations and sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub quick: bool,
-    /// Items a second of a sustained load, where it is not its own.
+    /// Items per second of a sustained load, overriding the scenario's own rate.
     pub offered: Option<f64>,
-    /// Of a sustained load.
+    /// Duration of a sustained load.
     pub sustain: Duration,
-    /// Of one round of a load or ceiling.
+    /// Duration of one round of a load or ceiling.
     pub round: Duration,
     pub rounds: usize,
-    /// Automations of each project.
+    /// Automations per project.
     pub automations: u32,
-    /// Messages of a full queue.
+    /// Messages in a full queue.
     pub queued: u32,
-    /// Events and people of the filled database.
+    /// Events and users of the filled database.
     pub filled: (u64, u64),
 }
 
-/// The database that months of use have filled.
+/// The database filled with months of data.
 const FILLED: &str = "filled";
 
-/// Where scenarios run: settings, and a system that is started when it is first needed.
+/// Environment of the scenarios: settings, and a system that is started on first use.
 pub struct Lab {
     pub settings: Settings,
     pub progress: Steps,
     options: Options,
     system: Option<System>,
-    /// Whether its database is the filled one.
+    /// Whether the system uses the filled database.
     filled: bool,
-    /// People of each project that are in the system's database.
+    /// Users in the system's database, by project.
     known: Vec<u32>,
-    /// Projects that have automations, and how many each.
+    /// Number of projects that have automations, and automations per project.
     active: (u32, u32),
 }
 
@@ -148,7 +148,7 @@ impl Lab {
         Self { settings, progress, options, system: None, filled: false, known: Vec::new(), active }
     }
 
-    /// The system with 1,000 projects, their automations and 100,000 known people.
+    /// Returns the system with 1,000 projects, their automations and 100,000 users.
     pub async fn system(&mut self) -> Result<&mut System> {
         if self.system.is_none() || self.filled {
             let automations = self.settings.automations;
@@ -158,7 +158,9 @@ impl Lab {
         self.opened()
     }
 
-    /// A system whose database months of use have filled; filling it takes minutes, which the section that begins with it shows.
+    /// Returns a system whose database is filled with months of data.
+    ///
+    /// Filling takes minutes. Its duration appears in the section of the first scenario that needs it.
     pub async fn filled(&mut self, section: &mut Section) -> Result<&mut System> {
         if self.system.is_none() || !self.filled {
             let ((events, users), progress) = (self.settings.filled, self.progress.clone());
@@ -172,7 +174,7 @@ impl Lab {
         self.opened()
     }
 
-    /// A new and empty system in place of the one that runs.
+    /// Replaces the running system with a new, empty one.
     pub async fn open(&mut self, options: Options) -> Result<&mut System> {
         self.close().await?;
         self.system = Some(System::start(options, &self.progress).await?);
@@ -183,7 +185,7 @@ impl Lab {
         self.system.as_mut().ok_or_else(|| anyhow::anyhow!("no system runs"))
     }
 
-    /// Makes the projects, with so many automations each, and their people.
+    /// Creates the projects, with `automations` automations each, and their users.
     pub async fn provision(&mut self, automations: u32) -> Result<&mut System> {
         self.progress.step("making 1,000 projects, their automations and 100,000 people");
         let system = self.opened()?;
@@ -197,7 +199,7 @@ impl Lab {
         self.opened()
     }
 
-    /// Ends whatever runs.
+    /// Stops the running system, if any.
     pub async fn close(&mut self) -> Result<()> {
         self.filled = false;
         if let Some(system) = self.system.take() {
@@ -206,7 +208,7 @@ impl Lab {
         clear(&self.options).await
     }
 
-    /// Runs one scenario; what it found before it failed stays in its section.
+    /// Runs one scenario. The section keeps the figures that were measured before a failure.
     pub async fn run(&mut self, scenario: Scenario) -> Section {
         let mut section = Section { scenario: scenario.name(), ..Section::default() };
         self.progress.step(&section.scenario);
@@ -243,7 +245,7 @@ impl Lab {
         match outcome {
             Ok(()) => self.progress.done(&section.scenario),
             Err(error) => {
-                // The next one begins in a new system: this one may be in any state.
+                // The failed scenario may have left the system in any state, so the next one starts a new system.
                 if let Err(error) = self.close().await {
                     self.progress.warn(&format!("{error:#}"));
                 }

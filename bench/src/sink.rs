@@ -1,4 +1,4 @@
-//! Where messages end: providers on loopback that take everything and keep nothing, each a process of its own.
+//! Sinks: providers on loopback that accept every message and store none, each in its own process.
 
 mod http;
 mod smtp;
@@ -13,7 +13,7 @@ use crate::child::Server;
 
 pub use http::{arrivals, now_us};
 
-/// How a sink is called in reports.
+/// Name of a sink in reports.
 pub const NAME: &str = "sink";
 
 /// What a sink speaks.
@@ -35,7 +35,7 @@ pub struct SinkArgs {
     certificate: Option<PathBuf>,
 }
 
-/// Serves until it is killed, and prints where.
+/// Serves until the process is killed. Prints the listening address.
 pub async fn serve(args: &SinkArgs) -> Result<()> {
     let tls = match (args.kind, &args.certificate) {
         (Kind::Https, path) => Some(http::tls(path.as_deref().context("--certificate is missing")?)?),
@@ -49,7 +49,7 @@ pub async fn serve(args: &SinkArgs) -> Result<()> {
     }
 }
 
-/// Starts one; `certificate` is written by one with TLS.
+/// Starts a sink. With TLS, it writes its certificate to `certificate`.
 pub async fn start(kind: Kind, certificate: Option<&Path>) -> Result<Server> {
     let value = kind.to_possible_value().context("a kind has a name")?;
     let mut args = vec!["sink", "--kind", value.get_name()];

@@ -1,4 +1,4 @@
-//! A system for the bench alone: three servers with the options of `rekindle up`, and the four programs.
+//! A system for benchmarks: three servers with the options of `rekindle up`, and the four programs.
 
 mod metrics;
 mod program;
@@ -34,20 +34,20 @@ pub const DELIVERY: &str = "worker-delivery";
 pub const SCHEDULER: &str = "scheduler";
 /// The four programs.
 pub const PROGRAMS: [&str; 4] = [GATEWAY, AUTOMATION, DELIVERY, SCHEDULER];
-/// How long two workers may take to share the partitions.
+/// Maximum time for two workers to share the partitions.
 const SHARED: Duration = Duration::from_secs(40);
 
-/// What differs between systems.
+/// Options that differ between systems.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Of NATS: how often it syncs to the disk.
+    /// How often NATS syncs to disk.
     pub sync_interval: String,
-    /// The four programs.
+    /// Directory of the four programs.
     pub programs: PathBuf,
 }
 
 impl Options {
-    /// As `rekindle up` has it, with the programs beside this one.
+    /// Returns the options of `rekindle up`, with the programs from this program's directory.
     pub fn new() -> Result<Self> {
         let own = std::env::current_exe()?;
         let programs = own.parent().context("this program lies in no directory")?.to_owned();
@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// Everything runs while this exists; `stop` ends it and removes its data.
+/// A running system. `stop` ends it and removes its data.
 pub struct System {
     dir: PathBuf,
     postgres: PostgresServer,
@@ -70,7 +70,7 @@ pub struct System {
 }
 
 impl System {
-    /// Starts the servers, migrates and provisions the projects; the programs are started by name.
+    /// Starts the servers, migrates the database and creates the projects. The programs are started by name with `run`.
     pub async fn start(options: Options, progress: &Steps) -> Result<Self> {
         progress.step("starting PostgreSQL, NATS and Redis");
         let place = place(&options.programs);
@@ -105,7 +105,7 @@ impl System {
         Ok(Self { dir, postgres, nats, redis, programs: BTreeMap::new(), env, options, gateway, database, bus })
     }
 
-    /// Points the programs, when they are started next, at another database of the same server; returns its address.
+    /// Points the programs, from their next start, at another database on the same server. Returns its URL.
     pub async fn use_database(&mut self, name: &str) -> Result<String> {
         self.run(&[]).await?;
         self.postgres.create_database(name).await?;
@@ -117,17 +117,17 @@ impl System {
         Ok(url)
     }
 
-    /// Tells the programs something when they are started next.
+    /// Sets an environment variable of the programs, from their next start.
     pub fn set_env(&mut self, name: &'static str, value: String) {
         self.env.insert(name, value);
     }
 
-    /// Takes back what [`System::set_env`] told.
+    /// Removes a variable set with [`System::set_env`].
     pub fn remove_env(&mut self, name: &str) {
         self.env.remove(name);
     }
 
-    /// One of a running program's metrics, summed over its labels; 0 where it does not run.
+    /// Returns one metric of a running program, summed over its labels, or 0 if the program does not run.
     pub async fn metric(&self, program: &str, name: &str) -> Result<u64> {
         match self.programs.get(program) {
             Some(program) => metrics::value(program.admin, name).await,
@@ -135,12 +135,12 @@ impl System {
         }
     }
 
-    /// The address of the database in use.
+    /// Returns the URL of the database in use.
     pub fn database_url(&self) -> &str {
         self.env.get("DATABASE_URL").map_or("", String::as_str)
     }
 
-    /// Stops the workers that record, or lets them go on, without their noticing.
+    /// Suspends (SIGSTOP) or resumes (SIGCONT) the recording workers, which cannot notice it.
     pub async fn suspend(&self, suspended: bool) -> Result<()> {
         for name in [AUTOMATION, SECOND_AUTOMATION] {
             if let Some(program) = self.programs.get(name) {
@@ -150,7 +150,7 @@ impl System {
         Ok(())
     }
 
-    /// Waits until each of the recording workers has as many partitions as the other.
+    /// Waits until both recording workers own the same number of partitions.
     pub async fn shared_evenly(&self) -> Result<()> {
         let running = [AUTOMATION, SECOND_AUTOMATION].map(|name| self.programs.get(name));
         let running: Vec<&Program> = running.into_iter().flatten().collect();
@@ -171,7 +171,7 @@ impl System {
         }
     }
 
-    /// Starts those of the programs that do not run, and stops those that are not wanted.
+    /// Starts the wanted programs that do not run, and stops all others.
     pub async fn run(&mut self, wanted: &[&'static str]) -> Result<()> {
         let unwanted: Vec<&str> = self.programs.keys().copied().filter(|name| !wanted.contains(name)).collect();
         for name in unwanted {
@@ -189,17 +189,17 @@ impl System {
         Ok(())
     }
 
-    /// All four programs.
+    /// Runs all four programs.
     pub async fn run_all(&mut self) -> Result<()> {
         self.run(&PROGRAMS).await
     }
 
-    /// The gateway alone: nothing records.
+    /// Runs the gateway alone, so that nothing is recorded.
     pub async fn run_accepting(&mut self) -> Result<()> {
         self.run(&[GATEWAY]).await
     }
 
-    /// What is to be watched, with the process ids.
+    /// Returns the processes to watch, with their process IDs.
     pub fn watched(&self) -> Vec<Watched> {
         let program = |(name, program): (&&'static str, &Program)| Some(Watched::process(name, program.pid()?));
         let mut all: Vec<Watched> = self.programs.iter().filter_map(program).collect();
@@ -209,7 +209,7 @@ impl System {
         all
     }
 
-    /// Items that the running workers have applied since they were started, repeats included.
+    /// Returns the items that the running workers have applied since they were started, repeats included.
     pub async fn applied(&self) -> Result<u64> {
         let mut all = 0;
         for name in [AUTOMATION, SECOND_AUTOMATION] {
@@ -220,26 +220,26 @@ impl System {
         Ok(all)
     }
 
-    /// Events in the database, by its exact counters.
+    /// Returns the number of events in the database, from its exact counters.
     pub async fn recorded(&self) -> Result<u64> {
         let sql = "SELECT coalesce(sum(count), 0)::bigint AS total FROM event_count";
         let row = self.database.query_one(sql, &[]).await?;
         Ok(u64::try_from(row.try_get::<_, i64>("total")?)?)
     }
 
-    /// Drops what is in the ingest stream; only while no worker runs.
+    /// Purges the ingest stream. Call it only while no worker runs.
     pub async fn purge(&self) -> Result<()> {
         let stream = self.bus.jetstream.get_stream(self.bus.names.ingest_stream()).await?;
         stream.purge().await?;
         Ok(())
     }
 
-    /// Drops messages, in the ledger, queued, and in the stream; only while no worker delivers.
+    /// Deletes all messages from the ledger, the queue and the stream. Call it only while no worker delivers.
     pub async fn forget_messages(&self) -> Result<()> {
         self.database
             .batch_execute("TRUNCATE message, message_count, send_chunk, campaign_count, capped_send, outbox")
             .await?;
-        // Before anybody ran there is no such stream.
+        // The stream does not exist before the programs first run.
         if let Ok(stream) = self.bus.jetstream.get_stream(self.bus.names.send_stream()).await {
             stream.purge().await?;
         }
@@ -254,7 +254,7 @@ impl System {
     }
 }
 
-/// Kills the servers that this process has started, also those of a system that did not come up, and removes their data.
+/// Kills the servers that this process started, even those of a system that failed to start, and removes their data.
 pub async fn clear(options: &Options) -> Result<()> {
     let dir = run_dir(options);
     if !dir.exists() {
@@ -278,7 +278,7 @@ fn run_dir(options: &Options) -> PathBuf {
     place(&options.programs).join(format!("run-{}", std::process::id()))
 }
 
-/// Where the bench keeps what it makes: beside the folder of the programs.
+/// Returns the data directory of the benchmarks, a sibling of the programs' directory.
 pub fn place(programs: &Path) -> PathBuf {
     programs.parent().unwrap_or(programs).join("bench")
 }

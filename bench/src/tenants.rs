@@ -1,4 +1,4 @@
-//! The projects of every load: the same ids and keys in each run, so that nothing has to be handed on.
+//! The projects of every load. IDs and keys are the same in each run, so nothing has to be passed on.
 
 use kernel::ids::{ProjectId, UserKey};
 use uuid::Uuid;
@@ -7,16 +7,16 @@ use crate::dice::Dice;
 
 /// Projects of a full load.
 pub const PROJECTS: u32 = 1_000;
-/// Names of events that loads send.
+/// Distinct event names that loads send.
 pub const EVENT_NAMES: u32 = 50;
-/// The namespace of the projects' ids; made up once.
+/// A random namespace for the projects' IDs.
 const NAMESPACE: Uuid = Uuid::from_u128(0x5e7c_2d11_9a34_4b0f_8d62_71f0_c3a5_be01);
 
 pub fn project(number: u32) -> ProjectId {
     ProjectId(Uuid::new_v5(&NAMESPACE, format!("project {number}").as_bytes()))
 }
 
-/// The id of something that belongs to a project.
+/// Returns the ID of a resource that belongs to a project.
 pub fn id_of(number: u32, what: &str) -> Uuid {
     Uuid::new_v5(&project(number).0, what.as_bytes())
 }
@@ -35,7 +35,7 @@ fn key(prefix: &str, seed: u64) -> String {
     prefix.chars().chain((0..32).map(|_| char::from(ALPHABET[dice.below(62) as usize]))).collect()
 }
 
-/// As callers name the person of this number within a project.
+/// Returns the external ID of a project's user number `person`.
 pub fn external_id(person: u32) -> String {
     format!("user-{person:07}")
 }
@@ -44,7 +44,7 @@ pub fn person(project: ProjectId, person: u32) -> Uuid {
     UserKey::External(&external_id(person)).internal_id(project)
 }
 
-/// `event_00` to `event_49`.
+/// Returns `event_00` to `event_49`.
 pub fn event_name(number: u32) -> String {
     format!("event_{number:02}")
 }

@@ -1,10 +1,10 @@
-//! What processes use: CPU time and memory from /proc, and what is left of the machine for others.
+//! Resource usage of processes: CPU time and memory from /proc, and the CPU that other processes used.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// A process to be watched, alone or with the children that it has (PostgreSQL's sessions).
+/// A process to watch, alone or with its children (PostgreSQL's sessions).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     pub name: String,
@@ -32,7 +32,7 @@ impl Watched {
     }
 }
 
-/// The CPU time of watched processes, and of the whole machine.
+/// The CPU time of watched processes and of the whole machine, at one moment.
 #[derive(Clone, Debug)]
 pub struct Moment {
     at: Instant,
@@ -40,22 +40,22 @@ pub struct Moment {
     machine: Duration,
 }
 
-/// What was used between two moments.
+/// CPU used between two moments.
 #[derive(Clone, Debug, Default)]
 pub struct Used {
     pub by_process: Vec<(String, Duration)>,
-    /// By processes that were not watched, as a share of one core.
+    /// CPU of processes that were not watched, as a share of one core.
     pub others: f64,
 }
 
 impl Moment {
-    /// Now; `own` stands for this process.
+    /// Reads the current CPU times. `own` is the name of this process.
     pub fn now(watched: &[Watched], own: &str) -> Result<Self> {
         let mut by_process = Vec::new();
         let this = Watched::process(own, std::process::id());
         for watched in watched.iter().chain([&this]) {
             let first = stat(watched.pid).with_context(|| format!("{} is gone", watched.name))?;
-            // What children used that have ended counts with their parent.
+            // The CPU of ended children is accounted to their parent.
             let ended = if watched.family { first.of_ended_children } else { Duration::ZERO };
             let used = watched.pids().into_iter().filter_map(stat).map(|s| s.used).sum::<Duration>() + ended;
             by_process.push((watched.name.clone(), used));
@@ -78,14 +78,14 @@ impl Moment {
 }
 
 impl Used {
-    /// Microseconds of each process for one of `count`.
+    /// Returns each process's microseconds per unit, given `count` units.
     pub fn micros_each(&self, count: u64) -> Vec<(String, f64)> {
         let each = |used: &Duration| used.as_secs_f64() * 1e6 / count.max(1) as f64;
         self.by_process.iter().map(|(name, used)| (name.clone(), each(used))).collect()
     }
 }
 
-/// A tick of the kernel's accounting.
+/// One tick of the kernel's accounting, in milliseconds.
 const TICK_MS: u64 = 10;
 
 struct Stat {
@@ -94,10 +94,10 @@ struct Stat {
     of_ended_children: Duration,
 }
 
-/// The fields of proc(5): parent 4, user and system time 14 and 15, those of ended children 16 and 17.
+/// Reads fields of proc(5): parent 4, user and system time 14 and 15, those of ended children 16 and 17.
 fn stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything.
+    // The name in parentheses may contain any character.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Stat {
@@ -107,7 +107,7 @@ fn stat(pid: u32) -> Option<Stat> {
     })
 }
 
-/// Time that processes have used on all cores; interrupts are not counted, since they are the loads' own packets.
+/// Returns the time that processes used on all cores. Interrupts are excluded, since they serve the loads' own packets.
 fn machine() -> Result<Duration> {
     let text = std::fs::read_to_string("/proc/stat")?;
     let line = text.lines().next().context("/proc/stat is empty")?;
@@ -123,8 +123,10 @@ pub struct Memory {
     pub now: f64,
 }
 
-/// Memory of each watched process. PostgreSQL's sessions share buffers, which are counted once, and have no peak in common:
-/// there, both numbers are the present.
+/// Returns the memory of each watched process.
+///
+/// PostgreSQL's sessions share buffers, which are counted once, and have no common peak: for them, both numbers are the
+/// current memory.
 pub fn memory(watched: &[Watched]) -> Vec<(String, Memory)> {
     let of = |watched: &Watched| {
         let mut memory = Memory::default();
@@ -141,7 +143,7 @@ pub fn memory(watched: &[Watched]) -> Vec<(String, Memory)> {
     watched.iter().map(of).collect()
 }
 
-/// Lets the peaks begin anew; where that is not permitted they go on since the process's start.
+/// Resets the memory peaks. Without the permission to do so, peaks count from the process's start.
 pub fn reset_peaks(watched: &[Watched]) {
     for watched in watched {
         let _ = std::fs::write(format!("/proc/{}/clear_refs", watched.pid), "5");

@@ -1,4 +1,4 @@
-//! The command line: every command, its flags and the help that goes with it.
+//! The command line: commands, flags and help texts.
 
 mod account;
 mod clock;
@@ -227,7 +227,7 @@ pub enum RedisWish {
     Off,
 }
 
-/// The port that was asked for, if one was. Blank counts as not asked, so that `PORT=` in a makefile does no harm.
+/// The requested port, if any. A blank value counts as none, so that `PORT=` in a makefile has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortWish {
     Any,

@@ -1,4 +1,4 @@
-//! `rekindle demo`: replays a shop's day against a running system and checks the books from outside.
+//! `rekindle demo`: replays a shop's day against a running system and reconciles the results from outside.
 
 mod api;
 mod books;
@@ -92,7 +92,7 @@ pub struct Options {
     pub hurry: Hurry,
 }
 
-/// Carries the demo out, and prints the books to standard output. `false`: they do not balance.
+/// Runs the demo and prints the reconciliation to standard output. Returns `false` if it does not balance.
 pub async fn run(options: Options) -> anyhow::Result<bool> {
     let books = carry_out(&options).await?;
     if options.json {
@@ -103,9 +103,9 @@ pub async fn run(options: Options) -> anyhow::Result<bool> {
     Ok(books.balanced)
 }
 
-/// Carries the demo out.
+/// Runs the demo and returns the reconciliation.
 pub async fn carry_out(options: &Options) -> anyhow::Result<Books> {
-    // Whoever installed a provider of TLS before is as good.
+    // Any TLS provider that was installed earlier works too.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let clock = Clock::system();
     let run = options.run_id.clone().unwrap_or_else(|| new_run_id(&clock));
@@ -115,7 +115,7 @@ pub async fn carry_out(options: &Options) -> anyhow::Result<Books> {
     setup::check_email(&api).await?;
     setup::prepare(&api, &run).await?;
     let books = replay_and_check(options, &run, &clock, &api, [target.mail_dir, target.push_dir]).await;
-    // Whatever came of it, the next run shall not trigger this one's automations; it looks for leftovers itself, too.
+    // In any case, the next run must not trigger this run's automations. It also checks for leftovers itself.
     let rested = setup::finish(&api, &run).await.context("putting the automations to rest");
     let books = books?;
     rested?;
@@ -210,13 +210,13 @@ impl Options {
     }
 }
 
-/// Part of addresses, ids and file names.
+/// Validates a run ID, which becomes part of addresses, IDs and file names.
 fn run_id(text: &str) -> Result<String, String> {
     let fits = (3..=24).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     if fits { Ok(text.to_owned()) } else { Err("3 to 24 of a-z and 0-9".to_owned()) }
 }
 
-/// Ten characters that are new: the time, and four random ones.
+/// Returns a new run ID: `d`, the time in seconds and a 16-bit random number, both in hexadecimal.
 fn new_run_id(clock: &Clock) -> String {
     format!("d{:x}{:04x}", clock.now_ms() / 1000 % 0x00ff_ffff, rand::random::<u16>())
 }

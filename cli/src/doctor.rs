@@ -1,6 +1,7 @@
-//! `rekindle doctor`: whether a deployment is as it has to be.
+//! `rekindle doctor`: checks whether a deployment is set up correctly.
 //!
-//! For each subject one file judges what was seen (plain data to findings), and the one below it, `look`, sees it.
+//! For each subject, one file turns observations (plain data) into findings, and its `look` module makes the
+//! observations.
 
 mod broker;
 mod database;
@@ -24,7 +25,7 @@ use secrets::MasterKeys;
 use crate::args::DoctorArgs;
 use finding::Finding;
 
-/// Looks at everything and prints what was found; false where something is wrong.
+/// Runs all checks and prints the findings. Returns `false` if something is wrong.
 pub async fn run(args: &DoctorArgs) -> Result<bool> {
     let env = Env::from_process();
     let mut findings = settings::judge(&env, unprotected_mail(&env).await);
@@ -43,9 +44,9 @@ async fn unprotected_mail(env: &Env) -> Option<EnvError> {
     mail.check_security(&outbound).await.err()
 }
 
-/// What lies in the database, as far as it can be read.
+/// Checks the contents of the database, as far as it can be read.
 async fn of_database(env: &Env) -> Vec<Finding> {
-    // A malformed variable was told of already.
+    // The settings check already reports a malformed variable.
     let Ok(config) = DatabaseConfig::from_env(env) else { return Vec::new() };
     if Connector::parse(&config.url, "doctor").is_err() {
         return Vec::new();

@@ -28,8 +28,8 @@ pub async fn run(args: &RunDirArg) -> Result<()> {
     Ok(())
 }
 
-/// In the order in which they need one another. Every process is known by its pid and its start, so that none is
-/// mistaken for another.
+/// Stops processes and servers in dependency order. Each process is identified by PID and start time, so that no other
+/// process is stopped by mistake.
 async fn stop_all(dir: &RunDir, progress: &Steps) -> Result<Vec<&'static str>> {
     let mut stopped = Vec::new();
     let processes: Vec<&'static str> = PROGRAMS.into_iter().chain([MAILBOX]).collect();
@@ -44,7 +44,7 @@ async fn stop_all(dir: &RunDir, progress: &Steps) -> Result<Vec<&'static str>> {
         supervisor.stop(STOP).await;
         stopped.push(SUPERVISOR);
     }
-    // What a supervisor left that was killed.
+    // Stop processes that a killed supervisor left running.
     for name in &processes {
         if let Some(process) = running(name)? {
             process.stop(GRACE).await;

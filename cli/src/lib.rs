@@ -1,4 +1,4 @@
-//! `rekindle`: runs a whole system on one machine, and administers any.
+//! `rekindle`: runs a whole system on one machine, and administers any installation.
 
 pub mod args;
 pub mod demo;
@@ -29,7 +29,7 @@ use args::{Cli, Command};
 use run_dir::RunDir;
 pub use up::Credentials;
 
-/// The status of a program that was interrupted by the user.
+/// Exit status of a program that the user interrupted.
 const INTERRUPTED: u8 = 130;
 
 /// Runs one command.
@@ -53,7 +53,7 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
             return Ok(if demo::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Migrate(args) => {
-            // What it waits for is told there.
+            // The migration logs what it waits for.
             runtime::telemetry::start_logging(&Env::from_process())?;
             operator::migrate(&args).await?;
         }
@@ -82,7 +82,8 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every step leaves what it did behind in files at once, so an interruption needs no cleaning up.
+/// Runs `work` until it ends or is interrupted. Every step records its result in files at once, so an interruption
+/// needs no cleanup.
 async fn interruptible(work: impl Future<Output = Result<()>>, hint: &str) -> Result<ExitCode> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -1,4 +1,4 @@
-//! `rekindle logs`: the logs of a run directory, merged by time, and what is added to them.
+//! `rekindle logs`: prints the logs of a run directory, merged by time, and optionally follows them.
 
 mod follow;
 mod merge;
@@ -16,7 +16,7 @@ use crate::supervise::log_file;
 use crate::up::{NATS, POSTGRES, REDIS};
 use follow::Follower;
 
-/// How often logs are looked at for more.
+/// Poll interval for new lines.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub async fn run(args: &LogsArgs) -> Result<()> {
@@ -43,7 +43,7 @@ pub async fn run(args: &LogsArgs) -> Result<()> {
         last.push((name.clone(), lines));
         followers.push((name, Follower::new(path, length)));
     }
-    // A reader that went away (`| head`) ends it quietly.
+    // A closed output (`| head`) ends the command without an error.
     if show(&merge::by_time(last)).is_err() || !args.follow {
         return Ok(());
     }
@@ -59,7 +59,7 @@ pub async fn run(args: &LogsArgs) -> Result<()> {
     }
 }
 
-/// Every log there is: of the processes that ever ran, and of the servers that run.
+/// Returns every log: of all processes that ever ran, and of the running servers.
 fn all(dir: &RunDir) -> Result<Vec<(String, PathBuf)>> {
     let mut logs = Vec::new();
     if dir.logs().is_dir() {

@@ -1,4 +1,4 @@
-//! `rekindle mailbox`: the local mailbox as a process of its own.
+//! `rekindle mailbox`: the local mailbox as its own process.
 
 use anyhow::{Context, Result};
 use local_servers::{MailboxConfig, mailbox};

@@ -1,4 +1,4 @@
-//! The program `rekindle`: see `rekindle --help`.
+//! The `rekindle` program. See `rekindle --help`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         }
     };
     let outcome = runtime.block_on(cli::run(cli));
-    // Blocking work that was interrupted is not waited for.
+    // Do not wait for interrupted blocking work.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome.unwrap_or_else(|error| {
         eprintln!("rekindle: {error:#}");

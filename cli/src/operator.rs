@@ -1,4 +1,5 @@
-//! `rekindle migrate`, `project`, `key`, `account`, `invite`, `dead-letters`, `clock` and `secrets`: what an operator does to a database.
+//! `rekindle migrate`, `project`, `key`, `account`, `invite`, `dead-letters`, `clock` and `secrets`: operator commands
+//! on a database.
 
 use anyhow::{Context, Result};
 use domain::message::Channel;
@@ -20,10 +21,10 @@ use crate::run_dir::RunDir;
 use crate::state::State;
 use crate::{services, up};
 
-/// Which database a command works on, and where the master key for it is.
+/// The database that a command works on, and the source of its master key.
 struct Target {
     provision: Provision,
-    /// Set when the database is the one of a run directory.
+    /// Set if the database belongs to a run directory.
     dir: Option<RunDir>,
 }
 
@@ -44,7 +45,7 @@ impl Target {
         Ok(Self { provision: Provision::new(&url)?, dir: Some(dir) })
     }
 
-    /// How people reach the gateway.
+    /// Returns the gateway's public URL.
     fn public_base_url(&self) -> Result<String> {
         match &self.dir {
             Some(dir) => {
@@ -53,7 +54,7 @@ impl Target {
             }
             None => {
                 let env = Env::from_process();
-                // A default would print a link that leads nowhere, and replace the one that was printed before.
+                // A default would print a link that leads nowhere, and would invalidate the previous link.
                 env.get("PUBLIC_BASE_URL")
                     .context("set PUBLIC_BASE_URL to the gateway's public address: the link leads there")?;
                 Ok(public_base_url(&env, "")?)
@@ -193,7 +194,7 @@ pub async fn clock(command: &ClockCommand) -> Result<()> {
     Ok(())
 }
 
-/// False where something is left to be done.
+/// Returns `false` if something remains to be done.
 pub async fn secrets(command: &SecretsCommand) -> Result<bool> {
     match command {
         SecretsCommand::NewKey => println!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>()),

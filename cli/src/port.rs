@@ -1,24 +1,26 @@
-//! Choosing the gateway's port. Pure.
+//! Chooses the gateway's port. Pure.
 
 use anyhow::{Context, Result, bail};
 
 use crate::args::PortWish;
 
-/// The gateway's port where nobody asks for another.
+/// The gateway's default port.
 pub const DEFAULT: u16 = 8080;
 const TRIES: u16 = 200;
 
-/// The gateway's port, and why it is not the expected one, if it is not.
+/// The chosen port, and why it differs from the expected one, if it does.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Choice {
     pub port: u16,
     pub note: Option<String>,
 }
 
-/// Chooses the gateway's port. `before` is the one of an earlier start, `free` whether a port can be had (by us: a port
-/// that our own gateway holds counts as free).
+/// Chooses the gateway's port.
 ///
-/// Errors when the port was asked for and is taken.
+/// `before` is the port of an earlier start. `free` returns whether this system can use a port; a port that its own
+/// gateway holds counts as free.
+///
+/// Returns an error if the requested port is taken.
 pub fn choose(wish: PortWish, before: Option<u16>, free: impl Fn(u16) -> bool) -> Result<Choice> {
     let expected = match wish {
         PortWish::Exactly(port) if free(port) => return Ok(Choice { port, note: None }),

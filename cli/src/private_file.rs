@@ -1,4 +1,4 @@
-//! Files that hold secrets: written whole or not at all, and readable by their owner only.
+//! Files that hold secrets: written atomically, and readable only by their owner.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,11 +7,11 @@ use std::path::Path;
 
 const OWNER_ONLY: u32 = 0o600;
 
-/// Replaces `path` by `content` in one step: after a crash there is either the old file or the new one.
+/// Replaces `path` by `content` atomically: after a crash, either the old file or the new one exists.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("draft");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&draft)?;
-    // A draft left by a crash keeps the mode that it had.
+    // A draft left by a crash keeps its old mode.
     file.set_permissions(fs::Permissions::from_mode(OWNER_ONLY))?;
     file.write_all(content)?;
     file.sync_all()?;
@@ -22,7 +22,7 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The file's text, or `None` when there is no such file.
+/// Returns the file's text, or `None` if the file does not exist.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

@@ -1,4 +1,4 @@
-//! `processes.json`: what the supervisor runs, for `up`, `status`, and whoever wants to know a pid.
+//! `processes.json`: the processes that the supervisor runs, for `up`, `status` and external tools.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use crate::run_dir::RunDir;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessTable {
-    /// The supervisor's own process and build.
+    /// PID and build of the supervisor.
     pub supervisor: u32,
     pub build: String,
-    /// The `generation` of the state that the supervisor has taken in.
+    /// The `generation` of the state that the supervisor has applied.
     pub generation: u64,
     pub processes: BTreeMap<String, Entry>,
 }
@@ -26,15 +26,15 @@ pub struct ProcessTable {
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     pub status: Status,
-    /// While it runs.
+    /// Set while the process runs.
     pub pid: Option<u32>,
-    /// When it came to be what it is.
+    /// When the process entered its current status.
     pub since: Timestamp,
-    /// How often it ended by itself since it was first started by this supervisor.
+    /// How often the process ended by itself since its service was first started or last changed.
     pub deaths: u32,
-    /// How it last ended by itself, in words.
+    /// How it last ended by itself, as text.
     pub last_end: Option<String>,
-    /// With which status; none when a signal ended it.
+    /// Exit code of that end, or `None` if a signal ended it.
     pub last_code: Option<i32>,
     pub admin: Option<SocketAddr>,
 }
@@ -42,16 +42,16 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// About to be started, or being stopped to be started anew.
+    /// About to start, or stopping in order to restart.
     Starting,
     Running,
-    /// It ended by itself and waits to be started again.
+    /// It ended by itself and waits for its restart.
     Waiting,
     Stopped,
 }
 
 impl ProcessTable {
-    /// The table as last written, or `None` when there is none.
+    /// Loads the last written table, or returns `None` if there is none.
     pub fn load(dir: &RunDir) -> Result<Option<Self>> {
         let path = dir.processes_file();
         let text = private_file::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -59,7 +59,7 @@ impl ProcessTable {
     }
 }
 
-/// The supervisor's table: every change is written at once.
+/// The supervisor's table. Every change is written at once.
 pub struct Published {
     dir: RunDir,
     table: Mutex<ProcessTable>,
@@ -71,7 +71,7 @@ impl Published {
         Self { dir, table: Mutex::new(table) }
     }
 
-    /// Changes the table and writes it. A full disk must not stop the supervisor: it is only logged.
+    /// Changes the table and writes it. A failed write is only logged: a full disk must not stop the supervisor.
     pub fn update(&self, change: impl FnOnce(&mut ProcessTable)) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut table);
@@ -83,7 +83,7 @@ impl Published {
         }
     }
 
-    /// Changes one entry, if it is there.
+    /// Changes one entry, if it exists.
     pub fn update_entry(&self, name: &str, change: impl FnOnce(&mut Entry)) {
         self.update(|table| {
             if let Some(entry) = table.processes.get_mut(name) {

@@ -1,5 +1,6 @@
-//! What the database has to hold: schema, projects, keys, the admin, the mailbox as the first project's email channel.
-//! Every step may be repeated.
+//! Provisions the database: schema, projects, keys, the admin, and the mailbox as the first project's email channel.
+//!
+//! Every step is idempotent.
 
 mod accounts;
 mod clock;
@@ -26,10 +27,10 @@ use uuid::Uuid;
 
 use crate::state::FirstProject;
 
-/// Where the default set-up's mail comes from. By its domain the dashboard tells the mailbox from a mail server that sends.
+/// Sender of the default setup's mail. The dashboard distinguishes the mailbox from a real mail server by this domain.
 pub const FROM: &str = "hello@rekindle.localhost";
 
-/// Where the local mailbox takes mail.
+/// SMTP address of the local mailbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mailbox {
     pub host: String,
@@ -54,7 +55,7 @@ impl FromStr for Mailbox {
     }
 }
 
-/// A database, with what it takes to change it.
+/// A database and the means to change it.
 pub struct Provision {
     config: DatabaseConfig,
     store: Store,
@@ -68,35 +69,38 @@ impl Provision {
         Ok(Self { config, store, clock: Clock::system() })
     }
 
-    /// Brings the schema up to date; returns the names of the migrations that were applied.
+    /// Migrates the schema. Returns the names of the applied migrations.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         let applied = migrate::run(&self.config, &self.clock).await?;
         Ok(applied.iter().map(|m| format!("{:04} {}", m.version, m.name)).collect())
     }
 
-    /// Spreads the migrated database over the workers of Citus; tells of each table, and returns how many were distributed.
+    /// Distributes the migrated database over the Citus workers. Reports each table to `progress`, and returns how many
+    /// were distributed.
     pub async fn distribute(&self, shards: Option<i32>, progress: impl FnMut(&str)) -> Result<usize> {
-        // Moving what tables hold takes its time.
+        // Moving existing rows takes a long time.
         let store = Store::with_timeout(&self.config, "migrate", std::time::Duration::from_hours(6))?;
         let mut connection = store.connection().await.context("cannot reach Postgres (DATABASE_URL)")?;
         citus::distribute(&mut connection, shards, progress).await
     }
 
-    /// A connection to a database whose schema this program knows.
+    /// Returns a connection to a database whose schema this program supports.
     async fn connection(&self) -> Result<Connection> {
         let connection = self.store.connection().await.context("cannot reach Postgres (DATABASE_URL)")?;
         migrate::check(&connection).await??;
         Ok(connection)
     }
 
-    /// Whether there is any project, of whoever made it.
+    /// Returns whether any project exists.
     pub async fn has_projects(&self) -> Result<bool> {
         Ok(!projects::list(&self.connection().await?).await?.is_empty())
     }
 
-    /// Makes the first project with its keys, its admin and, where there is a mailbox, its email channel, unless they are
-    /// there. `mail_before` is the mailbox that we last wrote into the channel, where that is known; returns true when
-    /// `mail_now` is in it.
+    /// Creates the first project with its keys, its admin and, if there is a mailbox, its email channel, unless they
+    /// exist.
+    ///
+    /// `mail_before` is the mailbox that this program last wrote into the channel, if known. Returns whether the
+    /// channel holds `mail_now`.
     pub async fn first_project(
         &self,
         keys: &MasterKeys,
@@ -107,14 +111,14 @@ impl Provision {
         let id = ProjectId(first.id);
         let now = self.clock.now();
         let mut connection = self.connection().await?;
-        // Deleted since: whoever did that wants no other in its place.
+        // The project was deleted deliberately, so it is not recreated.
         if !project_removals::among(&connection, &[id]).await?.is_empty() {
             return Ok(false);
         }
         if projects::get(&connection, id).await?.is_none() {
             let hash = hash_password(&first.admin_password).await?;
             let secrets = ProjectSecrets::new(first.webhook_secret.clone(), first.identity_secret.clone());
-            // One transaction: where the project is, everything else of it is too.
+            // One transaction, so that an existing project is always complete.
             let tx = connection.transaction().await?;
             projects::insert(&tx, keys, id, "First project", &secrets, now).await?;
             let public = (KeyType::Public, first.public_key_id, &first.public_key);
@@ -131,7 +135,7 @@ impl Provision {
             return Ok(mail_now.is_some());
         }
         let Some(mail_now) = mail_now else { return Ok(false) };
-        // A read without a lock first: a second `up` changes nothing, as a rule.
+        // Read without a lock first: a second `up` usually changes nothing.
         let current = channels::get(&connection, keys, id, Channel::Email).await?.unwrap_or_default();
         match mail_plan(&current.settings, mail_before, mail_now) {
             MailPlan::Theirs => Ok(false),
@@ -167,7 +171,7 @@ impl Provision {
         Ok(new)
     }
 
-    /// Errors when the project has no such key that still works.
+    /// Revokes a key. Returns an error if the project has no such active key.
     pub async fn revoke_key(&self, project: Uuid, key: Uuid) -> Result<()> {
         let mut connection = self.connection().await?;
         let tx = connection.transaction().await?;
@@ -179,7 +183,7 @@ impl Provision {
     }
 }
 
-/// Writes the mailbox into the channel, in the fields of `PUT /channels`; what else is set there stays.
+/// Writes the mailbox into the channel, in the fields of `PUT /channels`. All other settings are kept.
 async fn point_at_mailbox(
     tx: &Transaction<'_>,
     keys: &MasterKeys,
@@ -205,11 +209,11 @@ async fn point_at_mailbox(
 
 #[derive(Debug, PartialEq, Eq)]
 enum MailPlan {
-    /// The channel holds the mailbox's address already.
+    /// The channel already holds the mailbox's address.
     Right,
-    /// It holds an old address of the mailbox, or nothing, and never held one that we know of.
+    /// The channel holds an old address of the mailbox, or it is empty and no address was ever recorded for it.
     Point,
-    /// Somebody set it otherwise, and so it stays.
+    /// A user configured the channel otherwise, so it is kept.
     Theirs,
 }
 
@@ -248,7 +252,7 @@ mod tests {
         assert_eq!(plan(settings("127.0.0.1", 5), Some(5), 6), MailPlan::Point);
         assert_eq!(plan(settings("127.0.0.1", 5), None, 6), MailPlan::Theirs);
         assert_eq!(plan(settings("smtp.example.com", 5), Some(5), 6), MailPlan::Theirs);
-        // Emptied by somebody, or never set by anybody.
+        // A user cleared the channel; or it was never configured.
         assert_eq!(plan(Map::new(), Some(5), 6), MailPlan::Theirs);
         assert_eq!(plan(Map::new(), None, 6), MailPlan::Point);
     }

@@ -1,4 +1,4 @@
-//! Asking processes whether they are ready.
+//! Readiness checks of processes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::process_table::{Entry, Status};
 use crate::services::{GATEWAY, MAILBOX};
 use crate::state::Ports;
 
-/// Asks `/readyz` of processes.
+/// Client for `/readyz` of processes.
 #[derive(Clone)]
 pub struct Asker(reqwest::Client);
 
 impl Asker {
     pub fn new() -> Result<Self> {
-        // The TLS provider is needed even by a client that only speaks plain HTTP; it is there already in a test.
+        // Even a client for plain HTTP needs the TLS provider. In tests it may already be installed.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = reqwest::Client::builder()
             .timeout(Duration::from_secs(3))
@@ -27,7 +27,7 @@ impl Asker {
         Ok(Self(client))
     }
 
-    /// `Err` says why not, in a few words.
+    /// Checks one process. The error is a short reason.
     pub async fn is_ready(&self, address: SocketAddr) -> Result<(), String> {
         let response = match self.0.get(format!("http://{address}/readyz")).send().await {
             Ok(response) => response,
@@ -43,7 +43,8 @@ impl Asker {
     }
 }
 
-/// Whether one process of a system is ready: it runs, and answers where others look for it. `Err` says why not.
+/// Checks whether one process of a system is ready: it runs, and responds where other processes expect it. The error is
+/// the reason.
 pub async fn of(asker: &Asker, name: &str, entry: &Entry, ports: &Ports) -> Result<(), String> {
     match entry.status {
         Status::Running => {}
@@ -62,7 +63,7 @@ pub async fn of(asker: &Asker, name: &str, entry: &Entry, ports: &Ports) -> Resu
     }
 }
 
-/// The reason within a `/readyz` answer: plain text, or the `message` of the API's error shape.
+/// Returns the reason in a `/readyz` response: plain text, or the `message` of the API's error format.
 fn reason(body: &str) -> Option<String> {
     let json: Option<serde_json::Value> = serde_json::from_str(body).ok();
     let message = json.as_ref().and_then(|v| v.get("message")).and_then(|m| m.as_str());

@@ -1,4 +1,4 @@
-//! The directory that one local system lives in, and what lies where in it.
+//! The directory of one local system, and the paths in it.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
@@ -14,16 +14,17 @@ pub struct RunDirArg {
     pub run_dir: PathBuf,
 }
 
-/// An existing run directory, by its absolute path.
+/// An existing run directory, as an absolute path.
 #[derive(Clone, Debug)]
 pub struct RunDir(PathBuf);
 
 impl RunDir {
-    /// Creates it where it is not there yet.
+    /// Creates the directory if it does not exist.
     pub fn create(path: &Path) -> Result<Self> {
         fs::create_dir_all(path).with_context(|| format!("cannot create {} (RUN_DIR)", path.display()))?;
         let dir = Self::existing(path)?.with_context(|| format!("cannot find {} (RUN_DIR)", path.display()))?;
-        // The directory itself can be passed through, for PostgreSQL may run as another user; these are private.
+        // The directory itself is traversable, because PostgreSQL may run as another user. These subdirectories are
+        // private.
         for private in [dir.logs(), dir.pids(), dir.mail(), dir.push()] {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&private);
             made.with_context(|| format!("cannot create {} (RUN_DIR)", private.display()))?;
@@ -31,7 +32,7 @@ impl RunDir {
         Ok(dir)
     }
 
-    /// The directory, or `None` when nothing ever ran there.
+    /// Returns the directory, or `None` if nothing ever ran there.
     pub fn existing(path: &Path) -> Result<Option<Self>> {
         match fs::canonicalize(path) {
             Ok(path) if path.is_dir() => Ok(Some(Self(path))),
@@ -41,7 +42,7 @@ impl RunDir {
         }
     }
 
-    /// Holds off other `up` and `down` of this directory for as long as the file lives.
+    /// Locks out other `up` and `down` commands on this directory until the file is dropped.
     pub fn lock(&self) -> Result<File> {
         let path = self.0.join("lock");
         let opened = File::options().create(true).append(true).open(&path);
@@ -59,12 +60,12 @@ impl RunDir {
         &self.0
     }
 
-    /// Programs that were installed for this system only.
+    /// Programs that were installed only for this system.
     pub fn bin(&self) -> PathBuf {
         self.0.join("bin")
     }
 
-    /// A server's own directory: `postgres`, `nats`, `redis`.
+    /// A server's own directory: `postgres`, `nats` or `redis`.
     pub fn server(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -73,7 +74,7 @@ impl RunDir {
         self.0.join("mail")
     }
 
-    /// Where pushes to made-up devices lie.
+    /// Pushes to devices whose tokens belong to the local push mailbox.
     pub fn push(&self) -> PathBuf {
         self.0.join("push")
     }
@@ -110,7 +111,7 @@ impl RunDir {
         self.0.join("credentials.json")
     }
 
-    /// The same for a shell.
+    /// The credentials as shell variables.
     pub fn env_file(&self) -> PathBuf {
         self.0.join("env")
     }

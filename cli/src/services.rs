@@ -1,4 +1,4 @@
-//! The processes of a local system: which program, with which environment. Pure but for finding the programs.
+//! The processes of a local system, with programs and environments. Pure, except for locating the programs.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,30 +14,30 @@ pub const GATEWAY: &str = "gateway";
 pub const MAILBOX: &str = "mailbox";
 const DELIVERY: &str = "worker-delivery";
 pub const SUPERVISOR: &str = "supervisor";
-/// The four programs of the product.
+/// The product's four programs.
 pub const PROGRAMS: [&str; 4] = [GATEWAY, "worker-automation", DELIVERY, "scheduler"];
-/// What the processes may reach beside public addresses: the local mailbox.
+/// Addresses that the processes may reach besides public ones, for the local mailbox.
 const LOOPBACK: &str = "127.0.0.0/8,::1/128";
 
 const SYSTEM_MAIL: [&str; 2] = ["SYSTEM_SMTP_URL", "SYSTEM_MAIL_FROM"];
 
-/// How one process is started. Two that are equal need no restart.
+/// How to start one process. If it is unchanged, the process needs no restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     pub program: PathBuf,
-    /// Never anything secret: arguments are visible to everybody.
+    /// Never contains secrets: every user of the machine can see arguments.
     pub args: Vec<String>,
-    /// Set over the inherited environment.
+    /// Overrides the inherited environment.
     pub env: BTreeMap<&'static str, String>,
-    /// Which build of the program: changes when it is built anew.
+    /// Build of the program, which changes when the program is rebuilt.
     pub build: String,
-    /// Where it answers `/readyz`, if it does.
+    /// Address of `/readyz`, if the process serves it.
     pub admin: Option<SocketAddr>,
 }
 
-/// All services of a run directory, by name.
+/// Returns all services of a run directory, by name.
 ///
-/// Errors when a program is missing, or the state has no ports yet.
+/// Returns an error if a program is missing, or if the state has no ports yet.
 pub fn of(dir: &RunDir, state: &State, programs: &Path) -> Result<BTreeMap<&'static str, Service>> {
     let mut services = BTreeMap::new();
     for name in PROGRAMS {
@@ -66,7 +66,7 @@ pub fn of(dir: &RunDir, state: &State, programs: &Path) -> Result<BTreeMap<&'sta
     Ok(services)
 }
 
-/// The address that a state's gateway answers at, without a path.
+/// Returns the gateway's URL without a path.
 pub fn origin(state: &State) -> String {
     format!("http://{}", local(state.ports.gateway.unwrap_or_default()))
 }
@@ -77,7 +77,7 @@ fn environment(dir: &RunDir, state: &State, allow: Option<&str>) -> BTreeMap<&'s
         ("DATABASE_URL", state.servers.database.clone()),
         ("NATS_URL", state.servers.nats.clone()),
         ("REDIS_URL", state.servers.redis.clone()),
-        // Empty, so that one inherited from a shell does not win over the file.
+        // Empty, so that an inherited value does not take precedence over the file.
         ("MASTER_KEY", String::new()),
         ("MASTER_KEY_FILE", dir.master_key_file().display().to_string()),
         ("PUBLIC_BASE_URL", origin(state)),
@@ -85,7 +85,7 @@ fn environment(dir: &RunDir, state: &State, allow: Option<&str>) -> BTreeMap<&'s
     ])
 }
 
-/// Invitations go to the local mailbox, unless the environment names a mail server for them.
+/// Sends invitations to the local mailbox, unless the environment names a mail server for them.
 fn system_mail(state: &State) -> Result<Vec<(&'static str, String)>> {
     let is_set = |name| std::env::var(name).is_ok_and(|value| !value.trim().is_empty());
     if SYSTEM_MAIL.into_iter().any(is_set) {
@@ -96,15 +96,15 @@ fn system_mail(state: &State) -> Result<Vec<(&'static str, String)>> {
     Ok(vec![(url, format!("smtp://{smtp}?security=none")), (from, format!("Rekindle <{MAILBOX_FROM}>"))])
 }
 
-/// The directory with the sibling programs: where this one lies.
+/// Returns the directory of this program, which holds the other programs too.
 pub fn program_dir() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell where this program lies")?;
-    // Linux marks the path of a program that was replaced while it ran.
+    // Linux appends this to the path of a program that was replaced while it ran.
     let own = PathBuf::from(own.to_string_lossy().trim_end_matches(" (deleted)"));
     own.parent().map(Path::to_owned).context("this program lies in no directory")
 }
 
-/// Tells one build of a program from the next, by its size and time.
+/// Identifies a build of a program by size and modification time.
 pub fn build_of(program: &Path) -> Result<String> {
     let Ok(file) = std::fs::metadata(program) else {
         bail!("{} is missing: build it with `make up` or `cargo build --release`", program.display());

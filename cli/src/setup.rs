@@ -1,4 +1,4 @@
-//! `rekindle setup`: from a migrated database and an empty broker to something that the processes can start on.
+//! `rekindle setup`: prepares a migrated database and an empty broker for the processes.
 
 use std::path::Path;
 
@@ -17,14 +17,14 @@ use crate::run_dir::RunDir;
 use crate::state::{self, State};
 use crate::up::{Credentials, write_credentials};
 
-/// Every step may be repeated after a crash in any other.
+/// Runs the setup. Every step can be repeated after a crash.
 pub async fn run(args: &SetupArgs) -> Result<()> {
     let env = Env::from_process();
     runtime::telemetry::start_logging(&env)?;
     let origin = public_base_url(&env, "http://127.0.0.1:8080")?;
     let dir = RunDir::create(&args.place.run_dir)?;
     let _lock = dir.lock()?;
-    // Makes the streams, too.
+    // This also creates the streams.
     startup::connect(&env, "setup", &shutdown::on_signal()?).await?;
 
     let provision = Provision::new(&DatabaseConfig::from_env(&env)?.url)?;
@@ -52,8 +52,10 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
     Ok(())
 }
 
-/// The keys of the environment, made first where they are to lie in a file that is not there. Not where there are projects:
-/// what is sealed of them opens under the key that they had, and what was sealed meanwhile would be lost once that is back.
+/// Returns the keys of the environment. Creates the key file if it is configured but missing.
+///
+/// If projects exist, a missing file is an error instead: their secrets open only under the original key, and secrets
+/// sealed under a new key would be lost once the original is restored.
 fn master_keys(env: &Env, has_projects: bool) -> Result<MasterKeys> {
     if let (None, Some(file)) = (env.get("MASTER_KEY"), env.get("MASTER_KEY_FILE")) {
         let file = Path::new(file);

@@ -1,4 +1,4 @@
-//! What a run directory remembers: made up once, written before it is first used, kept ever after.
+//! The persistent state of a run directory: generated once, written before its first use, and kept.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,16 +19,16 @@ const VERSION: u32 = 1;
 #[serde(rename_all = "camelCase")]
 pub struct State {
     version: u32,
-    /// Goes up with every `up`; the supervisor says which one it has taken in.
+    /// Incremented by every `up`. The supervisor publishes the generation that it has applied.
     pub generation: u64,
     pub first: FirstProject,
     pub ports: Ports,
-    /// The port of the mailbox that the first project's email channel was last pointed at by us.
+    /// The mailbox port that this program last wrote into the first project's email channel.
     pub mail_port_in_channel: Option<u16>,
     pub servers: Servers,
 }
 
-/// The identity of the first project and everything that opens it.
+/// ID, keys and credentials of the first project.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FirstProject {
@@ -49,17 +49,17 @@ pub struct FirstProject {
 pub struct Ports {
     pub gateway: Option<u16>,
     pub smtp: Option<u16>,
-    /// By process: where it answers `/readyz`.
+    /// Port of `/readyz`, by process.
     pub admin: BTreeMap<String, u16>,
 }
 
-/// The addresses of the servers, with passwords.
+/// URLs of the servers, including passwords.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Servers {
     pub database: String,
     pub nats: String,
-    /// Empty: without Redis.
+    /// Empty if Redis is not used.
     pub redis: String,
 }
 
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// The state of a directory, or `None` when nothing was ever started there.
+    /// Loads the state of a directory, or returns `None` if nothing was ever started there.
     pub fn load(dir: &RunDir) -> Result<Option<Self>> {
         let path = dir.state_file();
         let Some(text) = private_file::read(&path).with_context(|| format!("cannot read {}", path.display()))? else {
@@ -103,7 +103,7 @@ impl State {
         Ok(Some(state))
     }
 
-    /// The state of a directory, made up and written first where there is none.
+    /// Loads the state of a directory, or generates and writes it.
     pub fn load_or_create(dir: &RunDir, now_ms: i64) -> Result<Self> {
         if let Some(state) = Self::load(dir)? {
             return Ok(state);
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// Makes the file with the master key, unless it is there: 32 random bytes in hexadecimal.
+/// Creates the master key file if it does not exist: 32 random bytes in hexadecimal.
 pub fn ensure_master_key(path: &Path) -> Result<()> {
     if !path.exists() {
         private_file::write(path, format!("{}\n", hex(&rand::random::<[u8; 32]>())).as_bytes())

@@ -1,4 +1,4 @@
-//! `rekindle status`: what runs in a run directory, and whether it is ready.
+//! `rekindle status`: prints the processes of a run directory and whether they are ready.
 
 use anyhow::Result;
 use local_servers::{NatsServer, PostgresServer, Process, RedisServer};
@@ -12,7 +12,7 @@ use crate::state::State;
 use crate::supervise::log_file;
 use crate::up::{NATS, POSTGRES, REDIS};
 
-/// True when everything that should run does, and is ready.
+/// Prints the status. Returns `true` if everything that should run is running and ready.
 pub async fn run(args: &RunDirArg) -> Result<bool> {
     let Some(dir) = RunDir::existing(&args.run_dir)? else {
         println!("Nothing is running: {} does not exist.", args.run_dir.display());
@@ -85,7 +85,7 @@ fn why_waiting(entry: &Entry, last_line: Option<&str>) -> String {
     format!("{end} ({} times), to be started again{said}", entry.deaths)
 }
 
-/// Columns as wide as their widest cell.
+/// Formats the rows in columns as wide as their widest cells.
 fn table(rows: &[Row]) -> String {
     let head = Row::new("PROCESS", "PID", "SINCE", "STATE");
     let all = || std::iter::once(&head).chain(rows);

@@ -1,6 +1,6 @@
-//! `rekindle supervise`: starts the processes of a run directory, and again whenever one ends by itself.
+//! `rekindle supervise`: starts the processes of a run directory, and restarts each one that ends by itself.
 //!
-//! SIGHUP: take in the state and start anew what changed. SIGTERM: stop all and end.
+//! SIGHUP applies the current state and restarts what changed. SIGTERM stops all processes and exits.
 
 pub mod backoff;
 mod keeper;
@@ -50,7 +50,7 @@ pub async fn run(dir: RunDir) -> Result<()> {
 
 struct Supervisor {
     dir: RunDir,
-    /// Where the programs lie.
+    /// Directory of the programs.
     programs: PathBuf,
     clock: Clock,
     published: Arc<Published>,
@@ -66,12 +66,12 @@ impl Supervisor {
         Ok(Self { dir, programs, clock: Clock::system(), published, keepers, services })
     }
 
-    /// Reads the state and lets every keeper know what it has to keep running now.
+    /// Applies the state: notifies every keeper of the service that it has to run.
     fn take_in(&mut self) -> Result<()> {
         let state = State::load(&self.dir)?.context("nothing was ever started here")?;
         let wanted = services::of(&self.dir, &state, &self.programs)?;
         let now = self.clock.now();
-        // Marked before the generation is published: whoever sees the generation sees no stale "running".
+        // Update the entries before publishing the generation, so that its readers never see a stale `running`.
         self.published.update(|table| {
             for (name, service) in &wanted {
                 if self.services.get(name) != Some(service) {
@@ -93,7 +93,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The mailbox last, so that mail under way still finds it.
+    /// Stops the mailbox last, so that mail in flight still reaches it.
     async fn stop(mut self) {
         let mailbox = self.keepers.remove(MAILBOX);
         futures_util::future::join_all(self.keepers.into_values().map(Keeper::stop)).await;

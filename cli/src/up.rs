@@ -1,4 +1,4 @@
-//! `rekindle up`: from nothing, or from whatever is there, to a system that is ready.
+//! `rekindle up`: brings a system from any state to ready.
 
 mod launch;
 mod ports;
@@ -22,7 +22,7 @@ pub use launch::STOP;
 pub use servers::{NATS, POSTGRES, REDIS, attached_database};
 pub use summary::{Credentials, write_credentials};
 
-/// Brings everything up and prints how to reach it. Every step may be repeated after a crash in any other.
+/// Starts everything and prints how to reach it. Every step can be repeated after a crash.
 pub async fn run(args: &UpArgs) -> Result<()> {
     let dir = RunDir::create(&args.place.run_dir)?;
     let _lock = dir.lock()?;
@@ -35,7 +35,7 @@ pub async fn run(args: &UpArgs) -> Result<()> {
 }
 
 async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Steps) -> Result<State> {
-    // What cannot work is found out before anything is started.
+    // Check for missing programs before anything starts.
     let programs = services::program_dir()?;
     for program in services::PROGRAMS.iter().chain(&["rekindle"]) {
         services::build_of(&programs.join(program))?;
@@ -52,7 +52,7 @@ async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Steps) -> Result<State
     state.servers = servers::start(dir, &tools, progress).await?;
 
     ports::choose_others(dir, &mut state);
-    // Remembered before it is first used, here and below: a crash in between must lose nothing.
+    // Save before the first use, here and below, so that a crash in between loses nothing.
     let mail_now = state.ports.smtp.context("no port was chosen for the mailbox")?;
     let mail_before = *state.mail_port_in_channel.get_or_insert(mail_now);
     state.generation += 1;
@@ -76,8 +76,8 @@ async fn bring_up(dir: &RunDir, args: &UpArgs, progress: &Steps) -> Result<State
     Ok(state)
 }
 
-/// Starts the processes and waits until they are ready. Where another program took the gateway's port just before the
-/// gateway could, another port is chosen.
+/// Starts the processes and waits until they are ready. If another program takes the gateway's port first, another port
+/// is chosen.
 async fn start_processes(
     dir: &RunDir,
     args: &UpArgs,
@@ -99,7 +99,7 @@ async fn start_processes(
     }
 }
 
-/// The master keys of a run directory.
+/// Returns the master keys of a run directory.
 pub fn master_keys(dir: &RunDir) -> Result<MasterKeys> {
     let text = std::fs::read_to_string(dir.master_key_file())?;
     MasterKeys::parse(&text).context("master.key of the run directory does not hold 64 hexadecimal digits")

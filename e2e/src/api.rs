@@ -1,4 +1,4 @@
-//! The HTTP API as a client sees it: every answer as it came, nothing tried again.
+//! A client of the HTTP API that returns every response as received, and never retries.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ pub struct Api {
     pub secret_key: String,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
     pub retry_after: Option<u64>,
-    /// Null where the body is no JSON.
+    /// Null if the body is not JSON.
     pub json: Value,
     pub took: Duration,
 }
 
 impl Answer {
-    /// The body of an answer of this status; panics with the answer otherwise.
+    /// Returns the body of a response with this status; panics with the response otherwise.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.json);
@@ -35,28 +35,28 @@ impl Answer {
 }
 
 impl Api {
-    /// `origin`: without a path.
+    /// Creates a client. `origin` has no path.
     pub fn new(origin: &str, public_key: &str, secret_key: &str) -> Self {
-        // Somebody in this process may have chosen the same one before.
+        // Fails if another test in this process has installed the provider already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).build();
         let (public_key, secret_key) = (public_key.to_owned(), secret_key.to_owned());
         Self { http: http.expect("an HTTP client"), base: format!("{origin}/api/v1"), public_key, secret_key }
     }
 
-    /// The same for another client, which has connections of its own.
+    /// Returns a copy for another client, with its own connections.
     #[must_use]
     pub fn of_another_client(&self) -> Self {
         Self::new(self.base.trim_end_matches("/api/v1"), &self.public_key, &self.secret_key)
     }
 
-    /// The same for a client that has another public key.
+    /// Returns a copy with another public key.
     #[must_use]
     pub fn with_public_key(&self, key: &str) -> Self {
         Self { public_key: key.to_owned(), ..self.clone() }
     }
 
-    /// With a key of choice. `Err` when there was no answer at all.
+    /// Makes a call with the given key. `Err` if no response arrived.
     pub async fn call(&self, method: Method, path: &str, key: &str, body: Option<&Value>) -> Result<Answer, String> {
         let began = Instant::now();
         let mut request = self.http.request(method, format!("{}{path}", self.base)).header("x-api-key", key);
@@ -66,12 +66,12 @@ impl Api {
         read(request.send().await, began).await
     }
 
-    /// With the public key, as browsers and apps do.
+    /// Posts with the public key, as browsers and apps do.
     pub async fn track(&self, path: &str, body: &Value) -> Answer {
         answered(self.call(Method::POST, path, &self.public_key, Some(body)).await)
     }
 
-    /// As [`Api::track`], as part of a trace.
+    /// Like [`Api::track`], as part of a trace.
     pub async fn traced(&self, path: &str, body: &Value, traceparent: &str) -> Answer {
         let began = Instant::now();
         let request = self.http.post(format!("{}{path}", self.base)).header("x-api-key", &self.public_key);
@@ -79,7 +79,7 @@ impl Api {
         answered(read(request.send().await, began).await)
     }
 
-    /// With the secret key, as are all below.
+    /// Posts with the secret key, like all methods below.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         answered(self.call(Method::POST, path, &self.secret_key, Some(body)).await)
     }
@@ -92,14 +92,14 @@ impl Api {
         answered(self.call(Method::GET, path, &self.secret_key, None).await)
     }
 
-    /// With the secret key, under an `Idempotency-Key`. `Err` when there was no answer at all.
+    /// Posts with the secret key and an `Idempotency-Key`. `Err` if no response arrived.
     pub async fn post_under(&self, key: &str, path: &str, body: &Value) -> Result<Answer, String> {
         let began = Instant::now();
         let request = self.http.post(format!("{}{path}", self.base)).header("x-api-key", &self.secret_key);
         read(request.header("idempotency-key", key).json(body).send().await, began).await
     }
 
-    /// Sends lines of NDJSON under an `Idempotency-Key`. `Err` when there was no answer at all.
+    /// Imports lines of NDJSON with an `Idempotency-Key`. `Err` if no response arrived.
     pub async fn import(&self, key: &str, lines: String) -> Result<Answer, String> {
         let began = Instant::now();
         let request = self.http.post(format!("{}/users/import", self.base)).header("x-api-key", &self.secret_key);
@@ -107,7 +107,7 @@ impl Api {
         read(request.send().await, began).await
     }
 
-    /// The lines of an export.
+    /// Returns the lines of an export.
     pub async fn export(&self, path: &str) -> Vec<Value> {
         let request = self.http.get(format!("{}{path}", self.base)).header("x-api-key", &self.secret_key);
         let response = request.send().await.unwrap_or_else(|error| panic!("no answer: {error:?}"));
@@ -116,13 +116,13 @@ impl Api {
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
     }
 
-    /// Creates something and answers with its id.
+    /// Creates a resource and returns its ID.
     pub async fn create(&self, path: &str, body: &Value) -> String {
         let created = self.post(path, body).await.expect(201);
         created["id"].as_str().unwrap_or_else(|| panic!("no id in {created}")).to_owned()
     }
 
-    /// Asks until the answer holds what is wanted; panics with the last answer when the time is up.
+    /// Polls until the response meets the condition; panics with the last response at the timeout.
     pub async fn until(&self, path: &str, within: Duration, wanted: impl Fn(&Value) -> bool) -> Value {
         let probe = async || {
             let answer = self.get(path).await;

@@ -1,4 +1,4 @@
-//! NATS by the files of `deploy/nats`, with a user for each program.
+//! NATS with the configuration files of `deploy/nats`, and a user for each program.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use testkit::ConfiguredNats;
 
 use crate::Options;
 
-/// The programs, which are users by the same names, and what the files read their passwords from.
+/// The programs, which are users with the same names, and the variables from which the files read their passwords.
 pub const USERS: [(&str, &str); 4] = [
     ("gateway", "NATS_GATEWAY_PASSWORD"),
     ("worker-automation", "NATS_WORKER_AUTOMATION_PASSWORD"),
     ("worker-delivery", "NATS_WORKER_DELIVERY_PASSWORD"),
     ("scheduler", "NATS_SCHEDULER_PASSWORD"),
 ];
-/// Another for each, so that a mistaken one is noticed.
+/// All different, so that a mix-up fails.
 const PASSWORDS: [&str; 4] = ["gatewaypw", "automationpw", "deliverypw", "schedulerpw"];
 const ROUTE: (&str, &str) = ("route", "routepw");
 
-/// What the files read from the environment.
+/// Returns the variables that the files read.
 fn env() -> Vec<(&'static str, &'static str)> {
     let mut env: Vec<_> = USERS.into_iter().zip(PASSWORDS).map(|((_, name), password)| (name, password)).collect();
     env.extend([
@@ -37,39 +37,39 @@ fn config(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/nats").join(file)
 }
 
-/// One server by `nats.conf`.
+/// Starts one server with `nats.conf`.
 pub async fn single() -> ConfiguredNats {
     ConfiguredNats::start(&config("nats.conf"), &env()).await
 }
 
-/// Three servers by `cluster.conf`.
+/// Starts three servers with `cluster.conf`.
 pub async fn cluster() -> [ConfiguredNats; 3] {
     let mut env = env();
     env.retain(|(name, _)| *name != "NATS_SERVER_NAME");
     ConfiguredNats::start_cluster(&config("cluster.conf"), &env, ROUTE).await
 }
 
-/// `NATS_URL` of a program.
+/// Returns the `NATS_URL` of a program.
 ///
-/// Panics where there is no such program.
+/// Panics if there is no such program.
 pub fn url(servers: &[ConfiguredNats], program: &str) -> String {
     let place = USERS.iter().position(|(user, _)| *user == program).expect("a program's name");
     servers.iter().map(|server| server.url(program, PASSWORDS[place])).collect::<Vec<_>>().join(",")
 }
 
-/// Every program as its own user.
+/// Returns options with which every program connects as its own user.
 pub fn options(servers: &[ConfiguredNats]) -> Options {
     let base = Options::default().env("STREAM_REPLICAS", servers.len());
     USERS.iter().fold(base, |options, (program, _)| options.env_of(program, "NATS_URL", url(servers, program)))
 }
 
-/// A connection as a program has it.
+/// Connects as a program does.
 pub async fn connect(servers: &[ConfiguredNats], program: &str) -> anyhow::Result<Bus> {
     let pairs = [("NATS_URL", url(servers, program)), ("STREAM_REPLICAS", servers.len().to_string())];
     Bus::connect(&BusConfig::from_env(&Env::from_pairs(pairs))?, program).await
 }
 
-/// Makes the streams, as the scheduler would; the others wait for them otherwise.
+/// Creates the streams, as the scheduler would; the other programs wait for them.
 pub async fn make_streams(servers: &[ConfiguredNats]) -> anyhow::Result<()> {
     topology::ensure(&connect(servers, "scheduler").await?).await?;
     Ok(())

@@ -1,10 +1,9 @@
-//! The product under faults: what is killed at random while a test watches one thing ([`Chaos`]), and the run in which
-//! everything goes wrong that a seed thinks of ([`run`]).
+//! The product under faults: random kills while a test watches one property ([`Chaos`]), and the run with all faults that a seed plans
+//! ([`run`]).
 //!
-//! [`plan`] says by the seed what goes wrong and when, and [`strike`] does it, with [`proxy`] on the links and [`provider`] at
-//! the far end. Meanwhile [`load`] is what clients do, [`oracle`] writes down what they were answered, and [`pulse`] measures how
-//! soon all is well again. In the end [`found`] looks at what there is, [`checks`] holds it against what was answered, and
-//! [`report`] tells.
+//! [`plan`] chooses the faults and their times from the seed. [`strike`] injects them, with [`proxy`] on the links and [`provider`] at the
+//! far end. Meanwhile [`load`] simulates clients, [`oracle`] records the responses that they get, and [`pulse`] measures the time to
+//! recovery. At the end [`found`] reads the final state, [`checks`] compares it with the responses, and [`report`] writes the results.
 
 pub mod books;
 pub mod checks;

@@ -1,4 +1,4 @@
-//! Whether anything is still under way, and what the ledger says: asked of the database and the broker themselves.
+//! Checks by SQL and the broker's monitor whether anything is in flight, and reads the ledger.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use uuid::Uuid;
 use crate::System;
 use crate::system::connect;
 
-/// Members of the chunks of messages that are not done.
+/// Members of chunks whose messages are not settled.
 const PENDING: &str = "WITH pending AS (SELECT c.project_id, m.id FROM send_chunk c, unnest(c.members) WITH ORDINALITY AS m (id, n) \
                       WHERE NOT c.is_audience AND get_bit(c.done, (m.n - 1)::int) = 0) ";
 
-/// Contradictions between the ledger and the queue, each with the statement that counts it: 0 at any time, also under load, since a
+/// Contradictions between the ledger and the queue, each with the statement that counts them: 0 at any time, also under load, since a
 /// statement reads one snapshot.
 const MISQUEUED: [(&str, &str); 2] = [
     (
@@ -31,17 +31,17 @@ const MISQUEUED: [(&str, &str); 2] = [
     ),
 ];
 
-/// What waits somewhere.
+/// Numbers of pending items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Rows that the broker was not given yet.
+    /// Rows that were not published to the broker yet.
     pub outbox: i64,
-    /// Timers that fell due, and runs that wait past their time.
+    /// Timers that are due, and runs that wait past their time.
     pub timers_past_due: i64,
     pub runs_past_due: i64,
-    /// Messages that are neither sent nor given up.
+    /// Messages without a final status.
     pub messages_queued: i64,
-    /// Chunks with messages or recipients that are still to be sent.
+    /// Chunks with messages or recipients that are not sent yet.
     pub send_chunks: i64,
     /// Messages of the send stream that delivery has not acknowledged.
     pub send_stream: u64,
@@ -53,17 +53,17 @@ pub struct LedgerRow {
     pub id: Uuid,
     pub status: String,
     pub reason: Option<String>,
-    /// Calls of which the outcome was never learned.
+    /// Calls with an unknown outcome.
     pub ambiguous: u32,
 }
 
-/// A plain connection to the system's database.
+/// Opens a plain connection to the system's database.
 pub async fn database(system: &System) -> Client {
     connect(&system.database_url).await
 }
 
-/// Makes waiting chunks due now that would be sent later, which may be hours away. Skips chunks that wait for their channel's settings, and
-/// locked ones: waiting for those in another order than a worker's could deadlock.
+/// Makes chunks due now whose time may be hours away. Skips chunks that wait for their channel's settings, and locked ones: waiting for
+/// locks in another order than a worker does could deadlock.
 pub async fn bring_retries_forward(db: &Client) {
     let sql = "WITH later AS (SELECT project_id, id FROM send_chunk WHERE due_at > statement_timestamp() AND NOT is_begun AND NOT is_held \
                FOR NO KEY UPDATE SKIP LOCKED) \
@@ -98,7 +98,7 @@ pub async fn backlog(system: &System, db: &Client) -> Backlog {
     }
 }
 
-/// Waits until nothing is under way; panics with what still is when the time is up.
+/// Waits until nothing is in flight; panics with what still is at the timeout.
 pub async fn until_drained(system: &System, db: &Client, within: Duration) {
     let probe = async || {
         let backlog = backlog(system, db).await;
@@ -107,15 +107,14 @@ pub async fn until_drained(system: &System, db: &Client, within: Duration) {
     eventually(within, probe).await;
 }
 
-/// Items that were ever put aside because they can never be applied: the scheduler deletes from the stream what it has taken
-/// over.
+/// Returns the number of dead letters ever stored in the stream, including those that the scheduler has moved out of it.
 pub async fn dead_letters(system: &System) -> u64 {
     stream_state(&system.nats.monitor_url(), &Names::new("").dead_stream(), "last_seq").await
 }
 
-/// How many messages a stream holds, by the broker's monitor.
+/// Returns the number of messages in a stream, by the broker's monitor.
 ///
-/// Panics when that does not know the stream.
+/// Panics if the monitor does not know the stream.
 pub async fn stream_messages(monitor_url: &str, stream: &str) -> u64 {
     stream_state(monitor_url, stream, "messages").await
 }
@@ -128,7 +127,7 @@ async fn stream_state(monitor_url: &str, stream: &str, field: &str) -> u64 {
     found.and_then(|one| one["state"][field].as_u64()).unwrap_or_else(|| panic!("no stream {stream} in {told}"))
 }
 
-/// What a stream's readers have not acknowledged, a line for each that has such, by the broker's monitor.
+/// Describes the consumers of a stream that have pending or unacknowledged messages, one line each, by the broker's monitor.
 pub async fn readers(monitor_url: &str, stream: &str) -> Vec<String> {
     let url = format!("{monitor_url}/jsz?consumers=true");
     let told: Value = reqwest::get(url).await.expect("NATS's monitor").json().await.expect("JSON");
@@ -157,13 +156,13 @@ pub async fn ledger(db: &Client) -> Vec<LedgerRow> {
         .collect()
 }
 
-/// The messages that lie in people's inboxes.
+/// Returns the messages in users' inboxes.
 pub async fn in_inboxes(db: &Client) -> Vec<Uuid> {
     let rows = db.query("SELECT id FROM inbox", &[]).await.expect("the inboxes");
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// How many events are stored.
+/// Numbers of stored events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredEvents {
     pub rows: i64,
@@ -171,7 +170,7 @@ pub struct StoredEvents {
 }
 
 impl StoredEvents {
-    /// So many events, none of them twice.
+    /// `count` events, without duplicates.
     pub fn each_once(count: i64) -> Self {
         Self { rows: count, distinct_ids: count }
     }

@@ -1,7 +1,6 @@
-//! A run of sends in which most go wrong at first: what happens to which of them, and what the providers saw.
-//!
-//! Every send bears its number in its text, so that a provider's server knows it again however it is addressed, and fails
-//! it the first time it comes.
+//! A run of sends most of which fail at first: the fault of each send, and what the providers' servers received.
+//! Every send has its number in its text. By the number, a provider's server recognises the send, whatever its address, and fails it the
+//! first time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,28 +9,28 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::{Fault, Received, Reply, Vendor};
 
-/// What goes wrong with a send the first time.
+/// The fault of a send's first attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// 429 with `Retry-After`, 451 of a mail server.
+    /// 429 with `Retry-After`; 451 from a mail server.
     Throttled,
-    /// 500, 421 of a mail server.
+    /// 500; 421 from a mail server.
     Unavailable,
-    /// Acted upon and never answered.
+    /// Processed, and never answered.
     Hang,
-    /// Acted upon, and the connection (over HTTP/2, the stream) breaks.
+    /// Processed, and the connection (over HTTP/2, the stream) breaks.
     ResetAfter,
-    /// The connection (over HTTP/2, the stream) breaks, and nothing was acted upon.
+    /// The connection (over HTTP/2, the stream) breaks, and the send was not processed.
     ResetBefore,
     /// GOAWAY of HTTP/2.
     Leaving,
-    /// Acted upon and answered late, but in time.
+    /// Processed, and answered late but within the time limit.
     Slow,
-    /// The certificate is somebody else's, whoever calls.
+    /// The certificate is for another host, for every caller.
     WrongName,
 }
 
-/// The tenth part of all sends each; the others go well.
+/// A tenth of all sends each; the others succeed.
 pub const KINDS: [Kind; 8] = [
     Kind::Throttled,
     Kind::Unavailable,
@@ -46,7 +45,7 @@ const OF: u64 = 10;
 const LATE: Duration = Duration::from_secs(3);
 
 impl Kind {
-    /// Whether nobody can know whether the send was acted upon.
+    /// Whether the client cannot know if the send was processed.
     pub fn is_ambiguous(self) -> bool {
         matches!(self, Self::Hang | Self::ResetAfter | Self::ResetBefore)
     }
@@ -62,13 +61,13 @@ impl Kind {
             Self::ResetBefore => Some(Fault::Lost),
             Self::Leaving => Some(Fault::GoAway),
             Self::Slow => Some(Fault::Slow(LATE)),
-            // That is the matter of the connection.
+            // A fault of the connection, not of the request.
             Self::WrongName => None,
         }
     }
 }
 
-/// Who carries a send.
+/// The provider of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Carrier {
     MailHttp,
@@ -80,12 +79,12 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// Whether it knows a repeat by its key.
+    /// Whether it deduplicates by key.
     pub fn has_keys(self) -> bool {
         matches!(self, Self::MailHttp | Self::ThirdParty)
     }
 
-    /// What makes an automation of the project send by it, and the step that does.
+    /// Returns the event that makes an automation of the project send by this provider, and the step that sends.
     pub fn event(self) -> (&'static str, &'static str) {
         match self {
             Self::MailHttp | Self::Smtp => ("mail", "EMAIL"),
@@ -95,7 +94,7 @@ impl Carrier {
     }
 }
 
-/// One send of the run, all of it by its number.
+/// One send of the run, derived entirely from its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sale {
     pub number: u64,
@@ -105,8 +104,8 @@ pub struct Sale {
 }
 
 impl Sale {
-    /// In a run over so many projects, whose last one is for those that find the wrong name. Projects of even numbers mail
-    /// over HTTP, the others by SMTP.
+    /// Creates a send for a run over `projects` projects, the last of which is for the sends that get the wrong certificate. Even-numbered
+    /// projects send mail over HTTP, the others by SMTP.
     pub fn new(number: u64, projects: u64) -> Self {
         let kind = KINDS.get(usize::try_from(number % OF).unwrap_or(usize::MAX)).copied();
         let turn = number / OF;
@@ -114,38 +113,38 @@ impl Sale {
         let mail = if project % 2 == 0 { Carrier::MailHttp } else { Carrier::Smtp };
         let carrier = match kind {
             Some(Kind::WrongName) => Carrier::ThirdParty,
-            // Of the others, this one alone speaks HTTP/2 without TLS.
+            // Of the other providers, only this one uses HTTP/2 without TLS.
             Some(Kind::Leaving) => Carrier::Apns,
             _ => [mail, Carrier::Sms, Carrier::Gateway, Carrier::Apns][(turn % 4) as usize],
         };
         Self { number, project, carrier, kind }
     }
 
-    /// How often it may be acted upon: once, and once more after a fault that is shown.
+    /// Returns how often it may be processed: once, or twice if a fault hides the outcome and the provider does not deduplicate.
     pub fn copies(&self) -> std::ops::RangeInclusive<u32> {
         let twice = matches!(self.kind, Some(Kind::Hang | Kind::ResetAfter)) && !self.carrier.has_keys();
         1..=1 + u32::from(twice)
     }
 
-    /// How many calls of unknown outcome the ledger must show. Where a repeat is known by its key in any case, it is a
-    /// retry like any other.
+    /// Returns how many calls with an unknown outcome the ledger must show. If the provider deduplicates by key, a repeat is an ordinary
+    /// retry.
     pub fn ambiguous(&self) -> u32 {
         let shown = self.carrier != Carrier::MailHttp;
         u32::from(shown && self.kind.is_some_and(Kind::is_ambiguous))
     }
 }
 
-/// What the templates make of an event with this number.
+/// The text of the templates.
 pub const TEXT: &str = "Sale-{{ properties.n }}.";
 
-/// The number in a provider's request, or in a mail.
+/// Returns the number in a provider's request, or in a mail.
 pub fn number_in(text: &[u8]) -> Option<u64> {
     let at = text.windows(5).position(|part| part == b"Sale-")? + 5;
     let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
     std::str::from_utf8(&digits.copied().collect::<Vec<u8>>()).ok()?.parse().ok()
 }
 
-/// What the providers' servers have in common: which sends have come, and how each was failed.
+/// State shared by the providers' servers: which sends have arrived, and how each was failed.
 pub struct Script {
     projects: u64,
     seen: Mutex<Seen>,
@@ -162,7 +161,7 @@ impl Script {
         Self { projects, seen: Mutex::default() }
     }
 
-    /// What goes wrong with a request.
+    /// Returns the fault of a request.
     pub fn fault(&self, text: &[u8]) -> Option<Fault> {
         let sale = Sale::new(number_in(text)?, self.projects);
         let mut seen = self.seen();
@@ -174,7 +173,7 @@ impl Script {
         Some(fault)
     }
 
-    /// The same for a mail server, which has codes of its own.
+    /// Like [`Self::fault`], with the codes of a mail server.
     pub fn mail_fault(&self, mail: &str) -> Option<Fault> {
         let answer = |status, words: &str| Fault::Answer(Reply { body: words.to_owned(), ..Reply::empty(status) });
         match self.fault(mail.as_bytes())? {
@@ -184,7 +183,7 @@ impl Script {
         }
     }
 
-    /// How often each kind was injected at whom.
+    /// Returns how often each kind was injected, by provider.
     pub fn injected(&self) -> BTreeMap<(Kind, Carrier), u64> {
         self.seen().injected.clone()
     }
@@ -194,7 +193,7 @@ impl Script {
     }
 }
 
-/// A vendor's service under the script.
+/// A vendor's service that follows the script.
 pub struct Scripted<V> {
     pub vendor: V,
     pub script: std::sync::Arc<Script>,

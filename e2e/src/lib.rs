@@ -1,7 +1,7 @@
-//! The product as a whole, for tests: the real programs as processes on servers of their own, to be killed, starved and
-//! started again one by one, and what can be seen of them from outside.
+//! The whole product, for tests: the real programs as processes with servers of their own, which tests kill, suspend and restart one by
+//! one, and observe from outside.
 //!
-//! The programs are the ones that lie beside the test's own profile: `cargo build --workspace --bins` makes them.
+//! The programs are those in the directory of the test's own profile, built by `cargo build --workspace --bins`.
 
 pub mod api;
 pub mod broker;

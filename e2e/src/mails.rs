@@ -1,18 +1,18 @@
-//! What lies in the mailbox.
+//! The mails in the mailbox.
 
 use std::collections::BTreeMap;
 
 use testkit::{Mail, TestMailbox};
 use uuid::Uuid;
 
-/// The mails to an address, oldest first.
+/// Returns the mails to an address, oldest first.
 pub fn to(mailbox: &TestMailbox, address: &str) -> Vec<Mail> {
     mailbox.mails().into_iter().filter(|mail| mail.delivered_to().iter().any(|to| to == address)).collect()
 }
 
-/// How many copies there are of each message: the part of a Message-ID before the `@` is the message's id.
+/// Counts the copies of each message. The part of a Message-ID before the `@` is the message's ID.
 ///
-/// Panics on a mail without such an id.
+/// Panics on a mail without such an ID.
 pub fn copies(mailbox: &TestMailbox) -> BTreeMap<Uuid, u32> {
     let mut copies = BTreeMap::new();
     for mail in mailbox.mails() {

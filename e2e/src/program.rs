@@ -1,4 +1,4 @@
-//! One program of the product as a process under the test's control.
+//! One program of the product, as a process that the test controls.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,15 +11,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// From a start to `/readyz`, on a machine that does other things.
+/// Time limit from the start to a successful `/readyz`, on a busy machine.
 const READY: Duration = Duration::from_secs(30);
-/// From SIGTERM to the end: a little more than the programs give themselves.
+/// Time limit from SIGTERM to the end: slightly longer than the programs' own.
 const STOP: Duration = Duration::from_secs(30);
 
-/// Environment variables over the inherited ones.
+/// Environment variables that override the inherited ones.
 pub type Env = BTreeMap<String, String>;
 
-/// A program, running or not. It is killed with this value.
+/// A program, running or not. Killed on drop.
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
@@ -31,9 +31,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// Not started yet. Its log will be `<dir>/<name>.log`.
+    /// Creates a program that is not started. Its log will be `<dir>/<name>.log`.
     ///
-    /// Panics when it was not built.
+    /// Panics if it was not built.
     pub fn new(name: &'static str, dir: &Path, mut env: Env) -> Self {
         let path = program_dir().join(name);
         assert!(
@@ -60,12 +60,12 @@ impl Program {
         self.env.insert(name.into(), value.into());
     }
 
-    /// Starts it; it is not ready yet.
+    /// Starts it, without waiting until it is ready.
     pub fn launch(&mut self) {
         self.launch_with(&[]);
     }
 
-    /// Starts it with more variables than usual.
+    /// Starts it with additional variables.
     pub fn launch_with(&mut self, more: &[(&str, &str)]) {
         assert!(self.child.is_none(), "{} runs already", self.name);
         let open = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
@@ -73,7 +73,7 @@ impl Program {
         let errors = log.try_clone().expect("a log file");
         let mut command = Command::new(&self.path);
         command.envs(&self.env).envs(more.iter().copied()).stdin(Stdio::null()).stdout(log).stderr(errors);
-        // In the test's own process group: whoever ends a hanging test ends them, too.
+        // In the test's own process group, so that ending a hanging test ends the programs too.
         let child = command.kill_on_drop(true).spawn();
         self.child = Some(child.unwrap_or_else(|error| panic!("cannot start {}: {error}", self.path.display())));
     }
@@ -84,7 +84,7 @@ impl Program {
         self.ready().await;
     }
 
-    /// Waits until it says that it is ready; panics when it ends instead.
+    /// Waits until it is ready; panics if it ends instead.
     pub async fn ready(&mut self) {
         let deadline = tokio::time::Instant::now() + READY;
         loop {
@@ -101,43 +101,43 @@ impl Program {
         }
     }
 
-    /// Whether it says that it is ready.
+    /// Whether it reports that it is ready.
     pub async fn is_ready(&self) -> bool {
         is_ready(self.admin).await
     }
 
-    /// How it ended, if it did.
+    /// Returns its exit status if it has ended.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut()?.try_wait().expect("the state of a child")
     }
 
-    /// Waits for its end.
+    /// Waits for it to end.
     pub async fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().unwrap_or_else(|| panic!("{} does not run", self.name));
         child.wait().await.expect("the end of a child")
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until it has ended.
     pub async fn kill(&mut self) {
         let child = self.child.as_mut().unwrap_or_else(|| panic!("{} does not run", self.name));
-        // It may have ended just now.
+        // It may have ended already.
         let _ = child.start_kill();
         self.ended().await;
     }
 
-    /// SIGKILL, and after a while another start, until it is ready.
+    /// Kills it, restarts it after a while, and waits until it is ready.
     pub async fn restart(&mut self, down: Duration) {
         self.kill().await;
         tokio::time::sleep(down).await;
         self.start().await;
     }
 
-    /// SIGSTOP: it keeps its connections and does nothing.
+    /// Sends SIGSTOP: it keeps its connections and does nothing.
     pub async fn suspend(&self) {
         self.signal("STOP").await;
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub async fn resume(&self) {
         self.signal("CONT").await;
     }
@@ -148,7 +148,7 @@ impl Program {
         assert!(told.is_ok_and(|status| status.success()), "cannot signal {}", self.name);
     }
 
-    /// SIGTERM, and waits until it has drained; panics when it does not end by itself, or not well.
+    /// Sends SIGTERM and waits until it has drained; panics if it does not end by itself, or ends with an error.
     pub async fn stop(&mut self) {
         self.signal("TERM").await;
         let status = tokio::time::timeout(STOP, self.ended()).await;
@@ -156,7 +156,7 @@ impl Program {
         assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_end());
     }
 
-    /// SIGTERM, and how it ended; `None` when it has not by then.
+    /// Sends SIGTERM and returns the exit status; `None` if it has not ended within this time.
     pub async fn terminate(&mut self, within: Duration) -> Option<ExitStatus> {
         self.signal("TERM").await;
         let child = self.child.as_mut()?;
@@ -165,12 +165,12 @@ impl Program {
         Some(status)
     }
 
-    /// What `/metrics` answers.
+    /// Returns the response of `/metrics`.
     pub async fn metrics(&self) -> String {
         self.probed("/metrics").await.1
     }
 
-    /// What a path of its port for probes answers: status and text. Panics when nobody answers there.
+    /// Returns the response at a path of its probe port: status and text. Panics if there is no response.
     pub async fn probed(&self, path: &str) -> (u16, String) {
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
         let answer = http.get(format!("http://{}{path}", self.admin)).send().await;
@@ -199,8 +199,8 @@ async fn is_ready(admin: SocketAddr) -> bool {
     tokio::time::timeout(Duration::from_secs(3), ask).await.ok().flatten().unwrap_or(false)
 }
 
-/// An address that no other process has, nor takes while its owner is being started again: on Linux, of the 16 million of
-/// loopback one at random; elsewhere there is only one, with a port that is free now.
+/// Returns an address that no other process uses, or takes while its owner restarts. On Linux, a random one of the 16 million loopback
+/// addresses; elsewhere there is only one, with a port that is free now.
 pub(crate) fn own_address() -> SocketAddr {
     let [a, b, c]: [u8; 3] = rand::random();
     let own = Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254));
@@ -208,7 +208,7 @@ pub(crate) fn own_address() -> SocketAddr {
     SocketAddr::from((if usable { own } else { Ipv4Addr::LOCALHOST }, port::free()))
 }
 
-/// `target/<profile>`: the test's own executable lies in its `deps`.
+/// Returns `target/<profile>`; the test's own executable is in its `deps`.
 fn program_dir() -> PathBuf {
     let own = std::env::current_exe().expect("the path of this test");
     let dir = own.parent().expect("the directory of this test");

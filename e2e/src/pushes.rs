@@ -1,4 +1,4 @@
-//! What lies on the made-up phones.
+//! The pushes to made-up devices.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// How many copies there are of each message.
+/// Counts the copies of each message.
 ///
-/// Panics on a file that is no push.
+/// Panics on a file that is not a push.
 pub fn copies(dir: &Path) -> BTreeMap<Uuid, u32> {
     let mut copies = BTreeMap::new();
-    // The directory is made with the first push.
+    // The first push creates the directory.
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|ending| ending == "json") {

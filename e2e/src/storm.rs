@@ -1,4 +1,4 @@
-//! Programs under fire: killed at one failpoint after another, and started again at once.
+//! Kills programs at one failpoint after another, and restarts each at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -13,12 +13,12 @@ use testkit::sources;
 
 use crate::Program;
 
-/// From a start to the kill: by then the failpoint must have been reached so often.
+/// Time limit from a start to the kill, for the required number of hits.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The failpoints in the programs' sources, by the program's part of their names (`gateway.before_publish`).
+/// Returns the failpoints in the programs' sources, by the program's part of their names (`gateway.before_publish`).
 ///
-/// Panics when the sources cannot be read, or hit one whose name does not stand there.
+/// Panics if the sources cannot be read, or contain a failpoint without a literal name.
 pub fn failpoints() -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for name in places() {
@@ -28,7 +28,7 @@ pub fn failpoints() -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// The name of each place where a program can die.
+/// Returns the name of each failpoint in the sources.
 fn places() -> Vec<String> {
     let mut found = Vec::new();
     for source in sources::of_programs() {
@@ -41,14 +41,14 @@ fn places() -> Vec<String> {
     found
 }
 
-/// One kill to come: at the n-th hit of a failpoint.
+/// A planned kill, at the n-th hit of a failpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strike {
     pub failpoint: String,
     pub hit: u32,
 }
 
-/// Every failpoint `times` times, in a random order, each at the first to `latest`-th hit.
+/// Plans `times` kills at every failpoint, in a random order, each at a hit from the first to the `latest`-th.
 pub fn plan<'a>(failpoints: impl IntoIterator<Item = &'a String>, times: u32, latest: u32, seed: u64) -> Vec<Strike> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut plan = Vec::new();
@@ -64,9 +64,9 @@ pub fn plan<'a>(failpoints: impl IntoIterator<Item = &'a String>, times: u32, la
     plan
 }
 
-/// Kills a running program at each of the plan's points, one after the other, and leaves it running and ready.
+/// Kills a running program at each point of the plan, one after the other, and leaves it running and ready.
 ///
-/// Panics when a kill does not come, or is not in the failpoints' log.
+/// Panics if a kill does not occur, or is not in the failpoint log.
 pub async fn under_fire(program: &mut Program, plan: &[Strike], log: &Path) {
     program.kill().await;
     for strike in plan {
@@ -75,9 +75,9 @@ pub async fn under_fire(program: &mut Program, plan: &[Strike], log: &Path) {
     program.start().await;
 }
 
-/// Starts a program that does not run, and waits for its death.
+/// Starts a stopped program and waits for its death.
 ///
-/// Panics when that does not come, or is not in the failpoints' log.
+/// Panics if it does not die, or its death is not in the failpoint log.
 pub async fn struck(program: &mut Program, strike: &Strike, log: &Path) {
     let Strike { failpoint, hit } = strike;
     let before = hits(log).get(failpoint).copied().unwrap_or(0);
@@ -93,7 +93,7 @@ pub async fn struck(program: &mut Program, strike: &Strike, log: &Path) {
     eprintln!("{:>20} killed at {armed} after {:.1} s", program.name(), began.elapsed().as_secs_f64());
 }
 
-/// How often each failpoint was hit, by its log.
+/// Returns the number of kills at each failpoint, by the log.
 pub fn hits(log: &Path) -> BTreeMap<String, u32> {
     let mut hits = BTreeMap::new();
     for line in std::fs::read_to_string(log).unwrap_or_default().lines() {
@@ -104,7 +104,7 @@ pub fn hits(log: &Path) -> BTreeMap<String, u32> {
     hits
 }
 
-/// The kills as a table.
+/// Formats the kills as a table.
 pub fn table(log: &Path) -> String {
     let mut table = format!("\n   {:36}  kills\n", "failpoint");
     for (name, count) in hits(log) {

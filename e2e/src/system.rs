@@ -1,5 +1,4 @@
-//! A whole system: three servers of its own, the four programs, a project with keys, and a mailbox that its email channel
-//! points to.
+//! A whole system: three servers of its own, the four programs, a project with keys, and a mailbox that its email channel uses.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,37 +18,37 @@ use uuid::Uuid;
 use crate::program::{Env, Program, own_address};
 use crate::{Api, mails};
 
-/// Fixed, so that a channel's secrets can be read by whoever looks into a database that a failed test left.
+/// Fixed, so that a channel's secrets in the database of a failed test can be decrypted.
 pub const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-/// Of pushes to made-up devices, in the directory of the logs.
+/// Subdirectory for pushes to made-up devices, next to the logs.
 const PUSH: &str = "push";
 
-/// One system at a time in one test process, so that promises about seconds are measured on the product alone.
+/// One system at a time per test process, so that time limits measure the product alone.
 pub(crate) static TURN: Semaphore = Semaphore::const_new(1);
 
-/// What the system's rows lie in.
+/// The database of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Database {
     #[default]
     Postgres,
-    /// One PostgreSQL that is spoken to as if it were spread by project.
+    /// One PostgreSQL, used as if it were distributed by project.
     ByProject,
-    /// The Citus that is given (docs/citus.md).
+    /// The configured Citus cluster (docs/citus.md).
     Citus,
 }
 
-/// What differs from test to test.
+/// Differences between tests.
 #[derive(Debug, Default)]
 pub struct Options {
     /// Environment variables of all programs.
     pub env: Vec<(&'static str, String)>,
-    /// The same of one program alone, by its name.
+    /// Environment variables of one program, by its name.
     pub env_of: Vec<(&'static str, &'static str, String)>,
     pub database: Database,
-    /// User and password that the mailbox asks for; the channel is set up with them.
+    /// User and password that the mailbox requires; the channel is configured with them.
     pub mail_login: Option<(&'static str, &'static str)>,
-    /// With a synchronous standby of PostgreSQL, which the programs know of.
+    /// With a synchronous standby of PostgreSQL, which the programs know.
     pub standby: bool,
 }
 
@@ -67,15 +66,15 @@ impl Options {
     }
 }
 
-/// Everything runs and is ready when this exists; all of it goes with this value.
+/// A system; all programs are ready once it is created, and everything ends with it.
 #[derive(Debug)]
 pub struct System {
-    // The programs go first, while their servers still run.
+    // First, so that the programs end before their servers.
     pub gateway: Program,
     pub automation: Program,
     pub delivery: Program,
     pub scheduler: Program,
-    /// Unused where the rows lie in Citus.
+    /// Unused with Citus.
     pub postgres: PrivatePostgres,
     pub database_url: String,
     pub standby: Option<PrivatePostgres>,
@@ -84,7 +83,7 @@ pub struct System {
     pub mailbox: TestMailbox,
     pub api: Api,
     pub project: Uuid,
-    /// Of the gateway, without a path.
+    /// Origin of the gateway, without a path.
     pub origin: String,
     env: Env,
     dir: Option<TempDir>,
@@ -97,7 +96,7 @@ impl System {
         Self::start_with(Options::default()).await
     }
 
-    /// Panics with the reason when anything does not come up.
+    /// Panics with the reason if a part does not start.
     pub async fn start_with(options: Options) -> Self {
         let turn = TURN.acquire().await.expect("it is never closed");
         let small = PostgresOptions { max_connections: 120, shared_buffers_mb: 32, ..PostgresOptions::for_tests() };
@@ -189,21 +188,21 @@ impl System {
         tokio::join!(gateway.stop(), automation.stop(), delivery.stop(), scheduler.stop());
     }
 
-    /// One more project, without any channel yet.
+    /// Creates another project, without any channel.
     pub async fn another_project(&self, name: &str) -> Api {
         let made = provision(&self.database_url, name).await;
         let Provisioned { public_key, secret_key, .. } = made.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
         Api::new(&self.origin, &public_key, &secret_key)
     }
 
-    /// One more of a program, not started; `log` names its log.
+    /// Creates another process of a program, not started; `log` names its log.
     pub fn another(&self, program: &'static str, log: &str) -> Program {
         let dir = self.dir().join(log);
         std::fs::create_dir_all(&dir).expect("a directory for logs");
         Program::new(program, &dir, self.env.clone())
     }
 
-    /// One more gateway, not started, with an address of its own, and a client of it.
+    /// Creates another gateway, not started, with an address of its own, and a client for it.
     pub fn another_gateway(&self, log: &str) -> (Program, Api) {
         let address = own_address();
         let mut gateway = self.another("gateway", log);
@@ -211,7 +210,7 @@ impl System {
         (gateway, Api::new(&format!("http://{address}"), &self.api.public_key, &self.api.secret_key))
     }
 
-    /// Has another project's mail go to the mailbox, too.
+    /// Makes another project's mail go to the mailbox too.
     pub async fn point_channel_at_mailbox_of(&self, api: &Api) {
         self.point_at_mailbox(api, None).await;
     }
@@ -228,17 +227,17 @@ impl System {
         api.put("/channels", &channel).await.expect(200);
     }
 
-    /// Where the logs are, and what tests put beside them.
+    /// Returns the directory of the logs, in which tests also store files.
     pub fn dir(&self) -> &Path {
         self.dir.as_ref().expect("it is only taken at the end").path()
     }
 
-    /// Where pushes to devices whose tokens begin with `mailbox:` become files.
+    /// Returns the directory with the pushes to devices whose tokens begin with `mailbox:`.
     pub fn push_dir(&self) -> PathBuf {
         self.dir().join(PUSH)
     }
 
-    /// Waits for a mail to this address; panics when the time is up.
+    /// Waits for a mail to this address; panics at the timeout.
     pub async fn mail_to(&self, address: &str, within: Duration) -> testkit::Mail {
         let probe =
             async || mails::to(&self.mailbox, address).into_iter().next().ok_or_else(|| format!("to {address}"));
@@ -280,7 +279,7 @@ pub(crate) async fn provision(database_url: &str, name: &str) -> anyhow::Result<
     Ok(Provisioned { project, public_key: public.key, secret_key: secret.key })
 }
 
-/// A plain connection to the database.
+/// Opens a plain connection to the database.
 pub(crate) async fn connect(url: &str) -> Client {
     let connected = tokio_postgres::connect(url, NoTls).await;
     let (client, connection) = connected.unwrap_or_else(|error| panic!("PostgreSQL: {error}"));
@@ -288,7 +287,7 @@ pub(crate) async fn connect(url: &str) -> Client {
     client
 }
 
-/// The mailbox, as the operator's mail server.
+/// Returns the mailbox as the operator's mail server.
 fn system_smtp_url(mailbox: &TestMailbox, login: Option<(&str, &str)>) -> String {
     let login = login.map_or(String::new(), |(name, password)| format!("{name}:{password}@"));
     format!("smtp://{login}127.0.0.1:{}?security=none", mailbox.port())

@@ -1,4 +1,4 @@
-//! A server for one test that speaks the part of OpenAI's chat completions that the product uses.
+//! A test server for the part of OpenAI's chat completions API that the product uses.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::must;
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct AiRequest {
     /// Method and path.
@@ -20,7 +20,7 @@ pub struct AiRequest {
     pub body: Value,
 }
 
-/// What the next request gets.
+/// The response to the next request.
 enum Answer {
     /// Status and body.
     Body(u16, String),
@@ -33,7 +33,7 @@ struct State {
     requests: Vec<AiRequest>,
 }
 
-/// Answers in the order in which it was told to; asked for more, it says so with a 500.
+/// Returns the configured responses in order; after the last one, a 500 that says so.
 pub struct TestAi {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -54,23 +54,23 @@ impl TestAi {
         Self { address, state, serving }
     }
 
-    /// What `AI_BASE_URL` is to be.
+    /// Returns the value for `AI_BASE_URL`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The next request is answered with a completion of this content.
+    /// Answers the next request with a completion that has this content.
     pub fn says(&self, content: &str) {
         let message = json!({ "role": "assistant", "content": content });
         self.answers(200, &json!({ "choices": [{ "index": 0, "message": message }] }).to_string());
     }
 
-    /// The next request is answered with this status and body.
+    /// Answers the next request with this status and body.
     pub fn answers(&self, status: u16, body: &str) {
         self.lock().answers.push_back(Answer::Body(status, body.to_owned()));
     }
 
-    /// The next request is never answered.
+    /// Never answers the next request.
     pub fn falls_silent(&self) {
         self.lock().answers.push_back(Answer::Silence);
     }
@@ -90,7 +90,7 @@ impl Drop for TestAi {
     }
 }
 
-/// One request a connection.
+/// Answers one request per connection.
 async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let Some(request) = read(&mut stream).await else { return };
     let answer = {

@@ -1,4 +1,4 @@
-//! Apple's push service: it verifies who calls, knows its devices, and answers by the vendor's table of reasons.
+//! Apple's push service: verifies the caller's token, knows its devices, and responds with the vendor's reasons.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,12 +11,12 @@ use crate::jwt::Token;
 use crate::must;
 use crate::provider_server::{Received, Reply, Vendor};
 
-/// Serves one team's app.
+/// Serves the app of one team.
 pub struct ApnsService {
     pub key_id: String,
     pub team_id: String,
     pub topic: String,
-    /// What the team downloaded: PEM.
+    /// The signing key that the team downloaded, as PEM.
     pub key_file: String,
     public: Vec<u8>,
     taken: Mutex<Vec<Value>>,
@@ -37,7 +37,7 @@ impl ApnsService {
         }
     }
 
-    /// The payloads that were taken, each with its `token` and its `collapseId`.
+    /// Returns the accepted payloads, each with its `token` and its `collapseId`.
     pub fn taken(&self) -> Vec<Value> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -89,7 +89,7 @@ impl Vendor for ApnsService {
         if let Some((status, reason)) = self.refusal_of_message(request) {
             return refused(status, reason);
         }
-        // Devices of the production environment begin with `aa`; those that were given up with `dead`.
+        // Tokens of the production environment begin with `aa`; those of removed apps with `dead`.
         if device.starts_with("dead") {
             return refused(410, "Unregistered");
         }

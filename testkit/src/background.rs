@@ -1,6 +1,6 @@
-//! Asynchronous cleaning up out of `drop`, where nothing can be awaited.
+//! Asynchronous cleanup in `drop`, which cannot await.
 
-/// Runs a future to its end on a thread of its own, so that it works inside any runtime, outside, and while panicking.
+/// Runs a future to completion on a thread of its own, so that it works inside any runtime, outside of one, and while panicking.
 pub(crate) fn finish(work: impl Future<Output = ()> + Send + 'static) {
     let cleaner = std::thread::spawn(move || {
         if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {

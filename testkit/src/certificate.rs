@@ -1,4 +1,4 @@
-//! Certificates of test servers, each its own authority.
+//! Certificates of test servers, each its own certificate authority.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::must;
 
-/// A self-signed certificate, and its file for who is to trust it.
+/// A self-signed certificate, and the CA file that trusts it.
 pub struct Certificate {
     acceptor: TlsAcceptor,
     file: PathBuf,
@@ -22,12 +22,12 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// For a host's name or address.
+    /// Creates a certificate for a host name or address.
     pub fn for_name(name: &str) -> Self {
         Self::make(name, IsCa::NoCa)
     }
 
-    /// As the simplest recipes make them: one that may sign others as well.
+    /// Creates a certificate that may also sign others, as the simplest recipes do.
     pub fn of_an_authority(name: &str) -> Self {
         Self::make(name, IsCa::Ca(BasicConstraints::Unconstrained))
     }
@@ -55,24 +55,24 @@ impl Certificate {
         self.acceptor.clone()
     }
 
-    /// Key and certificate (PEM), for servers that read files.
+    /// Returns the key and the certificate as PEM, for servers that read files.
     pub(crate) fn chain(&self) -> &str {
         &self.chain
     }
 
-    /// Whoever trusts this one's file trusts the other, too.
+    /// Adds the other certificate to this one's CA file.
     pub(crate) fn trust_too(&self, other: &Self) {
         let pem = must("reading a certificate", std::fs::read(&other.file));
         let opened = std::fs::OpenOptions::new().append(true).open(&self.file);
         must("writing a certificate", must("writing a certificate", opened).write_all(&pem));
     }
 
-    /// The file of who is to trust it.
+    /// Returns the path of the CA file.
     pub fn ca_file(&self) -> String {
         self.file.display().to_string()
     }
 
-    /// The file of [`Certificate::chain`].
+    /// Returns the path of the file with [`Certificate::chain`].
     pub fn server_file(&self) -> String {
         self.server_file.display().to_string()
     }

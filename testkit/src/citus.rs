@@ -1,4 +1,4 @@
-//! A database on a Citus that somebody has started: see docs/citus.md.
+//! A database on an existing Citus cluster: see docs/citus.md.
 
 use std::fmt::Write;
 
@@ -9,12 +9,12 @@ use kernel::clock::Clock;
 use crate::session::{connect, described};
 use crate::{background, must, random_name};
 
-/// Of the servers: the coordinator first, then the workers, each as a URL without a database, parted by spaces.
+/// URLs of the servers without a database, separated by spaces: the coordinator first, then the workers.
 const SERVERS: &str = "CITUS_URLS";
-/// Few, so that a test's database is soon made.
+/// Few, so that a test's database is created quickly.
 const SHARDS: i32 = 4;
 
-/// A fresh database on all of its servers, migrated and distributed; dropped with this value.
+/// A new database on all of the cluster's servers, migrated and distributed; dropped with this value.
 #[derive(Debug)]
 pub struct CitusDatabase {
     servers: Vec<String>,
@@ -22,12 +22,12 @@ pub struct CitusDatabase {
 }
 
 impl CitusDatabase {
-    /// Whether there is a Citus to test on.
+    /// Whether a Citus cluster is configured.
     pub fn is_given() -> bool {
         std::env::var(SERVERS).is_ok()
     }
 
-    /// Panics with the reason when it cannot be had.
+    /// Creates a database. Panics with the reason on failure.
     pub async fn create() -> Self {
         let given = std::env::var(SERVERS).unwrap_or_default();
         let servers: Vec<String> = given.split_whitespace().map(|url| url.trim_end_matches('/').to_owned()).collect();
@@ -37,7 +37,7 @@ impl CitusDatabase {
         database
     }
 
-    /// Of the coordinator.
+    /// Returns the URL of the database on the coordinator.
     pub fn url(&self) -> String {
         format!("{}/{}", self.servers[0], self.name)
     }

@@ -1,4 +1,4 @@
-//! A database for one test, copied from one that has been migrated once.
+//! A database for one test, copied from a template that is migrated once.
 
 use database::config::DatabaseConfig;
 use database::{Store, migrate};
@@ -9,11 +9,11 @@ use tokio_postgres::Client;
 use crate::session::{connect, described};
 use crate::{CitusDatabase, background, must, place, random_name, servers};
 
-/// A fresh, migrated database; dropped with this value. On Citus, where one is given (docs/citus.md).
+/// A new, migrated database; dropped with this value. On Citus, if configured (docs/citus.md).
 #[derive(Debug)]
 pub struct TestDatabase {
     url: String,
-    /// What goes with it.
+    /// Dropped with this value.
     _made: Made,
 }
 
@@ -30,7 +30,7 @@ struct LocalDatabase {
 }
 
 impl TestDatabase {
-    /// Panics with the reason when PostgreSQL cannot be had.
+    /// Creates a database. Panics with the reason if PostgreSQL is unavailable.
     pub async fn create() -> Self {
         if CitusDatabase::is_given() {
             let made = CitusDatabase::create().await;
@@ -41,7 +41,7 @@ impl TestDatabase {
         Self::create_as(server, &format!(" TEMPLATE {template}")).await
     }
 
-    /// A fresh database with nothing in it.
+    /// Creates an empty database.
     pub async fn create_empty() -> Self {
         Self::create_as(servers::postgres().await, "").await
     }
@@ -57,17 +57,17 @@ impl TestDatabase {
         &self.url
     }
 
-    /// For a program under test: 8 connections.
+    /// Returns the configuration for a program under test: 8 connections.
     pub fn config(&self) -> DatabaseConfig {
         DatabaseConfig { url: self.url.clone(), pool_size: 8 }
     }
 
-    /// A pool of its own.
+    /// Creates a new connection pool.
     pub fn store(&self) -> Store {
         must("a pool of connections", Store::new(&self.config(), "test"))
     }
 
-    /// A plain connection.
+    /// Opens a plain connection.
     pub async fn client(&self) -> Client {
         must("connecting to a test's database", connect(&self.url).await)
     }
@@ -84,7 +84,7 @@ impl Drop for LocalDatabase {
     }
 }
 
-/// The name of the migrated template of this code and this day (partitions are made by the day), made when missing.
+/// Returns the name of the migrated template for this code and this day (partitions are created by the day). Creates it if missing.
 async fn template(server: &PostgresServer) -> anyhow::Result<String> {
     let clock = Clock::system();
     let checksums: String = migrate::MIGRATIONS.iter().map(migrate::Migration::checksum).collect();
@@ -94,7 +94,7 @@ async fn template(server: &PostgresServer) -> anyhow::Result<String> {
     if client.query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name]).await?.is_some() {
         return Ok(name);
     }
-    // Made under another name, so that one that was cut short is not taken for whole.
+    // Created under another name, so that an interrupted one is not taken for complete.
     let unfinished = format!("unfinished_{name}");
     client.batch_execute(&format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await?;
     client.batch_execute(&format!("CREATE DATABASE {unfinished}")).await?;
@@ -113,7 +113,7 @@ async fn run(server: &PostgresServer, sql: &str) -> anyhow::Result<()> {
     connect(&server.url("postgres")).await?.batch_execute(sql).await.map_err(described)
 }
 
-/// FNV-1a: enough to tell the templates of a work tree apart.
+/// FNV-1a: sufficient to distinguish the templates of a work tree.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,11 +1,11 @@
-//! Waiting for what becomes true.
+//! Waits for conditions.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// Probes until the answer is `Ok` and gives it; panics with the last `Err` when the time is up.
+/// Polls until the result is `Ok` and returns the value; panics with the last `Err` at the timeout.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -40,7 +40,7 @@ pub fn eventually<T, E: Debug>(
     }
 }
 
-/// As [`eventually`], for a plain condition; `what` is said when it stays false.
+/// Like [`eventually`], for a plain condition; `what` is in the panic message.
 #[track_caller]
 pub fn eventually_true(
     what: &str,

@@ -1,4 +1,4 @@
-//! Reading signed tokens as the vendors do: with keys and code of their own, not the product's.
+//! Reads signed tokens as the vendors do: with keys and code of its own, not the product's.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,7 +6,7 @@ use p256::ecdsa::signature::Verifier;
 use p256::ecdsa::{Signature, VerifyingKey};
 use serde_json::Value;
 
-/// Header and claims of a token, and what is to be verified.
+/// Header and claims of a token, and the signed data.
 pub(crate) struct Token {
     pub header: Value,
     pub claims: Value,
@@ -27,14 +27,14 @@ impl Token {
         })
     }
 
-    /// ECDSA on P-256, under an uncompressed point.
+    /// Verifies ECDSA on P-256, with an uncompressed point.
     pub(crate) fn is_signed_by(&self, public: &[u8]) -> bool {
         let (key, signature) = (VerifyingKey::from_sec1_bytes(public), Signature::from_slice(&self.signature));
         let (Ok(key), Ok(signature)) = (key, signature) else { return false };
         self.header["alg"] == "ES256" && key.verify(&self.signed, &signature).is_ok()
     }
 
-    /// A claim in Unix seconds, relative to now.
+    /// Returns a claim in Unix seconds, relative to now.
     pub(crate) fn seconds_from_now(&self, claim: &str) -> Option<i64> {
         Some(self.claims[claim].as_i64()? - kernel::clock::Clock::system().now().as_second())
     }

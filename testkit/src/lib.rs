@@ -1,9 +1,8 @@
-//! Real servers for tests: PostgreSQL, NATS and Redis, shared by all test processes of this work tree, each test in a
-//! database and under a stream prefix of its own; private ones for tests that break them; a mailbox, and the servers of
-//! providers.
+//! Real servers for tests. PostgreSQL, NATS and Redis are shared by all test processes of this work tree; each test has its own database
+//! and stream prefix. Tests that break servers use private ones. Also a mailbox, and the servers of providers.
 //!
-//! The shared servers are started by the first test that needs them (what is missing is installed where it may be)
-//! and run until `testkit-servers stop`. A test without its server fails; it is never skipped.
+//! The first test that needs a shared server starts it (and installs what is missing, where that is permitted). The servers run until
+//! `testkit-servers stop`. A test without its server fails; it is never skipped.
 
 mod accept;
 mod ai_server;
@@ -52,12 +51,12 @@ pub use sms_service::SmsService;
 pub use smtp_service::SmtpService;
 pub use web_push_service::WebPushService;
 
-/// What a test can do about a broken test set-up is nothing but end with the reason.
+/// Panics with the reason: a test cannot recover from a broken setup.
 pub(crate) fn must<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("{what}: {error:#}"))
 }
 
-/// Eight random hexadecimal digits: what keeps tests that run at once apart.
+/// Returns eight random hexadecimal digits, which separate concurrent tests.
 pub(crate) fn random_name() -> String {
     format!("{:08x}", rand::random::<u32>())
 }

@@ -1,4 +1,4 @@
-//! A mail service with Resend's API: it knows its keys, and what it was sent before.
+//! A mail service with Resend's API. It checks API keys, and deduplicates by idempotency key.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::provider_server::{Received, Reply, Vendor};
 
-/// Takes mail under one API key, from one verified domain.
+/// Accepts mail under one API key, from one verified domain.
 pub struct MailService {
     api_key: String,
     domain: String,
@@ -18,7 +18,7 @@ pub struct MailService {
 #[derive(Default)]
 struct Taken {
     mails: Vec<Value>,
-    /// What was sent under an idempotency key, and the id it got.
+    /// The request and the returned ID, by idempotency key.
     keys: HashMap<String, (Bytes, String)>,
 }
 
@@ -27,7 +27,7 @@ impl MailService {
         Self { api_key: api_key.to_owned(), domain: domain.to_owned(), taken: Mutex::default() }
     }
 
-    /// Every mail that was taken, once each.
+    /// Returns every accepted mail, once each.
     pub fn mails(&self) -> Vec<Value> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).mails.clone()
     }

@@ -1,4 +1,4 @@
-//! A mailbox for one test, in its own process.
+//! A mailbox for one test, in the test's process.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::{eventually, must};
 
-/// An SMTP server on a free port of loopback and the directory it fills; both go with this value.
+/// An SMTP server on a free loopback port, and the directory that it fills; both are removed with this value.
 #[derive(Debug)]
 pub struct TestMailbox {
     address: SocketAddr,
@@ -20,7 +20,7 @@ pub struct TestMailbox {
     shutdown: Shutdown,
 }
 
-/// One mail as it lies in the mailbox.
+/// A mail in the mailbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
     pub path: PathBuf,
@@ -29,12 +29,12 @@ pub struct Mail {
 }
 
 impl TestMailbox {
-    /// Takes mail from anybody.
+    /// Starts a server that accepts mail from anyone.
     pub async fn start() -> Self {
         Self::start_with(|config| config).await
     }
 
-    /// Takes mail only after a login.
+    /// Starts a server that accepts mail only after a login.
     pub async fn start_with_auth(user: &str, password: &str) -> Self {
         Self::start_with(|config| config.with_auth(user, password)).await
     }
@@ -60,7 +60,7 @@ impl TestMailbox {
         self.dir.path()
     }
 
-    /// All mails, oldest first.
+    /// Returns all mails, oldest first.
     pub fn mails(&self) -> Vec<Mail> {
         let entries = must("reading a mailbox", std::fs::read_dir(self.dir()));
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -69,7 +69,7 @@ impl TestMailbox {
         paths.into_iter().map(|path| Mail { raw: must("reading a mail", std::fs::read(&path)), path }).collect()
     }
 
-    /// Waits until there are at least `n` mails and gives all; panics with their number when the time is up.
+    /// Waits until there are at least `n` mails and returns all; panics with their number at the timeout.
     pub async fn wait_for(&self, n: usize, timeout: Duration) -> Vec<Mail> {
         let probe = async || {
             let mails = self.mails();
@@ -78,7 +78,7 @@ impl TestMailbox {
         eventually(timeout, probe).await
     }
 
-    /// Stops taking mail; the mails stay.
+    /// Stops accepting mail; the mails are kept.
     pub fn stop(&self) {
         self.shutdown.cancel();
     }
@@ -91,22 +91,22 @@ impl Drop for TestMailbox {
 }
 
 impl Mail {
-    /// The file as text; bytes that are no UTF-8 are replaced.
+    /// Returns the file as text; bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.raw).into_owned()
     }
 
-    /// The recipients of the envelope.
+    /// Returns the recipients of the envelope.
     pub fn delivered_to(&self) -> Vec<String> {
         self.headers("Delivered-To")
     }
 
-    /// The first header of this name, unfolded; undecoded.
+    /// Returns the first header of this name, unfolded but not decoded.
     pub fn header(&self, name: &str) -> Option<String> {
         self.headers(name).into_iter().next()
     }
 
-    /// What follows the first empty line; undecoded.
+    /// Returns everything after the first empty line, not decoded.
     pub fn body(&self) -> String {
         self.text().split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! Texts that want to be markup, and what a browser's tokenizer makes of a page that holds one.
+//! Texts that could be taken for markup, and how a browser's tokenizer reads a page that contains one.
 
 use std::cell::RefCell;
 
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::{BufferQueue, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 
-/// Texts that would be markup, of the kinds that lists of such texts hold.
+/// Texts that could be taken for markup, of the kinds found in public lists of such texts.
 pub const TEXTS: [&str; 36] = [
     "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",
@@ -45,7 +45,7 @@ pub const TEXTS: [&str; 36] = [
     "\u{fe64}script\u{fe65}alert(1) ＜script＞ \u{2028}<b>",
 ];
 
-/// A tag, opening or closing, with its attributes' names and values.
+/// A start or end tag, with the names and values of its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag {
     pub name: String,
@@ -61,7 +61,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The tags with the names of their attributes: what a page is made of, whatever it says.
+    /// Returns the tags with the names of their attributes: the page's structure, without its texts.
     pub fn shape(&self) -> Vec<(&str, Vec<&str>)> {
         let mut all = Vec::new();
         for tag in &self.tags {
@@ -92,14 +92,14 @@ impl TokenSink for Sink {
     }
 }
 
-/// What a browser's tokenizer makes of a page. Panics at a comment, of which our pages hold none.
+/// Tokenizes a page as a browser does. Panics on a comment, because our pages contain none.
 pub fn seen(html: &str) -> Seen {
     let seen = seen_with_comments(html);
     assert!(seen.comments.is_empty(), "comments: {:?}", seen.comments);
     seen
 }
 
-/// The same of what may hold comments, as mails for one program alone do.
+/// Like [`seen`], for pages that may contain comments, such as mails with parts for one mail client.
 pub fn seen_with_comments(html: &str) -> Seen {
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(html));

@@ -1,11 +1,11 @@
-//! NATS for one test: the shared server under a prefix of its own.
+//! NATS for one test: the shared server, with a stream prefix of its own.
 
 use async_nats::jetstream;
 use futures_util::TryStreamExt;
 
 use crate::{background, must, random_name, servers};
 
-/// An address and a stream prefix; what was made under the prefix is deleted with this value.
+/// A URL and a stream prefix; streams with the prefix are deleted with this value.
 #[derive(Debug)]
 pub struct TestNats {
     url: String,
@@ -13,17 +13,17 @@ pub struct TestNats {
 }
 
 impl TestNats {
-    /// Panics with the reason when NATS cannot be had.
+    /// Panics with the reason if NATS is unavailable.
     pub async fn create() -> Self {
         Self { url: servers::nats().await.url(), prefix: format!("t{}_", random_name()) }
     }
 
-    /// For `NATS_URL`.
+    /// Returns the value for `NATS_URL`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// For `STREAM_PREFIX`: letters, digits and `_`.
+    /// Returns the value for `STREAM_PREFIX`: letters, digits and `_`.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -48,7 +48,7 @@ impl Drop for TestNats {
     }
 }
 
-/// With the user and password of the address, which the client does not take from it by itself.
+/// Connects with the user and password in the URL, which the client itself ignores.
 pub(crate) async fn connect(url: &str) -> anyhow::Result<async_nats::Client> {
     let address: async_nats::ServerAddr = url.parse()?;
     let (user, password) = address.username().zip(address.password()).unwrap_or_default();

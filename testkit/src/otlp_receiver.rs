@@ -12,23 +12,23 @@ use prost::Message;
 
 use crate::provider_server::{Received, Reply, Vendor};
 
-/// A hop as it arrived; ids in hexadecimal digits.
+/// A received span; IDs in hexadecimal digits.
 #[derive(Clone, Debug)]
 pub struct ReceivedSpan {
     pub service: String,
     pub name: String,
     pub trace_id: String,
     pub span_id: String,
-    /// Empty where it has none.
+    /// Empty if the span has no parent.
     pub parent_id: String,
     pub began_ns: u64,
     pub ended_ns: u64,
     pub attributes: BTreeMap<String, String>,
-    /// What its status says; empty where nothing went wrong.
+    /// Message of its status; empty if nothing failed.
     pub failure: String,
 }
 
-/// Keeps what it receives. What it cannot read it refuses.
+/// Stores the spans that it receives, and refuses requests that it cannot decode.
 #[derive(Debug, Default)]
 pub struct OtlpReceiver {
     spans: Mutex<Vec<ReceivedSpan>>,
@@ -36,7 +36,7 @@ pub struct OtlpReceiver {
 }
 
 impl OtlpReceiver {
-    /// All of a trace, by their beginning.
+    /// Returns the spans of a trace, by start time.
     pub fn trace(&self, trace_id: &str) -> Vec<ReceivedSpan> {
         let mut spans: Vec<ReceivedSpan> = self.all().into_iter().filter(|span| span.trace_id == trace_id).collect();
         spans.sort_by_key(|span| span.began_ns);
@@ -47,7 +47,7 @@ impl OtlpReceiver {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What came over the line, also what no field of [`ReceivedSpan`] shows; bytes that are no UTF-8 are replaced.
+    /// Returns all received bytes as text, including fields that [`ReceivedSpan`] lacks; bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> String {
         let bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
         bodies.iter().map(|body| String::from_utf8_lossy(body)).collect()

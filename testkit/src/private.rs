@@ -1,4 +1,4 @@
-//! Servers for one test alone, to be stopped, killed, suspended and started again at the same address.
+//! Servers for one test alone, which it can stop, kill, suspend and restart at the same address.
 
 mod configured_nats;
 mod disk;
@@ -20,7 +20,7 @@ pub use redis::PrivateRedis;
 
 use crate::{background, must, place, random_name, servers};
 
-/// The server's directory; with it go the server and its data.
+/// The directory of a server. Dropping it removes the server and its data.
 #[derive(Debug)]
 struct PrivateDir(PathBuf);
 
@@ -29,13 +29,13 @@ impl PrivateDir {
         Self::at(place::root().join("private").join(format!("{server}-{}", random_name())))
     }
 
-    /// Where a server's own user can enter, whoever may enter this project's directory.
+    /// Creates a directory that the server's own user can enter, even if that user cannot enter this project's directory.
     fn elsewhere(server: &str) -> Self {
         Self::at(std::env::temp_dir().join(format!("rekindle-{server}-{}", random_name())))
     }
 
     fn at(path: PathBuf) -> Self {
-        // Passable, for the server's own user.
+        // Passable for the server's own user.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&path);
         must("a directory for a private server", made);
         Self(path)

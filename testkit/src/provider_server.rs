@@ -1,5 +1,4 @@
-//! The server of a provider for one test: it answers as the vendor's service does, checks what it gets, and fails on
-//! request.
+//! A provider's server for one test: it responds as the vendor's service does, checks requests, and fails on demand.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -30,12 +29,12 @@ use crate::accept::accept;
 use crate::certificate::Certificate;
 use crate::{eventually, must};
 
-/// Of one HTTP/2 connection at a time, as large vendors allow them.
+/// Maximum concurrent streams of an HTTP/2 connection, as large vendors allow.
 const STREAMS: u32 = 1_000;
-/// How long a client may take to close a connection that the server is done with.
+/// How long a client may take to close a connection that the server has finished.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub method: Method,
@@ -46,7 +45,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// A header's text; empty where there is none.
+    /// Returns the value of a header, empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("")
     }
@@ -56,7 +55,7 @@ impl Received {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -80,36 +79,35 @@ impl Reply {
     }
 }
 
-/// What goes wrong with the next request.
+/// A fault of one request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// It is answered with this, and not acted upon.
+    /// Responds with this, without processing the request.
     Answer(Reply),
-    /// It is acted upon and never answered.
+    /// Processes the request and never responds.
     Hang,
-    /// It is acted upon, and the connection (of HTTP/2, the stream) breaks off instead of an answer.
+    /// Processes the request, then breaks the connection (over HTTP/2, the stream) instead of responding.
     Reset,
-    /// As `Reset`, and not acted upon.
+    /// Like `Reset`, without processing the request.
     Lost,
-    /// It is acted upon, and answered so much later.
+    /// Processes the request, and responds after this delay.
     Slow(Duration),
-    /// The server is leaving: over HTTP/2 it says so by GOAWAY, refuses this request unseen and answers those before it,
-    /// whose answers all arrive.
+    /// The server shuts down: over HTTP/2 it sends GOAWAY, refuses this request unprocessed, and answers all earlier ones.
     GoAway,
-    /// It is acted upon and answered with 100 MB more than was asked for.
+    /// Processes the request and adds 100 MB to the response.
     Flood,
 }
 
-/// How a vendor's service behaves.
+/// The behavior of a vendor's service.
 pub trait Vendor: Send + Sync + 'static {
     fn answer(&self, request: &Received) -> Reply;
 
-    /// What goes wrong with a request beside what [`ProviderServer::fail_next`] asks for.
+    /// Returns a request's fault. Those of [`ProviderServer::fail_next`] take precedence.
     fn fault(&self, _request: &Received) -> Option<Fault> {
         None
     }
 
-    /// Whether [`ProviderServer::received`] is to hold what came; of very many requests it better does not.
+    /// Whether [`ProviderServer::received`] stores requests. Disable it for very large numbers of requests.
     fn keeps_requests(&self) -> bool {
         true
     }
@@ -127,7 +125,7 @@ struct Served<V> {
     received: Mutex<Vec<Received>>,
 }
 
-/// Listens on loopback until it is dropped.
+/// Listens on loopback until dropped.
 pub struct ProviderServer<V> {
     served: Arc<Served<V>>,
     address: SocketAddr,
@@ -136,29 +134,29 @@ pub struct ProviderServer<V> {
     shutdown: Shutdown,
 }
 
-/// How connections are accepted from now on; none without TLS.
+/// TLS configuration of new connections; `None` without TLS.
 type Presented = Arc<Mutex<Option<TlsAcceptor>>>;
 
 impl<V: Vendor> ProviderServer<V> {
-    /// Without TLS; HTTP/1.1 and HTTP/2.
+    /// Starts a server without TLS, for HTTP/1.1 and HTTP/2.
     pub async fn start(vendor: V) -> Self {
         Self::listen(vendor, None, None).await
     }
 
-    /// With TLS, under a certificate for this name.
+    /// Starts a server with TLS and a certificate for this name.
     pub async fn start_tls(vendor: V, name: &str) -> Self {
         Self::listen(vendor, Some(Certificate::for_name(name)), None).await
     }
 
-    /// As [`ProviderServer::start_tls`], but until [`ProviderServer::mend_name`] under a certificate for another name, by an
-    /// authority that is trusted as well.
+    /// Like [`ProviderServer::start_tls`], but until [`ProviderServer::mend_name`] with a certificate for another name, whose authority is
+    /// trusted too.
     pub async fn start_misnamed(vendor: V, name: &str, wrong: &str) -> Self {
         let (right, wrong) = (Certificate::for_name(name), Certificate::for_name(wrong));
         right.trust_too(&wrong);
         Self::listen(vendor, Some(right), Some(wrong.acceptor())).await
     }
 
-    /// Whoever connects from now on finds the right certificate.
+    /// New connections get the correct certificate.
     pub fn mend_name(&self) {
         *locked(&self.presented) = self.certificate.as_ref().map(Certificate::acceptor);
     }
@@ -181,7 +179,7 @@ impl<V: Vendor> ProviderServer<V> {
         &self.served.vendor
     }
 
-    /// The base address, by IP address without TLS and as `localhost` with it.
+    /// Returns the base URL: with an IP address without TLS, with `localhost` with TLS.
     pub fn url(&self) -> String {
         match self.certificate {
             None => format!("http://{}", self.address),
@@ -193,22 +191,22 @@ impl<V: Vendor> ProviderServer<V> {
         self.address.port()
     }
 
-    /// The file that `OUTBOUND_CA_FILE` names to trust this server.
+    /// Returns the value for `OUTBOUND_CA_FILE` that trusts this server.
     pub fn ca_file(&self) -> Option<String> {
         self.certificate.as_ref().map(Certificate::ca_file)
     }
 
-    /// What goes wrong with the next request that has no fault yet.
+    /// Queues a fault for the next request that has none.
     pub fn fail_next(&self, fault: Fault) {
         locked(&self.served.faults).push_back(fault);
     }
 
-    /// All requests, oldest first.
+    /// Returns all requests, oldest first.
     pub fn received(&self) -> Vec<Received> {
         locked(&self.served.received).clone()
     }
 
-    /// Waits until there are at least `n` requests and gives all.
+    /// Waits until there are at least `n` requests and returns all.
     pub async fn wait_for(&self, n: usize, timeout: Duration) -> Vec<Received> {
         eventually(timeout, async || {
             let received = self.received();
@@ -239,7 +237,7 @@ async fn serve<V: Vendor>(stream: TcpStream, served: Arc<Served<V>>, acceptor: O
     }
 }
 
-/// One connection to its end. How it ends is the test's business.
+/// Serves one connection to its end. Its errors are ignored: the test checks the outcome.
 async fn converse<V: Vendor>(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, served: Arc<Served<V>>) {
     let leaving = Arc::new(Notify::new());
     let said = leaving.clone();
@@ -253,14 +251,14 @@ async fn converse<V: Vendor>(stream: impl AsyncRead + AsyncWrite + Unpin + Send 
         () = leaving.notified() => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
-            // Closed on a client that still writes, the connection would be reset, and answers that it has not read yet be
-            // lost with it: nobody could know what came of those calls.
+            // Closing the connection while the client still writes would reset it. The client would lose responses that it has not read,
+            // and the outcome of those calls would be unknown.
             let _ = tokio::time::timeout(LINGER, tokio::io::copy(&mut kept, &mut tokio::io::sink())).await;
         }
     }
 }
 
-/// A connection that stays when the one that serves it is done with it.
+/// A shared connection, which stays open when the HTTP server drops its copy.
 struct Kept<S>(Arc<Mutex<S>>);
 
 impl<S> Clone for Kept<S> {
@@ -315,7 +313,7 @@ async fn answer<V: Vendor>(
         Some(Fault::Lost) => return Err("lost on purpose".into()),
         Some(Fault::GoAway) => {
             leaving.notify_one();
-            // As an error of HTTP/2 itself, or it would be told as one of the server's.
+            // Returned as an HTTP/2 error; otherwise it would be reported as an internal error of the server.
             return Err(h2::Error::from(h2::Reason::REFUSED_STREAM).into());
         }
         _ => {}

@@ -1,5 +1,5 @@
-//! The device vendor's gateway (FCM) with its token service: it verifies the assertions of its service account, gives out
-//! access tokens, and takes pushes by both interfaces.
+//! The device vendor's gateway (FCM) with its token service: verifies its service account's assertions, issues access tokens, and accepts
+//! pushes by both APIs.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -41,7 +41,7 @@ impl PushGateway {
         }
     }
 
-    /// The service account's JSON, whose token address is at this server.
+    /// Returns the service account as JSON, with its token URL at this server.
     pub fn account(&self, url: &str) -> Value {
         json!({
             "type": "service_account", "project_id": "shop", "private_key_id": "key-1", "private_key": self.private_pem,
@@ -49,12 +49,12 @@ impl PushGateway {
         })
     }
 
-    /// How many access tokens were given out.
+    /// Returns the number of access tokens issued.
     pub fn granted(&self) -> usize {
         self.state().granted
     }
 
-    /// The messages that were taken, by either interface.
+    /// Returns the accepted messages of both APIs.
     pub fn taken(&self) -> Vec<Value> {
         self.state().taken.clone()
     }

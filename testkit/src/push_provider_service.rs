@@ -1,5 +1,4 @@
-//! A third-party push provider with OneSignal's API: it knows its apps, the devices that are gone, and what it was sent
-//! before.
+//! A third-party push provider with OneSignal's API. It knows its apps and expired devices, and deduplicates by idempotency key.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::provider_server::{Received, Reply, Vendor};
 
-/// Takes pushes for the apps that it knows by their keys. A token that begins with `dead` is no more.
+/// Accepts pushes for its apps, authenticated by their keys. Tokens that begin with `dead` have expired.
 pub struct PushProviderService {
     apps: HashMap<String, String>,
     taken: Mutex<Taken>,
@@ -24,13 +23,13 @@ struct Taken {
 const TARGETS: [&str; 3] = ["include_subscription_ids", "include_ios_tokens", "include_android_reg_ids"];
 
 impl PushProviderService {
-    /// Of pairs of an app's id and its REST key.
+    /// Creates a provider with pairs of app ID and REST key.
     pub fn new(apps: &[(&str, &str)]) -> Self {
         let apps = apps.iter().map(|(id, key)| ((*id).to_owned(), (*key).to_owned())).collect();
         Self { apps, taken: Mutex::default() }
     }
 
-    /// Every notification that was taken, once each.
+    /// Returns every accepted notification, once each.
     pub fn taken(&self) -> Vec<Value> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).notifications.clone()
     }

@@ -3,7 +3,7 @@
 use crate::servers::{self, REDIS_DATABASES};
 use crate::{must, random_name};
 
-/// An empty database of its own (until a thousand tests later), and a prefix for keys and channels.
+/// An empty database (reused by the 1,023rd test after this one), and a prefix for keys and channels.
 #[derive(Debug)]
 pub struct TestRedis {
     url: String,
@@ -11,7 +11,7 @@ pub struct TestRedis {
 }
 
 impl TestRedis {
-    /// Panics with the reason when Redis cannot be had.
+    /// Panics with the reason if Redis is unavailable.
     pub async fn create() -> Self {
         let server = servers::redis().await;
         let number = must("taking a database of the test Redis", next_database(&server.url()).await);
@@ -20,18 +20,18 @@ impl TestRedis {
         Self { url, prefix: format!("t{}:", random_name()) }
     }
 
-    /// For `REDIS_URL`.
+    /// Returns the value for `REDIS_URL`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Ends with a colon.
+    /// Returns the prefix, which ends with a colon.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 }
 
-/// Taken in turn over all test processes; database 0 holds the count.
+/// Returns the next database, round-robin over all test processes; database 0 holds the counter.
 async fn next_database(url: &str) -> redis::RedisResult<u32> {
     let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     let count: u32 = redis::cmd("INCR").arg("testkit:count").query_async(&mut connection).await?;

@@ -1,4 +1,4 @@
-//! Searches what a database holds for values that must not be there.
+//! Searches a database for values that must not be in it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -33,8 +33,8 @@ pub async fn dump(db: &Client) -> String {
     rows(db).await.into_iter().map(|row| row.text + "\n").collect()
 }
 
-/// How a value may be written: as it is, in hexadecimal digits, as Rust shows bytes, in base64 at any offset, and
-/// percent-encoded.
+/// Returns the forms in which a value may appear: plain, in hexadecimal digits, in Rust's debug format of bytes, in base64 at any offset,
+/// and percent-encoded.
 pub fn forms(value: &str) -> Vec<String> {
     let digits = value.bytes().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
     let bytes = format!("{:?}", value.as_bytes());
@@ -44,7 +44,7 @@ pub fn forms(value: &str) -> Vec<String> {
     forms
 }
 
-/// The part of a base64 text that does not depend on what surrounds the value, which begins at this offset within three bytes.
+/// Returns the base64 digits that depend only on the value, for a value that begins at this offset within three bytes.
 fn base64_at(value: &str, offset: usize) -> String {
     let bytes: Vec<u8> = std::iter::repeat_n(0, offset).chain(value.bytes()).collect();
     let (first, end) = ((offset * 8).div_ceil(6), bytes.len() * 8 / 6);

@@ -1,4 +1,4 @@
-//! The shared servers: started by whoever comes first, found by all others.
+//! The shared servers: the first test process starts them, all others find them.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ static POSTGRES: OnceCell<PostgresServer> = OnceCell::const_new();
 static NATS: OnceCell<NatsServer> = OnceCell::const_new();
 static REDIS: OnceCell<RedisServer> = OnceCell::const_new();
 
-/// Databases in the shared Redis; each test takes one in turn.
+/// Databases in the shared Redis, used by tests round-robin.
 pub(crate) const REDIS_DATABASES: u32 = 1024;
 
-/// The servers' programs, installed where they were missing.
+/// Returns the servers' programs; installs missing ones.
 pub(crate) async fn tools() -> &'static Tools {
     TOOLS
         .get_or_init(|| async {
@@ -32,7 +32,7 @@ pub(crate) async fn tools() -> &'static Tools {
         .await
 }
 
-/// The shared PostgreSQL, started unless it runs. Panics with the reason when it cannot be had.
+/// Returns the shared PostgreSQL, and starts it if necessary. Panics with the reason on failure.
 pub async fn postgres() -> &'static PostgresServer {
     POSTGRES
         .get_or_init(|| async {
@@ -50,7 +50,7 @@ pub async fn postgres() -> &'static PostgresServer {
         .await
 }
 
-/// The shared NATS, started unless it runs. Panics with the reason when it cannot be had.
+/// Returns the shared NATS, and starts it if necessary. Panics with the reason on failure.
 pub async fn nats() -> &'static NatsServer {
     NATS.get_or_init(|| async {
         let _lock = place::lock("nats").await;
@@ -59,16 +59,16 @@ pub async fn nats() -> &'static NatsServer {
             return running;
         }
         let tool = &tools().await.nats;
-        // Nothing runs on it now, so what an earlier run left is rubbish.
+        // No server uses the directory now, so the data is left from an earlier run.
         let _ = std::fs::remove_dir_all(dir.join("data"));
-        // Each test's streams reserve their sizes, however little is in them.
+        // Each test's streams reserve their maximum size, even if they are nearly empty.
         let options = NatsOptions { max_file_store: 1 << 50, ..NatsOptions::default() };
         must("the test NATS", NatsServer::start(tool, &dir, &options).await)
     })
     .await
 }
 
-/// The shared Redis, started unless it runs. Panics with the reason when it cannot be had.
+/// Returns the shared Redis, and starts it if necessary. Panics with the reason on failure.
 pub async fn redis() -> &'static RedisServer {
     REDIS
         .get_or_init(|| async {
@@ -109,10 +109,10 @@ pub async fn stop() -> Result<(), LocalError> {
     Ok(())
 }
 
-/// Kills whatever server runs in a private directory and removes the directory, and the disk that its data lies on.
+/// Kills the server in a private directory, and removes the directory and the disk with its data.
 pub(crate) async fn stop_private(dir: &Path) -> Result<(), LocalError> {
     if let Some(process) = local_servers::Process::attach(&dir.join("pid"))? {
-        // To PostgreSQL this is an immediate shutdown of all its processes; the others end as well.
+        // PostgreSQL takes this as an immediate shutdown of all its processes; the other servers end as well.
         process.stop_by(local_servers::process::Signal::QUIT, std::time::Duration::from_secs(5)).await;
     }
     if let Err(error) = crate::private::unmount(&dir.join("data")) {

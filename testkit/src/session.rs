@@ -1,10 +1,10 @@
-//! Plain sessions with a test's PostgreSQL.
+//! Plain connections to a test's PostgreSQL.
 
 use anyhow::Context;
 use local_servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
 
-/// The connection closes when its client is dropped.
+/// Connects to a database. The connection closes when the client is dropped.
 pub(crate) async fn connect(url: &str) -> anyhow::Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(described).context("PostgreSQL")?;
     tokio::spawn(connection);
@@ -18,7 +18,7 @@ pub(crate) fn described(error: tokio_postgres::Error) -> anyhow::Error {
     }
 }
 
-/// Drops every database that an earlier run left, its templates too. Only for a server that nobody uses yet.
+/// Drops all databases that an earlier run left, including templates. Only for a server that nothing else uses yet.
 pub(crate) async fn drop_leftovers(server: &PostgresServer) -> anyhow::Result<()> {
     let client = connect(&server.url("postgres")).await?;
     let sql = r"SELECT datname FROM pg_database WHERE datname ~ '^(test|template|unfinished_template)_'";

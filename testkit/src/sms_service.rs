@@ -1,4 +1,4 @@
-//! An SMS service with Twilio's API: it knows one account with its numbers, and checks every field of the form.
+//! An SMS service with Twilio's API. It knows one account with its numbers, and checks every field of the form.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::provider_server::{Received, Reply, Vendor};
 
-/// Takes SMS from one number of one account.
+/// Accepts SMS from one number of one account.
 pub struct SmsService {
     account: String,
     token: String,
@@ -22,7 +22,7 @@ impl SmsService {
         Self { account: account.to_owned(), token: token.to_owned(), from: from.to_owned(), taken: Mutex::default() }
     }
 
-    /// The forms that were taken.
+    /// Returns the accepted forms.
     pub fn taken(&self) -> Vec<BTreeMap<String, String>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -32,7 +32,7 @@ impl SmsService {
         sent.is_some_and(|sent| sent == format!("{}:{}", self.account, self.token).as_bytes())
     }
 
-    /// The code and the words for what is wrong in a form.
+    /// Returns the error code and text for an invalid form.
     fn problem(&self, form: &BTreeMap<String, String>) -> Option<(u32, String)> {
         let (to, from, body) = (form.get("To"), form.get("From"), form.get("Body").map_or("", String::as_str));
         let is_number = |text: &str| {
@@ -50,7 +50,7 @@ impl SmsService {
                 21606,
                 format!("The 'From' phone number provided ({from}) is not a valid number of this account"),
             )),
-            // Whoever has told this number to stop.
+            // Recipients who opted out.
             (Some(to), _) if to.ends_with("0000") => {
                 Some((21610, "Attempt to send to unsubscribed recipient".to_owned()))
             }

@@ -1,5 +1,5 @@
-//! A mail server that takes whatever comes, and fails by a script that sees each mail whole. (The mailbox, which keeps to the
-//! protocol to the letter, fails by its recipients' tags.)
+//! A mail server that accepts any mail, and fails by a script that gets each complete mail. (The mailbox follows the protocol strictly,
+//! and fails by tags in recipient addresses.)
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +12,11 @@ use crate::accept::accept;
 use crate::must;
 use crate::provider_server::Fault;
 
-/// Asked once a mail has begun: whether the connection ends before its final dot.
+/// Called at the start of a mail; returns whether the connection ends before the final dot.
 type HangsUp = dyn Fn() -> bool + Send + Sync;
 type Script = dyn Fn(&str) -> Option<Fault> + Send + Sync;
 
-/// Listens on loopback until it is dropped.
+/// Listens on loopback until dropped.
 pub struct SmtpService {
     served: Arc<Served>,
     address: SocketAddr,
@@ -30,12 +30,13 @@ struct Served {
 }
 
 impl SmtpService {
-    /// `script` says what goes wrong with a mail; `Flood` means nothing here, and `GoAway` is 421.
+    /// Starts a server. `script` returns a mail's fault; `Flood` has no effect, and `GoAway` responds with 421.
     pub async fn start(script: impl Fn(&str) -> Option<Fault> + Send + Sync + 'static) -> Self {
         Self::start_with(script, || false).await
     }
 
-    /// As [`SmtpService::start`]; `hangs_up` is asked once a mail has begun whether the connection ends before its final dot.
+    /// Like [`SmtpService::start`]; `hangs_up` is called at the start of each mail and returns whether the connection ends before the
+    /// final dot.
     pub async fn start_with(
         script: impl Fn(&str) -> Option<Fault> + Send + Sync + 'static,
         hangs_up: impl Fn() -> bool + Send + Sync + 'static,
@@ -50,7 +51,7 @@ impl SmtpService {
             move |stream| {
                 let served = served.clone();
                 async move {
-                    // How a conversation ends is the test's business.
+                    // Errors are ignored: the test checks the outcome.
                     let _ = converse(BufStream::new(stream), &served).await;
                 }
             }
@@ -63,7 +64,7 @@ impl SmtpService {
         self.address.port()
     }
 
-    /// The mails that were taken, oldest first.
+    /// Returns the accepted mails, oldest first.
     pub fn mails(&self) -> Vec<String> {
         self.served.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -75,7 +76,7 @@ impl Drop for SmtpService {
     }
 }
 
-/// Ends when either side has had enough.
+/// Serves a connection until either side closes it.
 async fn converse(mut stream: BufStream<TcpStream>, served: &Served) -> std::io::Result<()> {
     say(&mut stream, "220 localhost").await?;
     let mut line = String::new();
@@ -90,7 +91,7 @@ async fn converse(mut stream: BufStream<TcpStream>, served: &Served) -> std::io:
             "DATA" => {
                 say(&mut stream, "354 Go on").await?;
                 if (served.hangs_up)() {
-                    // Its first line has come.
+                    // The first line of the mail has arrived.
                     line.clear();
                     stream.read_line(&mut line).await?;
                     return Ok(());
@@ -119,7 +120,7 @@ async fn read_mail(stream: &mut BufStream<TcpStream>) -> std::io::Result<String>
     Ok(String::from_utf8_lossy(&mail).into_owned())
 }
 
-/// What is answered to a mail; none where the connection ends instead.
+/// Returns the response to a mail; `None` if the connection ends instead.
 async fn end_of_mail(
     stream: &mut BufStream<TcpStream>,
     served: &Served,
@@ -139,7 +140,7 @@ async fn end_of_mail(
     };
     match fault {
         Some(Fault::Reset) => return Ok(None),
-        // Until the client gives up.
+        // Until the client times out.
         Some(Fault::Hang) => {
             stream.read_u8().await?;
             return Ok(None);

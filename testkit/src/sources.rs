@@ -1,23 +1,23 @@
-//! The sources of the workspace, for tests that compare them with something else.
+//! The source files of the workspace, for tests that check them.
 
 use std::path::{Path, PathBuf};
 
 use crate::must;
 
-/// The folders with the code of the programs.
+/// The directories with the programs' code.
 pub const PROGRAMS: [&str; 5] =
     ["shared", "gateway/src", "worker-automation/src", "worker-delivery/src", "scheduler/src"];
 
 /// A Rust file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// From the folder that was searched.
+    /// Relative to the directory that was searched.
     pub path: String,
     pub text: String,
 }
 
 impl Source {
-    /// The text before its tests.
+    /// Returns the text before the file's tests.
     pub fn code(&self) -> &str {
         self.text.split("#[cfg(test)]").next().unwrap_or_default()
     }
@@ -28,7 +28,7 @@ pub fn of_programs() -> Vec<Source> {
     PROGRAMS.iter().flat_map(|folder| below(folder)).collect()
 }
 
-/// Reads every Rust file below a folder of the workspace, in the order of their paths.
+/// Reads every Rust file in a directory of the workspace, in the order of their paths.
 pub fn below(folder: &str) -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
     let mut paths = Vec::new();

@@ -1,5 +1,5 @@
-//! A browser and its push service: subscriptions under one application server's key, and messages decrypted as a browser
-//! does, by other code than the product's (RFC 8188, 8291 and 8292 from the receiver's side).
+//! A browser and its push service: subscriptions with one application server's key, and messages decrypted as in a browser, by code other
+//! than the product's (the receiver's side of RFC 8188, 8291 and 8292).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ struct Browser {
     gone: bool,
 }
 
-/// Takes pushes of one application server.
+/// Accepts pushes of one application server.
 pub struct WebPushService {
     /// An uncompressed point.
     application_key: Vec<u8>,
@@ -39,7 +39,7 @@ impl WebPushService {
         Self { application_key: application_key.to_vec(), browsers, taken }
     }
 
-    /// A new subscription's JSON, as a browser makes it.
+    /// Creates a subscription and returns its JSON, as a browser does.
     pub fn subscribe(&self, url: &str) -> String {
         let key = must("a key", SecretKey::from_slice(&rand::random::<[u8; 32]>()));
         let auth: [u8; 16] = rand::random();
@@ -53,12 +53,12 @@ impl WebPushService {
         subscription.to_string()
     }
 
-    /// The user withdrew it: every subscription of this service is no more.
+    /// Withdraws every subscription of this service, as a user can.
     pub fn forget_all(&self) {
         self.browsers.lock().unwrap_or_else(PoisonError::into_inner).values_mut().for_each(|b| b.gone = true);
     }
 
-    /// What browsers showed: the decrypted messages.
+    /// Returns the decrypted messages.
     pub fn taken(&self) -> Vec<Value> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -77,7 +77,7 @@ impl WebPushService {
     }
 }
 
-/// RFC 8188 and 8291, receiving.
+/// Decrypts a message (RFC 8188 and 8291).
 fn decrypt(browser: &Browser, body: &[u8]) -> Option<Vec<u8>> {
     let (salt, rest) = body.split_at_checked(16)?;
     let (record_size, rest) = rest.split_at_checked(4)?;

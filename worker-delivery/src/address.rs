@@ -1,28 +1,28 @@
-//! Names and addresses of people, which are whatever their clients sent. Pure.
+//! Names and addresses of users, which clients send unchecked. Pure.
 
 use lettre::Address;
 use lettre::message::Mailbox;
 use store_projects::channels::ChannelSettings;
 use template::one_line;
 
-/// Longer names are cut: a mail header is no place for them.
+/// Maximum characters of a name in a mail header; longer names are cut.
 const NAME_CHARS: usize = 120;
 
-/// Why there is no mailbox.
+/// Why a user has no mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoMailbox {
     Missing,
     Invalid,
 }
 
-/// The mailbox of a person.
+/// Returns the mailbox of a user.
 pub fn mailbox(email: Option<&str>, name: Option<&str>) -> Result<Mailbox, NoMailbox> {
     let email = email.map(str::trim).filter(|e| !e.is_empty()).ok_or(NoMailbox::Missing)?;
     let address: Address = email.parse().map_err(|_| NoMailbox::Invalid)?;
     Ok(Mailbox::new(name.and_then(display_name), address))
 }
 
-/// Whom a project's mail is from, by its settings; the error names the field.
+/// Returns a project's sender, from its settings; an error names the field.
 pub fn sender(settings: &ChannelSettings) -> Result<Mailbox, String> {
     let text = |field| settings.text(field).map(str::trim).filter(|t| !t.is_empty());
     let from = text("mailproviderFromEmail").ok_or("the sender's address (mailproviderFromEmail) is missing")?;
@@ -30,8 +30,8 @@ pub fn sender(settings: &ChannelSettings) -> Result<Mailbox, String> {
     Ok(Mailbox::new(text("emailFromName").and_then(display_name), from))
 }
 
-/// A display name on one line, without the control characters that would break the header (and that the mail library
-/// refuses with a panic); `None` when nothing is left.
+/// Returns a display name on one line, without control characters, which would break the header (the mail library panics on them). `None`
+/// if nothing is left.
 pub fn display_name(name: &str) -> Option<String> {
     let line = one_line(name);
     let cut: String = line.chars().filter(|c| !is_format(*c)).take(NAME_CHARS).collect();
@@ -39,8 +39,8 @@ pub fn display_name(name: &str) -> Option<String> {
     (!cut.is_empty()).then(|| cut.to_owned())
 }
 
-/// Characters that turn the direction of what follows them, or are not seen at all: a name could pretend with them.
-/// The joiners stay, for scripts and emoji need them.
+/// Whether a character changes the text direction or is invisible, so that a name could impersonate another. Joiners are kept, because
+/// scripts and emoji need them.
 fn is_format(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

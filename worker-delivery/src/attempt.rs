@@ -66,7 +66,7 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) ->
     if let Some(until) = quiet_until(&sender.rules, message, person, now) {
         return judge::quiet(message, until, until.duration_since(now).unsigned_abs(), at);
     }
-    // This process stood still, or its look-ups took long. After the lease another worker calls.
+    // The process was suspended, or loading took long. After the lease ends, another worker may call.
     if !lease.allows_call(app.clock.passed_ms()) {
         tracing::warn!(project = %message.project, message_id = %message.id, "its lease ends too soon for a call; queueing it again");
         return judge::not_called(message, at);

@@ -1,4 +1,4 @@
-//! From a claimed message, its template and its recipient to a mail. Pure.
+//! Renders a claimed message from its template and its recipient. Pure.
 
 pub mod plain;
 mod scan;
@@ -13,14 +13,14 @@ use store_sending::messages::claim::Claimed;
 use template::personalization::{self, Personalization, has_markup, with_line_breaks};
 use template::{Escape, Limits, ParseError, RenderError, Template, one_line};
 
-/// What templates call the link to the page where people choose what they get.
+/// Template variable that holds the link to the preference page.
 pub const PREFERENCES_URL: &str = "preferencesUrl";
 
-/// Subject and body of a template, and what a push opens, ready to be rendered.
+/// A template's subject, body and URL, parsed.
 #[derive(Debug)]
 pub struct Compiled {
     pub version: i32,
-    /// Whether it may show the link to the preference page, which is made for those that do.
+    /// Whether it may contain the preference page's link, which is created only for such templates.
     pub names_preferences: bool,
     subject: Template,
     body: Template,
@@ -34,21 +34,21 @@ impl Compiled {
         Ok(Self { version, names_preferences, subject, body, url: None })
     }
 
-    /// With the source of the URL that it opens, if any.
+    /// Adds the source of the URL that a push opens, if any.
     pub fn opening(self, url: Option<&str>) -> Result<Self, ParseError> {
         let names_preferences = self.names_preferences || url.is_some_and(|url| url.contains(PREFERENCES_URL));
         Ok(Self { names_preferences, url: url.map(Template::parse).transpose()?, ..self })
     }
 
-    /// The body as its author wrote it.
+    /// Returns the body as the author wrote it.
     pub fn body_source(&self) -> &str {
         self.body.source()
     }
 }
 
-/// What a message is made of.
+/// Source of a message's content.
 pub enum Source<'a> {
-    /// Its own content.
+    /// The message's own content.
     Own,
     Template(&'a Compiled),
 }
@@ -78,7 +78,7 @@ pub struct Rendered {
 /// A part that could not be rendered.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unrenderable {
-    /// What happened, with line and column.
+    /// The error, with line and column.
     #[error("{part}: {error}")]
     Limit { part: &'static str, error: RenderError },
     #[error("url: {0}")]
@@ -98,8 +98,8 @@ pub fn from_template(
     Ok(Rendered { subject, html, text })
 }
 
-/// Renders a direct message's own content. A body without tags is plain text. What does not parse (the gateway refuses
-/// such content) is sent as it came.
+/// Renders a direct message's own content. A body without tags is plain text. Content that does not parse (the gateway refuses such
+/// content) is sent unchanged.
 pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) -> Result<Rendered, Unrenderable> {
     let OwnContent { subject, body } = own_content(message);
     let markup = has_markup(body);
@@ -118,21 +118,21 @@ pub fn from_content(message: &Claimed, recipient: &Recipient, now: Timestamp) ->
     })
 }
 
-/// What a message without a template says.
+/// The content of a message without a template.
 struct OwnContent<'a> {
     subject: &'a str,
     body: &'a str,
 }
 
-/// The subject and the body that a message brings. Either form of the request is taken for any channel: a title serves
-/// as the subject, and the HTML that was made of a body in MJML as that.
+/// Returns a message's own subject and body. Any channel accepts either form of the request: a title serves as the subject, and HTML
+/// compiled from an MJML body as the body.
 fn own_content(message: &Claimed) -> OwnContent<'_> {
     let field = |name: &str| message.content.get(name).and_then(Value::as_str).unwrap_or("");
     let first_of = |name, other| Some(field(name)).filter(|text| !text.is_empty()).unwrap_or(field(other));
     OwnContent { subject: first_of("subject", "title"), body: first_of("compiled", "body") }
 }
 
-/// Subject, body and URL with everything filled in.
+/// Subject, body and URL with all variables filled in.
 struct Evaluated {
     subject: String,
     body: String,

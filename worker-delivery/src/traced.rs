@@ -1,4 +1,4 @@
-//! Delivery's hops of a message's trace.
+//! Spans of the delivery of a message, in its trace.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use store_sending::messages::claim::Claimed;
 use store_sending::messages::settle::Settled;
 use trace::{Kind, Span};
 
-/// From the claim to the settling of one message. What follows is put behind it; the claim itself has just been committed.
+/// Starts the span from the claim, which was just committed, to the settling of a message. Later spans become its children.
 pub fn begin(message: &mut Claimed, claimed_since: SystemTime) -> Span {
     if message.trace.is_none() {
         return Span::default();
@@ -22,7 +22,7 @@ pub fn begin(message: &mut Claimed, claimed_since: SystemTime) -> Span {
     span
 }
 
-/// What has come of it is about to be written down.
+/// Records the outcome that is about to be written.
 pub fn judged(span: &mut Span, settled: &Settled) {
     if !span.is_recording() {
         return;

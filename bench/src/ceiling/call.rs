@@ -1,4 +1,4 @@
-//! A bare hyper client: the same body again and again over one HTTP/2 connection, and nothing around it.
+//! A bare hyper client that sends the same body repeatedly over one HTTP/2 connection.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-/// One connection, which all calls share.
+/// A client with one connection, shared by all calls.
 pub struct BareClient {
     connection: SendRequest<Full<Bytes>>,
     uri: String,
@@ -26,7 +26,7 @@ impl BareClient {
         Ok(Self { connection, uri: format!("http://{to}{path}"), body })
     }
 
-    /// Calls, and reads the answer to its end.
+    /// Sends one request and reads the whole response.
     pub async fn call(&self) -> Result<()> {
         let request =
             Request::post(&self.uri).header("content-type", "application/json").body(Full::new(self.body.clone()))?;

@@ -1,4 +1,4 @@
-//! A bare hyper server, as a process of its own: it reads the body, parses it where it is told to, and answers.
+//! A bare hyper server in a process of its own. It reads the body, optionally parses it, and responds.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ pub struct ServeArgs {
 
 const ANSWER: &[u8] = br#"{"success":true}"#;
 
-/// Serves until it is killed, and prints where.
+/// Serves until the process is killed. Prints the listening address.
 pub async fn serve(args: ServeArgs) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     println!("{}", listener.local_addr()?);
@@ -44,7 +44,7 @@ pub async fn serve(args: ServeArgs) -> Result<()> {
         tokio::spawn(async move {
             let service = service_fn(move |request| answer(request, args.mode));
             let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // The load has closed its connection.
+            // An error here means that the load generator closed its connection.
             let _ = serving.await;
         });
     }
@@ -71,7 +71,7 @@ struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// So that nothing parsed goes unused.
+    /// Sums the lengths of the parsed fields, so that the compiler cannot drop the parsing.
     fn bytes(&self) -> usize {
         let optional = [&self.event, &self.user_id].into_iter().flatten().map(|text| text.len()).sum::<usize>();
         self.kind.len() + self.id.len() + optional + self.properties.get().len()
@@ -87,7 +87,7 @@ async fn answer(request: Request<Incoming>, mode: Mode) -> Result<Response<Full<
     Ok(response)
 }
 
-/// Starts one.
+/// Starts a bare server in the given mode.
 pub async fn start(mode: Mode) -> Result<Server> {
     let mode = mode.to_possible_value().context("a mode has a name")?;
     Server::start("bare server", &["serve", "--mode", mode.get_name()]).await

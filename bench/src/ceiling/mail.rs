@@ -1,4 +1,4 @@
-//! A bare SMTP client: each session hands the same mail over again and again, step by step.
+//! A bare SMTP client: each session sends the same mail repeatedly, one command at a time.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-/// Sessions that are used in turn, one for each caller.
+/// SMTP sessions, used round-robin.
 pub struct BareMailer {
     sessions: Vec<Mutex<BufReader<TcpStream>>>,
     mail: Vec<u8>,
@@ -27,7 +27,7 @@ impl BareMailer {
         Ok(Self { sessions: all, mail })
     }
 
-    /// Hands one mail over, by the session of this number.
+    /// Sends one mail over session `nth` modulo the number of sessions.
     pub async fn send(&self, nth: u64) -> Result<()> {
         let session = &mut *self.sessions[nth as usize % self.sessions.len()].lock().await;
         say(session, b"MAIL FROM:<shop@example.com>\r\n", b'2').await?;
@@ -42,7 +42,7 @@ async fn say(session: &mut BufReader<TcpStream>, words: &[u8], expected: u8) -> 
     answered(session, expected).await
 }
 
-/// Reads an answer, which may have several lines.
+/// Reads a reply, which may span several lines.
 async fn answered(session: &mut BufReader<TcpStream>, expected: u8) -> Result<()> {
     let mut line = String::new();
     loop {

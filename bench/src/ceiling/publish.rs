@@ -1,4 +1,5 @@
-//! Raw JetStream publishing: payloads of the same size into a file stream, a window of them unacknowledged.
+//! Raw JetStream publishing: payloads of the same size into a file-backed stream, with a window of unacknowledged
+//! messages.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +14,13 @@ use tokio::sync::Semaphore;
 const STREAM: &str = "BENCH_CEILING";
 const SUBJECT: &str = "bench.ceiling";
 
-/// Acknowledged messages a second.
+/// Returns acknowledged messages per second.
 pub async fn rate(bus: &Bus, bytes: usize, window: usize, time: Duration) -> Result<f64> {
     let config = Config {
         name: STREAM.to_owned(),
         subjects: vec![SUBJECT.to_owned()],
         storage: StorageType::File,
-        // Goes on when full: what is measured is the writing.
+        // Discard old messages when full: only the write rate matters.
         max_bytes: 1 << 30,
         discard: DiscardPolicy::Old,
         ..Config::default()
@@ -52,7 +53,7 @@ async fn publish(bus: &Bus, bytes: usize, window: usize, time: Duration) -> Resu
         bus.client.publish_with_reply(SUBJECT, inbox.clone(), payload.clone()).await?;
         sent += 1;
     }
-    // Everything is acknowledged when the whole window is free again.
+    // All messages are acknowledged once every permit of the window is free.
     let all = room.acquire_many(u32::try_from(window)?);
     let answered = tokio::time::timeout(Duration::from_secs(10), all).await.is_ok();
     let seconds = started.elapsed().as_secs_f64();

@@ -1,4 +1,5 @@
-//! Raw recording: `INSERT … SELECT unnest … ON CONFLICT` of such events, into a table of the same columns and indexes.
+//! Raw inserts: `INSERT … SELECT unnest … ON CONFLICT` of the same events into a table with the same columns and
+//! indexes.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +14,13 @@ use crate::dice::Dice;
 use crate::load::item;
 use crate::tenants;
 
-/// Rows of a transaction.
+/// Rows per transaction.
 const ROWS: usize = 1_000;
 const SQL: &str = "INSERT INTO bench_ceiling (project_id, id, name, user_id, properties, ts, received_at) \
                    SELECT p, i, n, u, j::jsonb, t, t FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::timestamptz[]) \
                    AS v(p, i, n, u, j, t) ON CONFLICT (project_id, id) DO NOTHING";
 
-/// Rows a second over so many connections.
+/// Returns rows inserted per second over `connections` connections.
 pub async fn rate(url: &str, connections: u64, time: Duration) -> Result<f64> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
@@ -43,7 +44,7 @@ pub async fn rate(url: &str, connections: u64, time: Duration) -> Result<f64> {
     Ok(rate)
 }
 
-/// Columns that stay the same; only ids and times are new in each transaction.
+/// Columns reused by every transaction. Only IDs and timestamps change.
 struct Rows {
     projects: Vec<Uuid>,
     names: Vec<String>,

@@ -1,4 +1,4 @@
-//! Events of a filled database, in the order of their time, and their counters.
+//! Fills events in chronological order, with their counters.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -25,7 +25,7 @@ const EVENT: &str = "project_id uuid, id uuid, client_id uuid, name text, user_i
                      properties jsonb, ts timestamptz, received_at timestamptz";
 const COUNT: &str = "project_id uuid, id uuid, day date, counts jsonb";
 
-/// Fills `events` and their counters, whole days by each connection.
+/// Fills `events` and their counters. Each connection writes whole days.
 pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progress: &Steps) -> Result<()> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
@@ -58,8 +58,9 @@ pub async fn fill(url: &str, events: Shares, users: Shares, now_ms: i64, progres
     Ok(())
 }
 
-/// All indexes but the primary key; returns the statements that make them again, which costs half of keeping them up
-/// to date.
+/// Drops all indexes except the primary key.
+///
+/// Returns the statements that recreate them. Rebuilding costs half as much as maintaining the indexes during the fill.
 async fn drop_indexes(client: &Client) -> Result<Vec<String>> {
     let sql = "SELECT c.relname, pg_get_indexdef(c.oid) AS definition FROM pg_index i \
                JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = 'events'::regclass AND NOT i.indisprimary";
@@ -86,7 +87,7 @@ struct Day {
 }
 
 impl Day {
-    /// The 24 hours that end so many days ago.
+    /// Fills the 24 hours that ended `days_ago` days ago.
     async fn fill(&mut self, days_ago: i64, now_ms: i64) -> Result<()> {
         let total = self.events.total / DAYS as u64 + u64::from((days_ago as u64) < self.events.total % DAYS as u64);
         let end_ms = now_ms - days_ago * DAY_MS;
@@ -116,13 +117,13 @@ impl Day {
         self.store(&counts, days_ago as i16).await
     }
 
-    /// In proportion to the projects' shares, without a table of them.
+    /// Picks a project in proportion to the shares, without a lookup table.
     fn pick_project(&self, dice: &mut Dice) -> u32 {
         let in_big = u64::from(dice.below(1 << 30)) * self.events.total < self.events.of(BIG) * (1 << 30);
         if in_big || self.events.projects == 1 { BIG } else { 1 + dice.below(self.events.projects - 1) }
     }
 
-    /// As the worker does, which adds them up: two of these days share a day of the calendar.
+    /// Stores counts the way the worker does, by adding: two of these 24-hour spans share a calendar day.
     async fn store(&self, counts: &Counts, days_ago: i16) -> Result<()> {
         let id = Uuid::from_u128(u128::from(days_ago.unsigned_abs()));
         let mut writer = pin!(copy::writer(&self.client, "event_count_new", COUNT).await?);
@@ -143,7 +144,7 @@ impl Day {
     }
 }
 
-/// Events by day, project and name: 24 hours touch two days.
+/// Event counts by day, project and name. A 24-hour span touches two days.
 struct Counts {
     projects: usize,
     by_day: Vec<(Date, Vec<u32>)>,

@@ -1,4 +1,4 @@
-//! People of a filled database.
+//! Fills users.
 
 use std::pin::pin;
 
@@ -18,7 +18,7 @@ use progress::{Bar, Steps};
 const COLUMNS: &str = "project_id uuid, id uuid, external_id text, anonymous_id text, email text, name text, \
                        properties jsonb, merged_into uuid, merged_at timestamptz, created_at timestamptz, \
                        last_seen_at timestamptz, updated_at timestamptz";
-/// Of a hundred people, how many were anonymous before.
+/// Percentage of users who were anonymous at first.
 const MERGED: u32 = 1;
 
 const FIRST: [&str; 24] = [
@@ -54,12 +54,12 @@ const LAST: [&str; 24] = [
 const COUNTRIES: [&str; 8] = ["DE", "FR", "GB", "IT", "JP", "NG", "PL", "US"];
 const PLANS: [&str; 4] = ["free", "free", "pro", "team"];
 
-/// Every twentieth is known only anonymously.
+/// Returns whether a user is known only anonymously, as every twentieth is.
 pub fn is_anonymous(person: u32) -> bool {
     person % 20 == 7
 }
 
-/// The internal id of the person of this number in a project.
+/// Returns the internal ID of a project's user number `person`.
 pub fn id(project: ProjectId, person: u32) -> Uuid {
     if is_anonymous(person) {
         UserKey::Anonymous(&anonymous_id(person)).internal_id(project)
@@ -100,7 +100,7 @@ async fn of_project(client: &tokio_postgres::Client, number: u32, count: u64, no
     let mut dice = Dice::new(u64::from(number));
     let mut writer = pin!(copy::writer(client, "users", COLUMNS).await?);
     for person in 0..count as u32 {
-        // Fewer the longer ago, over a year; seen since within the last month.
+        // Creation dates span a year and get sparser with age. All were last seen within the past month.
         let age = u64::from(dice.below(1_000)) * u64::from(dice.below(1_000)) * 365 / 1_000_000;
         let created_ms = now_ms - age as i64 * DAY_MS - i64::from(dice.below(DAY_MS as u32));
         let seen = from_ms(created_ms.max(now_ms - i64::from(dice.below(DAYS as u32)) * DAY_MS));

@@ -1,4 +1,4 @@
-//! Reading answers: just enough of HTTP/1.1 to know where one ends and whether it was a success.
+//! Response reading: just enough HTTP/1.1 to find the end of a response and its status.
 
 use std::ops::Range;
 
@@ -6,15 +6,16 @@ use anyhow::{Context, Result, bail};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// The unread part of a connection.
+/// Read buffer of one connection.
 #[derive(Debug, Default)]
 pub struct Answers {
     buffer: Vec<u8>,
 }
 
 impl Answers {
-    /// Reads one answer, which must have a Content-Length, and gives its body; an error where its status is not the
-    /// expected one.
+    /// Reads one response and returns its body. The response must have a `Content-Length`.
+    ///
+    /// Any status other than `expected` is an error.
     pub async fn next(&mut self, stream: &mut TcpStream, expected: &[u8; 3]) -> Result<&[u8]> {
         let body = self.whole(stream).await?;
         if !self.has_status(expected) {
@@ -23,7 +24,7 @@ impl Answers {
         Ok(&self.buffer[body])
     }
 
-    /// As [`Answers::next`], where one other status is no error either: whether it was the expected one.
+    /// Like [`Answers::next`], but also accepts the status `other`. Returns whether the status was `expected`.
     pub async fn next_or(&mut self, stream: &mut TcpStream, expected: &[u8; 3], other: &[u8; 3]) -> Result<bool> {
         self.whole(stream).await?;
         let is_expected = self.has_status(expected);
@@ -37,7 +38,7 @@ impl Answers {
         self.buffer.get(9..12) == Some(status)
     }
 
-    /// Reads one answer, and says where its body lies.
+    /// Reads one response and returns the range of its body.
     async fn whole(&mut self, stream: &mut TcpStream) -> Result<Range<usize>> {
         self.buffer.clear();
         let (head, length) = loop {
@@ -61,7 +62,7 @@ impl Answers {
     }
 }
 
-/// Behind the empty line.
+/// Returns the offset just past the empty line that ends the head.
 fn head_end(bytes: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = bytes[from..].iter().position(|b| *b == b'\r') {

@@ -1,4 +1,4 @@
-//! Connections that send a load and take its times.
+//! Connections that send a load and measure latencies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use super::pace::Pace;
 use super::request::{Counts, Requests};
 use super::shape::Shape;
 
-/// What an accepted request is answered with.
+/// Status of an accepted request.
 const ACCEPTED: &[u8; 3] = b"202";
-/// And one that is over the project's limit.
+/// Status of a request over the project's rate limit.
 const REFUSED: &[u8; 3] = b"429";
 
-/// What a load came to.
+/// The outcome of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Those that were accepted.
+    /// Accepted requests.
     pub requests: u64,
-    /// Those that were over the limit of their project; only of loads that may be.
+    /// Requests rejected by their project's rate limit. Only loads built with `over_its_limit` allow these.
     pub refused: u64,
     /// Accepted items.
     pub items: u64,
-    /// Of those, events that were not sent before.
+    /// Events among the items, without repeats.
     pub events: u64,
     pub seconds: f64,
     /// In microseconds, sorted.
@@ -37,7 +37,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of items that were handled without requests.
+    /// Creates the outcome of items that were processed without requests.
     pub fn of_items(items: u64, seconds: f64) -> Self {
         Self { items, seconds, ..Self::default() }
     }
@@ -50,22 +50,22 @@ impl Outcome {
         self.requests as f64 / self.seconds
     }
 
-    /// In milliseconds.
+    /// Returns a latency quantile in milliseconds.
     pub fn quantile(&self, q: f64) -> f64 {
         quantile(&self.latencies, q)
     }
 }
 
-/// Of sorted microseconds, in milliseconds.
+/// Returns a quantile, in milliseconds, of sorted microseconds.
 pub fn quantile(sorted: &[u32], q: f64) -> f64 {
     let index = (q * sorted.len().saturating_sub(1) as f64).round() as usize;
     sorted.get(index).map_or(f64::NAN, |micros| f64::from(*micros) / 1e3)
 }
 
-/// Connections to one server with their requests, used again and again.
+/// Connections to one server with their prebuilt requests, reused for each load.
 pub struct Sender {
     connections: Vec<Connection>,
-    /// Items that were accepted since this exists, readable while a load runs.
+    /// Items accepted since creation, readable while a load runs.
     pub accepted: Arc<AtomicU64>,
 }
 
@@ -78,11 +78,11 @@ struct Connection {
 }
 
 impl Sender {
-    /// `expected` connections to a server. Requests are made now, which takes a moment.
+    /// Opens `connections` connections to a server and builds their requests, which takes a moment.
     pub async fn connect(to: SocketAddr, shape: Shape, connections: usize) -> Result<Self> {
         let host = to.to_string();
         let sent_at = rfc3339(Clock::system().now());
-        // Ids must differ from those of earlier runs into the same database.
+        // IDs must differ from those of earlier runs against the same database.
         let run: u64 = rand::random();
         let mut all = Vec::with_capacity(connections);
         for number in 0..connections {
@@ -94,14 +94,14 @@ impl Sender {
         Ok(Self { connections: all, accepted: Arc::default() })
     }
 
-    /// Lets the load be over the limit of its projects: 429 is no error then, and counted.
+    /// Allows the load to exceed its projects' rate limits: 429 is counted and is not an error.
     #[must_use]
     pub fn over_its_limit(mut self) -> Self {
         self.connections.iter_mut().for_each(|connection| connection.may_be_refused = true);
         self
     }
 
-    /// Sends for so long and waits for the last answers. Any answer but 202 is an error.
+    /// Sends for `time` and waits for the last responses. Any status but 202 is an error, unless 429 is allowed.
     pub async fn send(&mut self, pace: Pace, time: Duration) -> Result<Outcome> {
         let count = self.connections.len();
         let started = Instant::now();
@@ -125,7 +125,7 @@ impl Sender {
     }
 }
 
-/// What one connection has sent.
+/// What one connection sent.
 struct Sent {
     connection: Connection,
     counts: Counts,
@@ -154,10 +154,10 @@ impl Connection {
                 let due = started + due;
                 if due > since {
                     tokio::time::sleep_until(due.into()).await;
-                    // A timer that fires late is not the server's doing.
+                    // The server is not charged for a timer that fires late.
                     since = Instant::now();
                 } else {
-                    // The last answer came late: what it holds up has waited since it was due.
+                    // The previous response came late. The delayed request counts from the time when it was due.
                     since = due;
                 }
             } else if started.elapsed() >= time {
@@ -181,7 +181,7 @@ impl Connection {
     }
 }
 
-/// As much as the socket takes at once, as a rule all of it, without asking first whether it is ready.
+/// Writes as much as the socket accepts at once, usually everything, without first waiting for readiness.
 pub async fn write(stream: &TcpStream, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match stream.try_write(bytes) {

@@ -1,24 +1,24 @@
-//! One item as an SDK sends it: an event of 318 bytes, or a profile update that names a person by both ids.
+//! One item as an SDK sends it: an event of 318 bytes, or a profile update that names a user by both IDs.
 
 use crate::dice::Dice;
 use crate::tenants;
 
-/// Bytes of a single event's body.
+/// Body size of a single event in bytes.
 pub const EVENT_BYTES: usize = 318;
-/// Stands where an id is written right before the item is sent.
+/// Placeholder for an ID, overwritten just before the item is sent.
 pub const ID: &str = "00000000-0000-7000-8000-000000000000";
-/// Stands where the name of an anonymous person is.
+/// Placeholder for the ID of an anonymous user.
 pub const ANONYMOUS: &str = "anon-0000000000000000";
 
-/// Whom an event names.
+/// The user that an event names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Known(u32),
-    /// Somebody new, whom the next profile update makes a known person.
+    /// A new anonymous user, whom the next profile update identifies.
     Anonymous,
 }
 
-/// A track item; `kind` is what stands before the fields, as batches need it.
+/// Builds a track item. `kind` is inserted before the fields, as batches require.
 pub fn track(dice: &mut Dice, who: Who, sent_at: &str, kind: &str) -> String {
     let name = tenants::event_name(dice.below(tenants::EVENT_NAMES));
     let who = match who {
@@ -30,7 +30,7 @@ pub fn track(dice: &mut Dice, who: Who, sent_at: &str, kind: &str) -> String {
     format!("{head}{properties}}}")
 }
 
-/// A profile update that makes the anonymous person a known one.
+/// Builds a profile update that identifies the anonymous user.
 pub fn identify(dice: &mut Dice, person: u32, kind: &str) -> String {
     format!(
         r#"{{{kind}"id":"{ID}","user_id":"{}","anonymous_id":"{ANONYMOUS}","properties":{{"plan":"pro","visits":{},"locale":"de-DE"}}}}"#,
@@ -39,19 +39,19 @@ pub fn identify(dice: &mut Dice, person: u32, kind: &str) -> String {
     )
 }
 
-/// A mail of its own to one person.
+/// Builds a mail to one user, with inline content.
 pub fn message(person: u32) -> String {
     let text = "Three things that you ordered left our house this morning, and will be with you tomorrow.";
     let who = tenants::external_id(person);
     format!(r#"{{"userId":"{who}","channel":"EMAIL","subject":"Your order is on its way","body":"<p>{text}</p>"}}"#)
 }
 
-/// An event's properties, of the size that they have in a load.
+/// Builds an event's properties, of the size used in loads.
 pub fn properties(dice: &mut Dice) -> String {
     properties_of(dice, 167)
 }
 
-/// Just so many bytes, where that is enough for all that is in it.
+/// Builds properties of exactly `bytes` bytes, if that is enough for the fixed fields.
 fn properties_of(dice: &mut Dice, bytes: usize) -> String {
     let start = format!(
         r#"{{"product":"sku-{:04}","price":{}.5,"currency":"EUR","quantity":{},"category":"garden","list":"search results","page":""#,

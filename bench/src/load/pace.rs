@@ -1,18 +1,18 @@
-//! When requests are sent.
+//! Request pacing.
 
 use std::time::Duration;
 
 /// How requests follow one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Closed loop: each connection sends when its last request was answered.
+    /// Closed loop: each connection sends as soon as its last request was answered.
     Full,
-    /// Open loop: so many requests a second over all connections, however fast they are answered.
+    /// Open loop: this many requests per second over all connections, regardless of response times.
     Offered(f64),
 }
 
 impl Pace {
-    /// When a connection's n-th request is due, from the start on; at once in a closed loop.
+    /// Returns when a connection's `nth` request is due, measured from the start, or `None` in a closed loop.
     pub fn due(self, connection: usize, connections: usize, nth: u64) -> Option<Duration> {
         match self {
             Self::Full => None,

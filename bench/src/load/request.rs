@@ -1,11 +1,11 @@
-//! Requests made beforehand. Right before one is sent, its ids are written into its bytes.
+//! Prebuilt requests. IDs are written into a request's bytes just before it is sent.
 
 use crate::dice::Dice;
 use crate::load::item::{self, ANONYMOUS, ID, Who};
 use crate::load::shape::{Kind, Shape};
 use crate::tenants;
 
-/// A request's bytes, and where they change.
+/// A request's bytes and the positions that change.
 #[derive(Debug)]
 pub struct Request {
     pub bytes: Vec<u8>,
@@ -13,31 +13,31 @@ pub struct Request {
     changes: Vec<Change>,
 }
 
-/// What a request adds up to once it is accepted.
+/// What an accepted request adds to the totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All items.
     pub items: u64,
-    /// Of those, events that were not sent before.
+    /// Events among the items, without repeats.
     pub events: u64,
 }
 
-/// Positions in a request's bytes.
+/// Positions in a request's bytes that change.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// A new id.
+    /// A new ID.
     Id { at: usize },
-    /// The id that stands in the request before, so that this item repeats that one.
+    /// The ID at `of` in the previous request, so that this item repeats that one.
     Repeat { at: usize, of: usize },
-    /// A new anonymous person.
+    /// A new anonymous user.
     Anonymous { at: usize },
-    /// The anonymous person of this request, named a second time.
+    /// This request's anonymous user, named a second time.
     Same { at: usize, of: usize },
-    /// The one of the request before.
+    /// The anonymous user of the previous request.
     SameAsBefore { at: usize, of: usize },
 }
 
-/// The requests of one connection, sent in turn.
+/// The requests of one connection, sent round-robin.
 #[derive(Debug)]
 pub struct Requests {
     all: Vec<Request>,
@@ -45,19 +45,21 @@ pub struct Requests {
     ids: Ids,
 }
 
-/// Ids of this connection, different in each run.
+/// ID generator of one connection. Its IDs differ in each run.
 #[derive(Debug)]
 struct Ids {
     dice: Dice,
 }
 
-/// Singles of each connection: every hundredth makes somebody known, and its neighbour is an event of that person.
+/// Single requests per connection. Every hundredth identifies a user, and the one before it is an event of that user.
 const SINGLES: usize = 200;
-/// Batches of each connection; pairs are of one project, so that the second can repeat events of the first.
+/// Batches per connection. Both batches of a pair belong to one project, so that the second can repeat events of the
+/// first.
 const BATCHES: usize = 16;
 
 impl Requests {
-    /// `seed` fixes what is sent but for the ids, which `ids` tells apart from those of other connections and runs.
+    /// Builds the requests. `seed` fixes their content except for the IDs; `ids` separates the IDs from those of other
+    /// connections and runs.
     pub fn new(shape: Shape, host: &str, seed: u64, ids: u64, sent_at: &str) -> Self {
         let mut dice = Dice::new(seed);
         let all = match shape.kind {
@@ -68,7 +70,7 @@ impl Requests {
         Self { all, next: 0, ids: Ids { dice: Dice::new(ids) } }
     }
 
-    /// The next request with ids of its own, made at `now_ms`.
+    /// Returns the next request, with new IDs created at `now_ms`.
     pub fn next(&mut self, now_ms: i64) -> &Request {
         let at = self.next;
         self.next = (at + 1) % self.all.len();
@@ -102,7 +104,7 @@ fn copy(from: Option<&Request>, of: usize, to: &mut [u8]) {
 }
 
 impl Ids {
-    /// A UUIDv7 as text.
+    /// Writes a UUIDv7 as text.
     fn write(&mut self, to: &mut [u8], now_ms: i64) {
         let mut digits = [0; 32];
         hex((now_ms as u64) << 16 | 0x7000 | (self.dice.number() & 0xfff), &mut digits[..16]);
@@ -113,7 +115,7 @@ impl Ids {
     }
 }
 
-/// The lowest bits, as many as there is room for, as hexadecimal digits.
+/// Writes the lowest bits of `number` as hexadecimal digits, as many as fit.
 fn hex(mut number: u64, to: &mut [u8]) {
     for digit in to.iter_mut().rev() {
         *digit = b"0123456789abcdef"[(number & 15) as usize];
@@ -125,7 +127,7 @@ fn singles(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Requ
     let mut all: Vec<Request> = Vec::with_capacity(SINGLES);
     let (mut project, mut person) = (0, 0);
     for nth in 0..SINGLES {
-        // 1 and 2 belong together, and so do the repeats (4, 24, …) and what they repeat.
+        // Requests 1 and 2 share a user, and so does each repeat (4, 24, …) with the request that it repeats.
         let (merges, repeats) = (nth % 100 == 2, nth % 20 == 4);
         if !merges && !repeats {
             (project, person) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
@@ -163,7 +165,7 @@ fn batches(shape: Shape, host: &str, dice: &mut Dice, sent_at: &str) -> Vec<Requ
         if nth % 2 == 0 {
             (project, one) = (shape.first + dice.below(shape.projects), dice.below(shape.people));
         }
-        // Every tenth item of every second batch: 5 % of all.
+        // Every tenth item of every second batch: 5 % of all items.
         let repeats = |position: usize| nth % 2 == 1 && position % 10 == 7;
         let items: Vec<String> = (0..Kind::BATCH as usize)
             .map(|position| {
@@ -219,7 +221,7 @@ impl Request {
     }
 }
 
-/// The position of the id in a request whose id was not written yet.
+/// Returns the position of the ID in a request whose ID has not been written yet.
 fn find_id(bytes: &[u8]) -> usize {
     find(bytes, ID).unwrap_or_default()
 }
@@ -279,7 +281,7 @@ mod tests {
             let ids: BTreeSet<_> = all.iter().map(|(key, item)| (key, item["id"].as_str().unwrap())).collect();
             assert_eq!(ids.len() * 100, all.len() * 95, "{kind:?}: five percent repeat");
             assert_eq!(events as usize, ids.len() - merges.len(), "{kind:?}");
-            // Whoever becomes known was seen before, in the same project.
+            // Every identified user was seen before, in the same project.
             let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
             for (key, item) in &all {
                 let Some(anonymous) = item["anonymous_id"].as_str() else { continue };

@@ -1,17 +1,17 @@
-//! What a load consists of.
+//! The composition of a load.
 
 use crate::tenants;
 
-/// What one request holds.
+/// Content of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One event.
     Single,
-    /// 100 items of one person, as an SDK flushes them.
+    /// 100 items of one user, as an SDK flushes them.
     BatchOfOne,
-    /// 100 items of up to 100 people, as a server forwards them.
+    /// 100 items of up to 100 users, as a server forwards them.
     BatchOfMany,
-    /// A message to one person, sent by the project's server.
+    /// A message to one user, sent by the project's server.
     Message,
 }
 
@@ -34,20 +34,20 @@ impl Kind {
     }
 }
 
-/// Who takes part, and what is sent: 1 % of the items make an anonymous person a known one, 5 % repeat an event that was
-/// sent just before under the same id.
+/// Projects, users and requests of a load: 1 % of the items identify an anonymous user, and 5 % repeat a recent event
+/// under the same ID.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub kind: Kind,
-    /// The number of the first project.
+    /// Number of the first project.
     pub first: u32,
     pub projects: u32,
-    /// People of each project.
+    /// Users per project.
     pub people: u32,
 }
 
 impl Shape {
-    /// 1,000 projects and 100,000 people.
+    /// Creates a shape of 1,000 projects and 100,000 users.
     pub fn new(kind: Kind) -> Self {
         Self { kind, first: 0, projects: tenants::PROJECTS, people: 100 }
     }

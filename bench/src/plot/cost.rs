@@ -12,13 +12,13 @@ use crate::load::GENERATOR;
 use crate::report::{Cost, Report};
 
 const LEGEND: u32 = 190;
-/// The share of a bar from which on a part can be seen.
+/// Smallest visible share of a bar.
 const VISIBLE: f64 = 0.008;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// One bar: its label, and the parts by process.
+/// One bar: a label and its parts by process.
 #[derive(Clone, Debug)]
 pub struct Bar {
     label: String,
@@ -41,14 +41,14 @@ impl Bar {
     }
 }
 
-/// Bars of one growing size.
+/// Bars along one varied size.
 #[derive(Clone, Debug)]
 pub struct Axis {
     name: String,
     bars: Vec<Bar>,
 }
 
-/// The loads that go all the way.
+/// Returns the bars of the end-to-end loads.
 pub fn end_to_end(report: &Report) -> Vec<Bar> {
     let mut bars = Vec::new();
     for section in report.sections.iter().filter(|s| s.scenario.starts_with("end-to-end")) {
@@ -60,7 +60,7 @@ pub fn end_to_end(report: &Report) -> Vec<Bar> {
     bars
 }
 
-/// The sizes that were varied.
+/// Returns one axis for each varied size.
 pub fn growth(report: &Report) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
     for cost in report.sections.iter().flat_map(|section| &section.costs) {
@@ -99,7 +99,7 @@ pub fn draw_growth(path: &Path, axes: &[Axis]) -> Result<()> {
     Ok(())
 }
 
-/// The end of an axis that holds all bars and goals.
+/// Returns an axis maximum that fits all bars and goals.
 fn top<'a>(bars: impl Iterator<Item = &'a Bar>) -> f64 {
     bars.map(|bar| bar.total().max(bar.goal.unwrap_or_default())).fold(1.0, f64::max) * 1.12
 }
@@ -151,7 +151,7 @@ fn stack(chart: &mut Chart<'_, '_>, x: f64, bar: &Bar) -> Result<()> {
     Ok(())
 }
 
-/// Those processes that can be seen in some bar, from the top of a stack down.
+/// Draws a legend of the processes that are visible in some bar, in stacking order from the top.
 fn legend<'a>(area: &Area<'_>, bars: impl Iterator<Item = &'a Bar> + Clone) -> Result<()> {
     let seen =
         |name: &str| bars.clone().any(|bar| bar.parts.iter().any(|(n, v)| n == name && *v >= bar.total() * VISIBLE));

@@ -1,4 +1,4 @@
-//! Throughput, and p50 and p99, against offered load.
+//! Throughput, p50 and p99 against offered load.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn throughput(area: &Area<'_>, what: &str, steps: &[Step], wanted: Option<f64>) 
         .x_label_formatter(&|x| short(*x))
         .y_label_formatter(&|y| short(*y))
         .draw()?;
-    // What is offered, as far as it fits.
+    // The diagonal of offered load, as far as it fits into the chart.
     let diagonal = [(0.0, 0.0), (end.min(top), end.min(top))];
     chart
         .draw_series(DashedLineSeries::new(diagonal, 5, 5, GREY.stroke_width(1)))?
@@ -100,7 +100,7 @@ struct Line {
     of: fn(&Step) -> f64,
 }
 
-/// Draws curves with their points, and a legend of everything in the chart.
+/// Draws curves with their points, and a legend of the whole chart.
 fn curves<'a, 'b: 'a, Y: Ranged<ValueType = f64>>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>,
     steps: &[Step],

@@ -1,4 +1,4 @@
-//! How the drawings look.
+//! Chart styles.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -7,12 +7,12 @@ pub const FONT: &str = "Helvetica, Arial, sans-serif";
 pub const INK: RGBColor = RGBColor(40, 44, 52);
 pub const FAINT: RGBColor = RGBColor(225, 228, 232);
 pub const GREY: RGBColor = RGBColor(130, 136, 145);
-/// Of goals.
+/// Colour of goals.
 pub const GOAL: RGBColor = RGBColor(200, 30, 60);
 pub const FIRST: RGBColor = RGBColor(0, 114, 178);
 pub const SECOND: RGBColor = RGBColor(230, 140, 0);
 
-/// A process's colour, the same in every drawing; chosen to be told apart by everyone.
+/// Returns a process's colour, the same in every chart. The palette suits colour-blind readers.
 pub fn of_process(name: &str) -> RGBColor {
     match name {
         "gateway" => RGBColor(0, 114, 178),
@@ -27,7 +27,7 @@ pub fn of_process(name: &str) -> RGBColor {
     }
 }
 
-/// The order in which processes are stacked: the way of an event.
+/// Stacking order of processes, which is the path of an event.
 pub const ORDER: [&str; 7] =
     ["gateway", "redis", "nats", "worker-automation", "postgres", "scheduler", "worker-delivery"];
 
@@ -39,7 +39,7 @@ pub fn centered(size: u32) -> TextStyle<'static> {
     text(size).pos(Pos::new(HPos::Center, VPos::Top))
 }
 
-/// `12`, `1.5 k`, `80 k`, `1 M`.
+/// Formats a number: `12`, `1.5 k`, `80 k`, `1 M`.
 pub fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e6 => (value / 1e6, " M"),

@@ -1,4 +1,4 @@
-//! What delivery needs: channels, a template, people with addresses and devices, and queued messages.
+//! Prepares delivery: channels, templates, users with addresses and devices, and queued messages.
 
 use std::ops::Range;
 
@@ -29,12 +29,12 @@ use crate::dice::Dice;
 use crate::system::System;
 use crate::tenants;
 
-/// Rows or members that one statement writes.
+/// Rows or members per statement.
 const PER_STATEMENT: usize = 10_000;
-/// A device of Apple's, as the vendor writes one.
+/// An Apple device token, in the vendor's format.
 pub const DEVICE: &str = "aa00bb11cc22dd33ee44ff5566778899aabbccddeeff00112233445566778899";
 
-/// A channel's settings from what may be shown and what may not.
+/// Builds channel settings from public and secret fields.
 pub fn settings(shown: Value, secrets: &[(&str, String)]) -> ChannelSettings {
     ChannelSettings {
         settings: shown.as_object().cloned().unwrap_or_default(),
@@ -43,7 +43,7 @@ pub fn settings(shown: Value, secrets: &[(&str, String)]) -> ChannelSettings {
     }
 }
 
-/// Of Apple's service, with a key that was just made.
+/// Builds APNs settings with a newly generated key.
 pub fn apns() -> Result<ChannelSettings> {
     let key = STANDARD.encode(VapidKeys::generate()?.private);
     let key = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
@@ -52,22 +52,22 @@ pub fn apns() -> Result<ChannelSettings> {
     Ok(settings(shown, &[("iosPushPrivateKey", key)]))
 }
 
-/// Of a mail server without TLS and login.
+/// Builds the settings of a mail server without TLS or login.
 pub fn smtp(port: u16) -> ChannelSettings {
     let shown = json!({ "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": port, "smtpSecurity": "none",
                         "mailproviderFromEmail": "shop@example.com", "emailFromName": "The Shop" });
     settings(shown, &[])
 }
 
-/// Of the mail service that `MAIL_BASE_URL` names.
+/// Builds the settings of the mail service at `MAIL_BASE_URL`.
 pub fn mail_service() -> ChannelSettings {
     let shown = json!({ "emailProvider": "MAILPROVIDER", "mailproviderFromEmail": "shop@example.com" });
     settings(shown, &[("mailproviderApiKey", "bench".to_owned())])
 }
 
-/// A browser's subscription at a push service.
+/// Builds a browser's push subscription.
 pub fn subscription(endpoint: &str) -> Result<String> {
-    // The point of any key pair on the curve will do: nobody decrypts it.
+    // Any public key on the curve works: nothing decrypts the message.
     let p256dh = URL_SAFE_NO_PAD.encode(VapidKeys::generate()?.public);
     let keys = json!({ "p256dh": p256dh, "auth": URL_SAFE_NO_PAD.encode([7; 16]) });
     Ok(json!({ "endpoint": endpoint, "keys": keys }).to_string())
@@ -77,12 +77,12 @@ pub fn store(system: &System) -> Result<Store> {
     Store::new(&DatabaseConfig { url: system.database_url().to_owned(), pool_size: 1 }, "bench")
 }
 
-/// Gives a project's channel its settings.
+/// Configures one channel of a project.
 pub async fn channel(system: &System, project: u32, channel: Channel, settings: &ChannelSettings) -> Result<()> {
     channels(system, project..project + 1, channel, settings).await
 }
 
-/// Gives the channel of each of these projects the same settings.
+/// Configures a channel of each of these projects with the same settings.
 pub async fn channels(
     system: &System,
     projects: Range<u32>,
@@ -100,7 +100,7 @@ pub async fn channels(
     Ok(())
 }
 
-/// Gives the first users of each of these projects a device each, with a token made of the user's number.
+/// Gives the first users of each of these projects one device each. Its token derives from the user's number.
 pub async fn devices(
     system: &System,
     projects: Range<u32>,
@@ -132,7 +132,7 @@ pub async fn devices(
     Ok(())
 }
 
-/// The project's key pair for browsers.
+/// Creates a project's VAPID key pair.
 pub async fn browsers(system: &System, project: u32) -> Result<()> {
     let keys = MasterKeys::parse(MASTER_KEY).context("the bench's master key is malformed")?;
     let db = store(system)?.connection().await?;
@@ -141,9 +141,9 @@ pub async fn browsers(system: &System, project: u32) -> Result<()> {
     Ok(())
 }
 
-/// Gives a project's people addresses.
+/// Gives a project's users email addresses.
 pub async fn addresses(system: &System, project: u32) -> Result<()> {
-    // In the properties too: the columns follow those at the next update of the profile.
+    // The properties need them too: the next profile update overwrites the columns from the properties.
     let sql = "UPDATE users SET email = external_id || '@example.com', name = 'Ann Example', \
                properties = properties || jsonb_build_object('email', external_id || '@example.com', 'name', 'Ann Example') \
                WHERE project_id = $1 AND external_id IS NOT NULL";
@@ -151,7 +151,7 @@ pub async fn addresses(system: &System, project: u32) -> Result<()> {
     Ok(())
 }
 
-/// The template of this channel that each of the first projects has, under one id.
+/// Creates a template of this channel in each of the first `projects` projects, under one ID, and returns that ID.
 pub async fn template(system: &System, projects: u32, channel: Channel, subject: &str, body: &str) -> Result<Uuid> {
     let now = Clock::system().now();
     let id = ids::fresh(now.as_millisecond());
@@ -166,15 +166,15 @@ pub async fn template(system: &System, projects: u32, channel: Channel, subject:
 /// Messages of one project.
 pub struct Messages {
     pub project: u32,
-    /// In order.
+    /// IDs in ascending order.
     pub ids: Vec<Uuid>,
 }
 
 const MESSAGE: &str = "project_id uuid, id uuid, user_id uuid, channel text, lane text, status text, template_id uuid, \
                        created_at timestamptz, sent_at timestamptz, updated_at timestamptz";
 
-/// Inserts messages to the first users of these projects into the ledger, as many to each project. No worker sends them before
-/// [`queue`] queues them.
+/// Inserts messages to the first users of these projects into the ledger, evenly across projects. No worker sends them
+/// before [`queue`] queues them.
 pub async fn messages(
     system: &System,
     projects: Range<u32>,
@@ -202,7 +202,7 @@ pub async fn messages(
     Ok(all)
 }
 
-/// Inserts messages of a project that were sent at a time.
+/// Inserts messages of a project that were sent at the given time.
 pub async fn sent(
     system: &System,
     project: u32,
@@ -223,7 +223,7 @@ pub async fn sent(
     Ok(())
 }
 
-/// Queues messages in chunks of up to `size`, all of them due at once, and hints the workers.
+/// Queues messages in chunks of up to `size`, all due immediately, and notifies the workers.
 pub async fn queue(system: &System, channel: Channel, messages: &[Messages], size: usize) -> Result<()> {
     let (now, mut queues, mut chunks) = (Clock::system().now(), Vec::new(), Vec::new());
     for Messages { project, ids } in messages {

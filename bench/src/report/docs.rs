@@ -1,4 +1,4 @@
-//! The part of docs/performance.md that is generated: between two markers, so that the rest is written by hand.
+//! Generates the part of docs/performance.md between two markers. The rest is written by hand.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{Cost, Drawing, Report, Section};
 const BEGIN: &str = "<!-- bench:begin -->";
 const END: &str = "<!-- bench:end -->";
 
-/// Replaces what stands between the markers of a file.
+/// Replaces the text between the markers of a file.
 pub fn write(report: &Report, drawings: &[Drawing], path: &Path) -> Result<()> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     std::fs::write(path, replaced(&text, &render(report, drawings))?)?;
@@ -26,7 +26,7 @@ fn replaced(text: &str, generated: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}\n{generated}{END}{after}"))
 }
 
-/// Everything generated, as Markdown.
+/// Renders the generated part as Markdown.
 fn render(report: &Report, drawings: &[Drawing]) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}; {}, {}.\n", report.machine, report.date, report.commit);
@@ -71,7 +71,7 @@ fn figures(text: &mut String, section: &Section) {
     }
 }
 
-/// Each goal that is missed, and by how much.
+/// Lists each missed goal, and by how much it is missed.
 fn missed(text: &mut String, sections: &[Section]) {
     let mut lines = Vec::new();
     for section in sections {

@@ -6,7 +6,7 @@ use super::{Cost, Figure, Goal, Report, Section};
 
 const NAME: usize = 44;
 
-/// One table: figure, ceiling, ratio and goal, and under each scenario what its loads cost.
+/// Renders one table of figure, ceiling, ratio and goal, with the cost of the loads below each scenario.
 pub fn render(report: &Report) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "\n{}\n{} · {}", report.machine, report.date, report.commit);
@@ -40,7 +40,7 @@ fn row(figure: &Figure) -> String {
     format!("{name:NAME$} {:>12} {ceiling:>12} {ratio:>6}   {goal}{against}", number(figure.value))
 }
 
-/// The goals with a mark; nothing where there are none.
+/// Renders the goals, and one mark that says whether all are met. Returns an empty string if there are none.
 pub fn goals(figure: &Figure) -> String {
     let one = |goal: &Goal| match *goal {
         Goal::AtLeast(bound) => format!("≥ {}", number(bound)),
@@ -81,7 +81,7 @@ fn of_cost(cost: &Cost) -> String {
     )
 }
 
-/// Three or more digits, with thousands set apart.
+/// Formats a number: two decimals below 10, one below 1,000, otherwise none, with thousands separators.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();

@@ -1,4 +1,4 @@
-//! Accepting: from the request to the answer that follows the broker's acknowledgement. Nothing records meanwhile.
+//! Acceptance: from the request to the response that follows the broker's acknowledgement. No worker records meanwhile.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::system::GATEWAY;
 
 const SINGLE_CONNECTIONS: usize = 256;
 const BATCH_CONNECTIONS: usize = 64;
-/// Bytes of one event and of a batch, as raw publishes carry them.
+/// Sizes of one event and of one batch in bytes, used for raw publishing.
 const SINGLE_BYTES: usize = 318;
 const BATCH_BYTES: usize = 33_400;
 const SINGLE_WINDOW: usize = 1_024;
 const BATCH_WINDOW: usize = 64;
 
-/// Rounds of the product and of its ceilings, in turns.
+/// Alternating rounds of the product and its ceilings.
 #[derive(Default)]
 struct Rounds {
     product: Vec<Measured>,
@@ -45,7 +45,7 @@ async fn rounds(lab: &mut Lab, kind: Kind, mode: Mode) -> Result<Rounds> {
     let bare = http::start(mode).await?;
     let mut to_bare = Sender::connect(bare.addr, Shape::new(kind), connections).await?;
     let mut to_product = Sender::connect(system.gateway, Shape::new(kind), connections).await?;
-    // The first requests fill caches: keys, limits, connections.
+    // Warm up keys, limits and connections.
     to_product.send(Pace::Full, Duration::from_secs(2)).await?;
     to_bare.send(Pace::Full, Duration::from_secs(1)).await?;
     system.purge().await?;
@@ -64,7 +64,7 @@ async fn rounds(lab: &mut Lab, kind: Kind, mode: Mode) -> Result<Rounds> {
     Ok(all)
 }
 
-/// One event a request.
+/// Measures one event per request.
 pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "one event of {SINGLE_BYTES} bytes a request over {SINGLE_CONNECTIONS} connections, answered when JetStream has it; nothing records meanwhile"
@@ -94,7 +94,7 @@ pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-/// 100 events a request, of one person and of many.
+/// Measures 100 events per request, of one user and of many.
 pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "100 items ({BATCH_BYTES} bytes) a request over {BATCH_CONNECTIONS} connections, answered when JetStream has them; nothing records meanwhile"

@@ -1,4 +1,4 @@
-//! Automations: finding what an event starts, starting runs, and moving them on when their wait has ended.
+//! Automations: matching events, starting runs, and resuming runs after a wait.
 
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,14 @@ use crate::system::{AUTOMATION, GATEWAY, SCHEDULER, System};
 use crate::tenants::{self, EVENT_NAMES, PROJECTS};
 use crate::usage::{self, Moment};
 
-/// Active automations of the project that events are matched in.
+/// Active automations of the project whose events are matched.
 const MATCHED: u32 = 500;
-/// Projects whose waits end: those that a scheduler looks at together.
+/// Projects whose waits end. The scheduler processes them together.
 const WAITING: u32 = 10;
-/// How long waits may take to be handed over, and to be resumed.
+/// Maximum time for waits to be published, and to be resumed.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The index in memory, asked what an event starts and whether runs may listen for it.
+/// Measures the in-memory index: which automations an event starts, and whether runs may wait for it.
 pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "what an event starts, among {MATCHED} active automations of its project of which {} listen to its name; in memory, on one thread",
@@ -71,25 +71,26 @@ fn index() -> Result<Index> {
     Ok(Index::default().changed(1, (0..MATCHED).map(followed).collect::<Result<_>>()?))
 }
 
-/// Trigger and definition of an automation that every event of a name starts.
+/// Returns trigger and definition of an automation that every event with this name starts.
 fn started_by(name: u32, steps: Value) -> (String, Value) {
     let event = tenants::event_name(name);
     let definition = json!({ "triggerType": "EVENT", "triggerEvent": event, "reentry": "always", "steps": steps });
     (event, definition)
 }
 
-/// Gives each of the first projects an automation for every name, with these steps.
+/// Creates, in each of the first `projects` projects, one automation per event name with the given steps.
 async fn every_event_starts(lab: &mut Lab, projects: u32, steps: &Value) -> Result<()> {
     let system = lab.system().await?;
     let now = Clock::system().now();
     let of = |number| started_by(number, steps.clone());
     provision::automations_as(&system.database, projects, EVENT_NAMES, now, of).await?;
-    // Whoever comes next makes its own.
+    // The next scenario creates its own automations.
     lab.active = (0, 0);
     Ok(())
 }
 
-/// Every event starts a run, which sends a message at once: its row in the ledger is written in the same transaction.
+/// Measures events that each start a run, which sends a message at once. Its ledger row is written in the same
+/// transaction.
 pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 10_000 } else { 60_000 };
     section.about = format!(
@@ -139,7 +140,8 @@ async fn forget_runs(system: &System) -> Result<()> {
     system.forget_messages().await
 }
 
-/// Many waits that end at once: first the scheduler hands them over, with no worker; then the worker resumes the runs.
+/// Measures many waits that end at once: the scheduler publishes them while no worker runs, then a worker resumes the
+/// runs.
 pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 5_000 } else { 30_000 };
     section.about = format!(
@@ -182,12 +184,12 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
     forget_runs(system).await
 }
 
-/// Makes all waits end now, and takes the time until the broker has them.
+/// Makes all waits due and measures the time until the broker has them.
 async fn hand_over(system: &System, timers: u64) -> Result<Measured> {
     let watched = system.watched();
     usage::reset_peaks(&watched);
     let fired = system.metric(SCHEDULER, Metric::TimersFired.name()).await?;
-    // Not all at the same moment.
+    // Spread the due times over a second.
     let due = "UPDATE timer SET due_at = now() - random() * interval '1 s'";
     system.database.execute(due, &[]).await?;
     let (started, first) = progressed(system, SCHEDULER, Metric::TimersFired.name(), fired).await?;
@@ -205,7 +207,7 @@ async fn hand_over(system: &System, timers: u64) -> Result<Measured> {
     Ok(Measured { outcome, used, memory: usage::memory(&watched) })
 }
 
-/// When a counter was first seen above a value, and by how much.
+/// Waits until a counter exceeds `from`. Returns when that was first seen, and by how much.
 async fn progressed(system: &System, program: &str, name: &str, from: u64) -> Result<(Instant, u64)> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -220,7 +222,7 @@ async fn progressed(system: &System, program: &str, name: &str, from: u64) -> Re
     }
 }
 
-/// From the first resumption that was seen to the last; the worker was only just started.
+/// Measures from the first observed resumption to the last. The worker has only just started.
 async fn resumptions(system: &System, timers: u64) -> Result<Measured> {
     let watched = system.watched();
     let (started, first) = progressed(system, AUTOMATION, Metric::IngestApplied.name(), 0).await?;

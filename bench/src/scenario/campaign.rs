@@ -1,4 +1,5 @@
-//! A campaign to a large audience: queued in chunks, sent, and how soon the first message is with the provider.
+//! A campaign to a large audience: enqueueing in chunks, sending, and the time until the provider has the first
+//! message.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,12 @@ use crate::system::{DELIVERY, GATEWAY, SCHEDULER, System};
 use crate::tenants::{self, PROJECTS};
 use crate::usage::{self, Moment};
 
-/// How long a stage may take.
+/// Maximum duration of one stage.
 const PATIENCE: Duration = Duration::from_mins(3);
 const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
 const MAIL_BASE_URL: &str = "MAIL_BASE_URL";
 const APNS_BASE_URL: &str = "APNS_BASE_URL";
-/// MiB of the scheduler, whatever the audience.
+/// Maximum MiB of the scheduler, for any audience size.
 const MEMORY: f64 = 128.0;
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
@@ -79,7 +80,7 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-/// Sends pushes to the whole audience, each user of which has one device.
+/// Sends a push to the whole audience. Each user has one device.
 async fn push_to_all(system: &mut System, people: u32) -> Result<Measured> {
     let sink = sink::start(Kind::Http, None).await?;
     delivery::channel(system, BIG, Channel::Push, &delivery::apns()?).await?;
@@ -92,7 +93,7 @@ async fn push_to_all(system: &mut System, people: u32) -> Result<Measured> {
     send_all(system, &sink, &campaign).await
 }
 
-/// A campaign to a segment of its own; returns its id.
+/// Creates a campaign for a segment of its own and returns the campaign's ID.
 async fn make(system: &System, channel: &str, template: &str) -> Result<String> {
     let mut api = Api::connect(system.gateway, BIG).await?;
     let rules = json!([{ "field": "email", "operator": "exists" }]);
@@ -129,7 +130,7 @@ async fn state(system: &System, campaign: &str) -> Result<State> {
     Ok(state)
 }
 
-/// From `send` until the whole audience is queued.
+/// Measures from `send` until the whole audience is queued.
 async fn take(system: &System, campaign: &str) -> Result<Measured> {
     let watched = system.watched();
     usage::reset_peaks(&watched);
@@ -151,7 +152,7 @@ async fn take(system: &System, campaign: &str) -> Result<Measured> {
     Ok(Measured { outcome, used, memory: usage::memory(&watched) })
 }
 
-/// From `send` until every recipient has been sent to and the campaign has ended.
+/// Measures from `send` until every recipient has been sent to and the campaign has ended.
 async fn send_all(system: &System, sink: &Server, campaign: &str) -> Result<Measured> {
     let mut watched = system.watched();
     watched.extend(sink.watched());
@@ -176,7 +177,7 @@ async fn send_all(system: &System, sink: &Server, campaign: &str) -> Result<Meas
     Ok(Measured { outcome, used, memory: usage::memory(&watched) })
 }
 
-/// Seconds from the request to the first call of the provider.
+/// Returns the seconds from the request to the first call of the provider.
 async fn first_message(system: &mut System, template: &str) -> Result<f64> {
     let sink = sink::start(Kind::Http, None).await?;
     system.run(&[]).await?;
@@ -198,7 +199,7 @@ async fn first_message(system: &mut System, template: &str) -> Result<f64> {
     }
 }
 
-/// Ends what is under way, so that the next one begins with nothing.
+/// Removes unfinished work, so that the next campaign starts with an empty queue.
 async fn clear(system: &mut System) -> Result<()> {
     system.run(&[]).await?;
     let end = "UPDATE campaign SET status = 'CANCELLED', look_at = NULL, under_way = false WHERE status <> 'COMPLETED'";

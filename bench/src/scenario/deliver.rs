@@ -1,4 +1,5 @@
-//! Delivery to providers on loopback: the calls alone, in turns with a bare client, and the whole way out of the ledger.
+//! Delivery to providers on loopback: the calls alone, alternating with a bare client, and the whole path from the
+//! ledger.
 
 mod hanging;
 mod held;
@@ -48,15 +49,15 @@ pub use queue::queue;
 pub use render::render;
 pub use year::year;
 
-/// Concurrent calls where the calls alone are measured.
+/// Concurrent calls when the calls alone are measured.
 const AT_ONCE: usize = 32;
-/// Sessions with the mail server.
+/// SMTP sessions.
 const SESSIONS: usize = 10;
-/// How long messages may take to be settled.
+/// Maximum time for messages to be settled.
 const PATIENCE: Duration = Duration::from_mins(3);
 const LOOPBACK: (&str, &str) = ("OUTBOUND_ALLOW", "127.0.0.0/8");
 
-/// JSON over HTTP/2 without TLS, by the client for Apple's devices, which speaks it in any case.
+/// Measures JSON over HTTP/2 without TLS, through the APNs client, which always uses HTTP/2.
 pub async fn api(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "pushes by the JSON API of APNs over HTTP/2 without TLS, {AT_ONCE} at once; the calls alone, on one thread, then out of the ledger"
@@ -92,12 +93,12 @@ pub async fn api(lab: &mut Lab, section: &mut Section) -> Result<()> {
     ledger.measure(lab, section, &sink).await
 }
 
-/// The token of a user's device.
+/// Returns the token of a user's device.
 pub fn device(person: u32) -> String {
     format!("{person:08x}{}", &DEVICE[8..])
 }
 
-/// Pushes by the JSON API of APNs to a sink.
+/// Returns the ledger load of APNs pushes to a sink.
 fn pushes(sink: SocketAddr) -> Ledger {
     Ledger { channel: Channel::Push, env: vec![("APNS_BASE_URL", format!("http://{sink}"))] }
 }
@@ -120,7 +121,7 @@ fn api_calls(to: SocketAddr) -> Result<impl AsyncFn(u64) -> Result<()> + use<>> 
     Ok(async move |_: u64| accepted(&client.send(&push).await))
 }
 
-/// Encrypted for browsers, over HTTP/2 with TLS.
+/// Measures encrypted browser pushes over HTTP/2 with TLS.
 pub async fn web_push(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "pushes to browsers, encrypted, over HTTP/2 with TLS, {AT_ONCE} at once; the calls alone, on one thread, then out of the ledger"
@@ -129,7 +130,7 @@ pub async fn web_push(lab: &mut Lab, section: &mut Section) -> Result<()> {
     std::fs::create_dir_all(&place)?;
     let certificate = place.join(format!("sink-{}.pem", std::process::id()));
     let outcome = to_browsers(lab, section, &certificate).await;
-    // It is not there where the sink did not start.
+    // The file is missing if the sink did not start.
     let _ = std::fs::remove_file(&certificate);
     outcome
 }
@@ -163,7 +164,7 @@ fn web_push_calls(port: u16, trusted: &str) -> Result<impl AsyncFn(u64) -> Resul
     Ok(async move |_: u64| accepted(&client.send(&push).await))
 }
 
-/// Mail over a pool of sessions.
+/// Measures mail over a pool of sessions.
 pub async fn smtp(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "mails of twice {} KB to a mail server; the sending alone, on one thread and over a pool of {SESSIONS} sessions, then out of the ledger",
@@ -178,7 +179,7 @@ pub async fn smtp(lab: &mut Lab, section: &mut Section) -> Result<()> {
         product.push(alone::calls(&watched, SESSIONS, time, async move || smtp_calls(to.port())).await?);
         let bare_mails = async move || {
             let (head, mail) = ("Subject: Hello\r\nContent-Type: text/html\r\n\r\n", html());
-            // The text part beside the HTML, as the product sends it.
+            // Send a text part and an HTML part, as the product does.
             let mailer = BareMailer::connect(to, SESSIONS, format!("{head}{mail}\r\n{mail}\r\n.\r\n").into()).await?;
             anyhow::Ok(async move |nth: u64| mailer.send(nth).await)
         };
@@ -236,7 +237,7 @@ fn rates(rounds: &[Measured]) -> Vec<f64> {
 struct Pushing {
     sink: Server,
     ledger: Ledger,
-    /// Of its messages.
+    /// Template of its messages.
     template: Uuid,
 }
 
@@ -252,7 +253,7 @@ async fn pushing(lab: &mut Lab) -> Result<Pushing> {
     Ok(Pushing { sink, ledger, template })
 }
 
-/// What calls come to by themselves: a whole core of the process that makes them, beside one of a bare client's.
+/// Adds the figures of the calls alone: calls per full core of the calling process, compared with a bare client's.
 fn calls_alone(
     section: &mut Section,
     per: &'static str,

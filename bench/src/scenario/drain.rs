@@ -1,4 +1,4 @@
-//! Recording alone: what waits in the stream is recorded by one worker, then by two, while nothing is accepted.
+//! Recording alone: one worker, then two, record the backlog of the stream while nothing is accepted.
 
 use std::time::{Duration, Instant};
 
@@ -54,11 +54,11 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-/// Fills the stream while the workers stand still, and takes the time in which they empty it.
+/// Fills the stream while the workers are suspended, then measures how long they take to drain it.
 pub async fn drained(system: &System, sender: &mut Sender, items: u32) -> Result<Measured> {
     system.shared_evenly().await?;
     let applied = system.applied().await?;
-    // A first load fills their caches.
+    // Warm up the workers' caches.
     fill(sender, WARM_UP).await?;
     measure::caught_up(system, applied + u64::from(WARM_UP)).await?;
     system.suspend(true).await?;
@@ -78,9 +78,9 @@ pub async fn drained(system: &System, sender: &mut Sender, items: u32) -> Result
     Ok(measured)
 }
 
-/// Sends just so many items, in batches.
+/// Sends exactly `items` items, in batches.
 async fn fill(sender: &mut Sender, items: u32) -> Result<()> {
-    // Faster than can be, so that the next request always is due; the last one lies within the time.
+    // The rate is unreachable, so the next request is always due. The last one falls within the time.
     let rate = 100_000.0;
     let requests = f64::from(items / Kind::BATCH);
     sender.send(Pace::Offered(rate), Duration::from_secs_f64((requests - 0.5) / rate)).await?;

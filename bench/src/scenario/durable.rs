@@ -1,4 +1,4 @@
-//! Accepting with NATS told to sync every message to the disk before it acknowledges.
+//! Acceptance with NATS configured to sync every message to disk before it acknowledges.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! End to end: from the request to the row, at a steady rate, with the backlog looked at each second.
+//! End to end: from the request to the row at a steady rate, with the backlog sampled every second.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::system::{AUTOMATION, GATEWAY, PROGRAMS};
 
 const SINGLE_CONNECTIONS: usize = 256;
 const BATCH_CONNECTIONS: usize = 64;
-/// More than answer in time at the highest rates.
+/// Enough connections for the highest rates.
 const STEP_CONNECTIONS: usize = 256;
-/// Events a second that are offered: a little over what is asked for, so that falling short shows.
+/// Offered events per second: slightly above the goal, so that a shortfall shows.
 const SINGLES: f64 = 36_000.0;
 const BATCHES: f64 = 82_000.0;
 
-/// One load: what is sent, how fast, and what is asked of it.
+/// One load: its kind, its rate and its goals.
 struct Load {
     kind: Kind,
-    /// Told apart by this where there are several.
+    /// Distinguishes the loads of one scenario.
     name: &'static str,
     offered: f64,
     wanted: f64,
-    /// Microseconds of CPU of all for one event, at most.
+    /// Maximum microseconds of CPU per event, over all processes.
     cpu: f64,
 }
 
@@ -35,7 +35,7 @@ const BATCH_OF_ONE: Load =
 const BATCH_OF_MANY: Load =
     Load { kind: Kind::BatchOfMany, name: "100 people", offered: BATCHES, wanted: 80_000.0, cpu: 25.0 };
 
-/// Single events.
+/// Measures single events.
 pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "{} single events/s offered over {SINGLE_CONNECTIONS} connections, through gateway, NATS, worker and PostgreSQL",
@@ -46,7 +46,7 @@ pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
     steps(lab, section, Kind::Single, &[5e3, 10e3, 20e3, 30e3, 40e3, 50e3]).await
 }
 
-/// Batches, of one person and of many.
+/// Measures batches, of one user and of many.
 pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "{} items/s offered in batches of 100, through gateway, NATS, worker and PostgreSQL",
@@ -58,7 +58,7 @@ pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
     steps(lab, section, Kind::BatchOfMany, &[10e3, 20e3, 40e3, 60e3, 80e3, 100e3]).await
 }
 
-/// Whether memory grows: batches for a long time.
+/// Measures memory growth under batches over a long time.
 pub async fn memory(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about =
         format!("{} items/s in batches of 100 people for {} s", offered(lab, BATCHES), lab.settings.sustain.as_secs());
@@ -66,7 +66,7 @@ pub async fn memory(lab: &mut Lab, section: &mut Section) -> Result<()> {
     for name in PROGRAMS {
         let of: Vec<(f64, f64)> =
             memory.iter().filter_map(|(at, all)| Some((*at, all.iter().find(|(n, _)| n == name)?.1))).collect();
-        // What the first minute brings is caches that fill.
+        // In the first minute, caches fill.
         let settled: Vec<(f64, f64)> = of.iter().copied().filter(|(at, _)| *at > 60.0).collect();
         let growth = measure::slope(&settled) * 600.0;
         section
@@ -123,7 +123,7 @@ async fn steady(lab: &mut Lab, section: &mut Section, load: &Load) -> Result<Mem
     Ok(sustained.samples.iter().map(|s| s.seconds).zip(sustained.memory).collect())
 }
 
-/// Growing rates, until recording falls behind by a good part.
+/// Increases the rate until recording clearly falls behind.
 async fn steps(lab: &mut Lab, section: &mut Section, kind: Kind, rates: &[f64]) -> Result<()> {
     let (time, progress) = (lab.settings.round, lab.progress.clone());
     let system = lab.system().await?;
@@ -149,7 +149,7 @@ async fn steps(lab: &mut Lab, section: &mut Section, kind: Kind, rates: &[f64]) 
     system.purge().await
 }
 
-/// The backlog's way, in a line.
+/// Formats the course of the backlog in one line.
 fn backlog(sustained: &Sustained) -> String {
     let every = (sustained.samples.len() / 6).max(1);
     let seen = sustained.samples.iter().step_by(every).map(|s| format!("{:.0}", s.backlog));

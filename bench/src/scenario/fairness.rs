@@ -1,4 +1,5 @@
-//! Fairness: what a project that keeps to its limit feels of another that sends ten times its own, and of slow clients.
+//! Fairness: the effect on a project within its limit of another that sends ten times its own limit, and of slow
+//! clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use crate::system::System;
 use crate::tenants;
 
 const NEIGHBOUR: u32 = 0;
-/// Requests a second that a new project may send.
+/// Requests per second that a new project may send.
 const LIMIT: i32 = 1_000;
 const NOISY: Noisy = Noisy { project: 1, limit: LIMIT };
-/// One whose limit of messages can be sent beside all the rest on a small machine.
+/// A project whose limit is low enough that a small machine can send its messages along with all others.
 const NOISY_WITH_LESS: Noisy = Noisy { project: 2, limit: 250 };
-/// What the noisy one sends, in limits.
+/// The noisy project's load as a multiple of its limit.
 const TIMES: f64 = 10.0;
-/// Requests a second of the neighbour.
+/// The neighbour's requests per second.
 const EVENTS: f64 = 200.0;
 const MESSAGES: f64 = 50.0;
 const NEIGHBOURS_CONNECTIONS: usize = 16;
@@ -38,48 +39,48 @@ const SLOW_CLIENTS: usize = 5_000;
 #[derive(Clone, Copy)]
 struct Noisy {
     project: u32,
-    /// Requests a second that it may send.
+    /// Requests per second that the project may send.
     limit: i32,
 }
 
-/// What others do meanwhile.
+/// The load of others meanwhile.
 #[derive(Clone, Copy)]
 enum Noise {
-    /// That project sends this.
+    /// The project sends requests of this kind over its limit.
     OverItsLimit(Noisy, Kind),
     SlowClients,
 }
 
-/// In turns.
+/// Measured in alternation.
 const NOISES: [(Noise, &str); 4] = [
     (Noise::OverItsLimit(NOISY, Kind::Single), "events"),
     (Noise::OverItsLimit(NOISY_WITH_LESS, Kind::Message), "messages of a limit of 250"),
     (Noise::OverItsLimit(NOISY, Kind::Message), "messages"),
     (Noise::SlowClients, "slow clients"),
 ];
-/// How much longer the neighbour may wait beside the noisy one.
+/// Maximum factor by which the neighbour's waits may grow next to a noisy project.
 const AT_MOST: f64 = 2.0;
-/// Over the limit, for what the bucket gives back between two looks.
+/// Tolerance above the limit, for tokens that the bucket refills between two checks.
 const SLACK: f64 = 1.05;
-/// How long messages may take to be sent.
+/// Maximum time for messages to be sent.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks at that, which are a burden themselves.
+/// Poll interval for sent messages. Polling itself costs CPU.
 const LOOK: Duration = Duration::from_millis(100);
-/// A gateway follows the database's clock to within this, and far less.
+/// Upper bound on the clock difference between gateway and database. The actual difference is far smaller.
 const SKEW: Duration = Duration::from_millis(100);
-/// The lowest priority that there is.
+/// The lowest scheduling priority.
 const GIVES_WAY: i32 = 19;
 const OUTBOUND_ALLOW: &str = "OUTBOUND_ALLOW";
 
-/// What the neighbour waited for, in milliseconds.
+/// The neighbour's wait times in milliseconds.
 struct Waited {
     /// p99 of an event's acknowledgement.
     event: f64,
-    /// p99 of the time from a message's acceptance until its provider has it, as the ledger tells.
+    /// p99 from a message's acceptance until its provider has it, from the ledger's timestamps.
     message: f64,
 }
 
-/// The neighbour alone and beside each noise, in turns.
+/// Measures the neighbour alone and with each noise, in alternation.
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alone and beside one that sends {TIMES} × its limit of {LIMIT} requests/s (or of {}, where that is said), in turns; likewise beside {SLOW_CLIENTS} clients that never end their requests; both loads come from this machine, and what disturbs gives way to all else",
@@ -118,7 +119,7 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
         neighbour(system, warm_up).await?;
         alone.push(neighbour(system, time).await?);
         progress.step(&format!("beside {name}, round {round} of {}", settings.rounds));
-        // What it has saved up is spent before anybody looks.
+        // Let the noisy project spend its saved tokens before the measurement.
         let began = mark(system).await?;
         let before = noise(system.gateway, meanwhile, warm_up).await??;
         let noise = noise(system.gateway, meanwhile, time + warm_up);
@@ -151,7 +152,7 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
     Ok(())
 }
 
-/// The neighbour's load for so long, until its last mail is sent.
+/// Sends the neighbour's load for `time` and waits until its last mail is sent.
 async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
     let began = mark(system).await?;
     let Load { events, messages } = load(system, time).await?;
@@ -159,7 +160,7 @@ async fn neighbour(system: &System, time: Duration) -> Result<Waited> {
     Ok(Waited { event: events.quantile(0.99), message: seconds * 1e3 })
 }
 
-/// What the neighbour sent.
+/// Requests that the neighbour sent.
 struct Load {
     events: Outcome,
     messages: Outcome,
@@ -176,7 +177,8 @@ async fn load(system: &System, time: Duration) -> Result<Load> {
     Ok(Load { events, messages })
 }
 
-/// A time that is later than all that was accepted before, and earlier than what is accepted from now on, by the gateways' clock too.
+/// Returns a timestamp after everything accepted so far and before everything accepted from now on, by the gateways'
+/// clock too.
 async fn mark(system: &System) -> Result<Timestamp> {
     tokio::time::sleep(SKEW).await;
     let now = system.database.query_one("SELECT clock_timestamp() AS mark", &[]).await?.try_get("mark")?;
@@ -184,7 +186,8 @@ async fn mark(system: &System) -> Result<Timestamp> {
     Ok(now)
 }
 
-/// Waits until all messages of a project that were accepted since then are sent; p99 of the time that took, in seconds.
+/// Waits until all messages of a project accepted since then are sent. Returns the p99 of the time that took, in
+/// seconds.
 async fn sent(system: &System, project: u32, since: Timestamp, accepted: u64) -> Result<f64> {
     let sql = "SELECT count(*) AS total, \
                percentile_disc(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at)::float8) AS p99 \
@@ -203,13 +206,15 @@ async fn sent(system: &System, project: u32, since: Timestamp, accepted: u64) ->
     }
 }
 
-/// What others do meanwhile, on a thread of its own, so that it does not stand before the neighbour's load in this process. Others
-/// have machines of their own: it takes no time that the programs or the neighbour could use.
+/// Sends the noise from a thread of its own, so that it does not delay the neighbour's load in this process.
+///
+/// Its low priority takes no CPU time from the programs or the neighbour: in production, other clients have their own
+/// machines.
 fn noise(to: SocketAddr, noise: Noise, time: Duration) -> oneshot::Receiver<Result<Outcome>> {
     let (done, outcome) = oneshot::channel();
     std::thread::spawn(move || {
         let load = || {
-            // Of this thread alone.
+            // Lowers the priority of this thread only.
             rustix::process::nice(GIVES_WAY).context("a thread that gives way to the others")?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
@@ -219,7 +224,7 @@ fn noise(to: SocketAddr, noise: Noise, time: Duration) -> oneshot::Receiver<Resu
                 }
             })
         };
-        // Whoever waited for it has gone where this fails.
+        // Fails only if the receiver was dropped.
         done.send(load()).ok();
     });
     outcome
@@ -231,7 +236,7 @@ async fn over_its_limit(to: SocketAddr, noisy: Noisy, kind: Kind, time: Duration
     sender.send(Pace::Offered(f64::from(noisy.limit) * TIMES), time).await
 }
 
-/// Connections that begin a request and never go on, each opened again when it is cut off.
+/// Opens connections that start a request and never finish it, and reopens each one that the gateway closes.
 async fn slow_clients(to: SocketAddr, time: Duration) -> Result<Outcome> {
     let end = tokio::time::Instant::now() + time;
     let head =
@@ -248,7 +253,7 @@ async fn slow_clients(to: SocketAddr, time: Duration) -> Result<Outcome> {
                     stream.write_all(begun.as_bytes()).await?;
                     stream.read_to_end(&mut rest).await
                 };
-                // Cut off by whatever means, or at the end.
+                // Ends when the connection is closed for any reason, or when the time is up.
                 let _ = tokio::time::timeout_at(end, cut_off).await;
             }
             anyhow::Ok(())

@@ -1,4 +1,4 @@
-//! Cost as things grow: CPU per event at more projects, more people, and more automations of a project.
+//! Growth: CPU per event with more projects, more users, and more automations per project.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::scenario::Lab;
 use crate::tenants::PROJECTS;
 
 const CONNECTIONS: usize = 32;
-/// Items a second, in batches of 100 people.
+/// Items per second, in batches of 100 users.
 const OFFERED: f64 = 30_000.0;
-/// How much more an event may cost at the largest size than at the smallest and still count as flat.
+/// Maximum ratio of the cost per event at the largest size to that at the smallest that still counts as flat.
 const FLAT: f64 = 1.25;
-/// Projects while automations grow: at 500 of them each, 50,000 are active.
+/// Projects while automations grow: at 500 each, 50,000 are active.
 const WITH_AUTOMATIONS: u32 = 100;
 
-/// One point: sizes, and the one that was varied.
+/// One point: its sizes, and which one was varied.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     axis: &'static str,
@@ -92,14 +92,14 @@ async fn measure_at(lab: &mut Lab, section: &mut Section, point: Point, time: Du
 }
 
 impl Lab {
-    /// Sees to it that the first people of the first projects are in the database.
+    /// Ensures that the first `people` users of the first `projects` projects are in the database.
     async fn know_people(&mut self, projects: u32, people: u32) -> Result<()> {
         self.system().await?;
         let mut known = std::mem::take(&mut self.known);
         let system = self.system().await?;
         let (mut from, mut new) = (0, false);
         while from < projects {
-            // Neighbours of whom as many are known are filled together.
+            // Consecutive projects with the same number of users are filled together.
             let there = known[from as usize];
             let alike = known[from as usize..projects as usize].iter().take_while(|k| **k == there).count() as u32;
             if there < people {
@@ -116,7 +116,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Leaves just so many automations active in each of the first projects.
+    /// Makes exactly `each` automations active in each of the first `projects` projects.
     async fn activate(&mut self, projects: u32, each: u32) -> Result<()> {
         if self.active == (projects, each) {
             return Ok(());

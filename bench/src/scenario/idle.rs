@@ -1,4 +1,4 @@
-//! Doing nothing: what the programs use when nobody asks them for anything.
+//! Idle: the programs' usage without any request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::scenario::Lab;
 use crate::system::PROGRAMS;
 use crate::usage::{self, Moment};
 
-/// Until caches are filled and start-up is over.
+/// Time for start-up to end and caches to fill.
 const SETTLE: Duration = Duration::from_secs(10);
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Reading from a database that months of use have filled.
+//! Reads from a database that months of use have filled.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -14,20 +14,20 @@ use crate::scenario::Lab;
 use crate::system::GATEWAY;
 use crate::tenants::{self, EVENT_NAMES, PROJECTS};
 
-/// Clients that ask at once, and how often each does.
+/// Concurrent clients, and requests per client.
 const CLIENTS: u64 = 4;
 const QUESTIONS: u32 = 100;
-/// Milliseconds in which 99 % are to be answered.
+/// Milliseconds within which 99 % must be answered.
 const P99: f64 = 50.0;
 
-/// A kind of question: its name, and how one is made.
+/// A kind of request: its name, and how one is built.
 struct Question {
     name: &'static str,
     path: fn(&mut Dice, people: u32) -> String,
     goal: bool,
 }
 
-/// Somebody who has a name among callers.
+/// Returns the external ID of a random identified user.
 fn somebody(dice: &mut Dice, people: u32) -> String {
     loop {
         let person = dice.below(people);
@@ -86,11 +86,11 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
         let p99 = Figure::one(format!("{}, p99", question.name), "ms", quantile(&times, 0.99));
         section.figures.push(if question.goal { p99.goal(Goal::AtMost(P99)) } else { p99 });
     }
-    // Others ask the same database.
+    // Stop the programs: they query the same database.
     system.run(&[]).await
 }
 
-/// Sorted times in microseconds.
+/// Runs all clients and returns their times in microseconds, sorted.
 async fn ask_all(to: SocketAddr, question: &Question, people: u32, times: u32) -> Result<Vec<u32>> {
     let mut clients = tokio::task::JoinSet::new();
     for client in 0..CLIENTS {

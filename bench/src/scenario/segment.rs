@@ -1,4 +1,4 @@
-//! Segments: counting whom rules find, and what it costs recording that members are kept.
+//! Segments: counting the users that match rules, and the cost of tracking members while recording.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,10 @@ use crate::scenario::Lab;
 use crate::system::{AUTOMATION, GATEWAY, SCHEDULER, System};
 use crate::tenants::{self, EVENT_NAMES, PROJECTS};
 
-/// How often each kind of rules is asked about.
+/// Requests per kind of rules.
 const QUESTIONS: u32 = 15;
 
-/// How many people satisfy rules, asked by one client.
+/// Measures estimates of how many users match rules, requested by one client.
 pub async fn estimate(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (events, users) = lab.settings.filled;
     let people = Shares { projects: PROJECTS, total: users }.of(BIG);
@@ -50,7 +50,7 @@ pub async fn estimate(lab: &mut Lab, section: &mut Section) -> Result<()> {
     system.run(&[]).await
 }
 
-/// Other people each time.
+/// Returns profile rules that match other users for each `nth`.
 fn of_profile(nth: u32) -> Value {
     let plan = ["free", "pro", "team"][nth as usize % 3];
     json!([
@@ -64,7 +64,7 @@ fn of_behaviour(nth: u32) -> Value {
     json!([{ "field": field, "operator": "did", "value": { "within": "30d" } }])
 }
 
-/// In milliseconds. Nobody found would mean that nothing was measured.
+/// Returns the time of one estimate in milliseconds. A count of 0 is an error, because it would measure nothing.
 async fn asked(api: &mut Api, rules: &Value) -> Result<f64> {
     let started = Instant::now();
     let answer = api.call("POST", "/segments/estimate", &json!({ "rules": rules }), b"200").await?;
@@ -75,17 +75,19 @@ async fn asked(api: &mut Api, rules: &Value) -> Result<f64> {
     }
 }
 
-/// The project without followed segments; the next one has them.
+/// The project without tracked segments; the next one has them.
 const WITHOUT: u32 = 20;
 const WITH: u32 = 21;
 const FOLLOWED: u32 = 100;
-/// People of each of the two projects.
+/// Users of each of the two projects.
 const OF_EACH: u32 = 1_000;
-/// How long filling the segments may take.
+/// Maximum time for the segments to be filled.
 const FILLING: Duration = Duration::from_mins(2);
 
-/// Recording a backlog of a project without segments, and of one in which a hundred are followed, in turns. The scheduler runs,
-/// which evaluates them, in both.
+/// Measures recording a backlog of a project without segments and of one with a hundred tracked segments, in
+/// alternation.
+///
+/// In both cases the scheduler runs, which evaluates the segments.
 pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 10_000 } else { 50_000 };
     section.about = format!(
@@ -118,11 +120,11 @@ pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
     );
     section.costs.push(measure::cost("without segments", "event", &without, |o| o.items));
     section.costs.push(measure::cost("with followed segments", "event", &with, |o| o.items));
-    // What was made would cost those that come after.
+    // The segments would slow down later scenarios.
     lab.close().await
 }
 
-/// More people than projects have as a rule.
+/// Creates more users than projects usually have in a benchmark.
 async fn know(lab: &mut Lab) -> Result<()> {
     lab.system().await?;
     let there = [WITHOUT, WITH].map(|number| (number, lab.known[number as usize]));
@@ -138,8 +140,10 @@ async fn know(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Half of them by what people do, half by what they are. Automations start when somebody leaves, which nobody does in that
-/// time, so that what is recorded is the same in both projects.
+/// Creates the segments, half of them by behaviour and half by profile.
+///
+/// Automations start when a user leaves a segment. No user leaves during the measurement, so both projects record the
+/// same items.
 async fn follow(system: &System) -> Result<()> {
     let mut api = Api::connect(system.gateway, WITH).await?;
     for number in 0..FOLLOWED {
@@ -171,7 +175,7 @@ async fn follow(system: &System) -> Result<()> {
     }
 }
 
-/// The scheduler did evaluate.
+/// Checks that the scheduler evaluated the segments.
 async fn some_came_in(system: &System) -> Result<()> {
     let sql = "SELECT count(*) AS members FROM segment_membership WHERE project_id = $1 AND since IS NOT NULL";
     let row = system.database.query_one(sql, &[&tenants::project(WITH)]).await.context("counting members")?;

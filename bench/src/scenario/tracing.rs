@@ -1,4 +1,4 @@
-//! What it costs that one request in a hundred is traced.
+//! The cost of tracing one request in a hundred.
 
 use anyhow::{Result, bail};
 
@@ -10,17 +10,17 @@ use crate::sink;
 use crate::system::{AUTOMATION, GATEWAY, System};
 
 const CONNECTIONS: usize = 32;
-/// Items a second of each load, well below what the line can do: only the CPU is compared.
+/// Items per second of each load, well below the pipeline's capacity: only CPU is compared.
 const OFFERED: [(Kind, &str, f64); 2] =
     [(Kind::Single, "single events", 10_000.0), (Kind::BatchOfMany, "batches of 100 people", 30_000.0)];
 /// The share of requests that is traced by default.
 const SHARE: &str = "0.01";
 const RECEIVER: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const SAMPLED: &str = "OTEL_TRACES_SAMPLER_ARG";
-/// How much more the CPU of the programs that take an event in may be.
+/// Maximum ratio of the ingesting programs' CPU with tracing to that without.
 const AT_MOST: f64 = 1.03;
 
-/// The whole line at a steady rate, with and without tracing in turns, to a receiver on loopback.
+/// Measures the whole pipeline at a steady rate, with and without tracing in alternation, to a receiver on loopback.
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
         "the whole line at a steady rate, without tracing and with {SHARE} of the requests traced, in turns; CPU of gateway and worker-automation together"
@@ -74,7 +74,7 @@ fn tell(system: &mut System, receiver: Option<String>) {
     }
 }
 
-/// Microseconds for each event, of the two programs that take it in.
+/// Returns microseconds per event of the two programs that ingest it.
 fn taking_in(measured: &Measured) -> f64 {
     let each = measured.used.micros_each(measured.outcome.items);
     each.iter().filter(|(name, _)| [GATEWAY, AUTOMATION].contains(&name.as_str())).map(|(_, micros)| micros).sum()

@@ -1,4 +1,5 @@
-//! A provider over HTTP: reads the call and says that it has the message. `GET /` returns how many came, and when the first and the last.
+//! An HTTP provider that reads each call and accepts the message. `GET /` returns the number of messages and the times
+//! of the first and the last.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,20 +26,20 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::load::{Answers, write};
 
-/// In the fields by which each vendor names what it took.
+/// Contains every vendor's field for the message ID.
 const TAKEN: &[u8] = br#"{"id":"taken","sid":"taken","name":"taken"}"#;
 
-/// What has come so far.
+/// Messages received so far.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Arrivals {
     pub count: u64,
-    /// Unix milliseconds of the first; 0 where there is none.
+    /// Unix milliseconds of the first message, or 0 if there is none.
     pub first_ms: i64,
-    /// Unix microseconds of the last; 0 where there is none.
+    /// Unix microseconds of the last message, or 0 if there is none.
     pub last_us: i64,
 }
 
-/// The machine's time in Unix microseconds.
+/// Returns the machine's time in Unix microseconds.
 pub fn now_us() -> i64 {
     let since = machine_now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
@@ -66,7 +67,7 @@ impl Seen {
     }
 }
 
-/// With a certificate of its own, which is written to `path` for those who are to trust it.
+/// Creates a TLS acceptor with a self-signed certificate, and writes the certificate to `path` for callers to trust.
 pub fn tls(path: &Path) -> Result<TlsAcceptor> {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
@@ -100,7 +101,7 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>) -> Result<()
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: Arc<Seen>) {
     let service = service_fn(move |request| answer(request, seen.clone()));
-    // The caller has closed its connection.
+    // An error here means that the caller closed its connection.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -118,7 +119,7 @@ async fn answer(request: Request<Incoming>, seen: Arc<Seen>) -> Result<Response<
     Ok(response)
 }
 
-/// What has come to a sink without TLS.
+/// Returns the messages received by a sink without TLS.
 pub async fn arrivals(sink: SocketAddr) -> Result<Arrivals> {
     let mut stream = TcpStream::connect(sink).await?;
     write(&stream, format!("GET / HTTP/1.1\r\nhost: {sink}\r\n\r\n").as_bytes()).await?;

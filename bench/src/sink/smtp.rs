@@ -1,4 +1,4 @@
-//! A mail server that takes every mail and forgets it, with the fewest words.
+//! A minimal mail server that accepts every mail and discards it.
 
 use anyhow::Result;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -8,7 +8,7 @@ pub async fn serve(listener: TcpListener) -> Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        // The client has hung up.
+        // An error here means that the client disconnected.
         tokio::spawn(async move { converse(stream).await.ok() });
     }
 }
@@ -47,7 +47,7 @@ async fn converse(stream: TcpStream) -> Result<()> {
     }
 }
 
-/// The first four letters, as capitals where they are known.
+/// Returns the first four letters in upper case, if they are a known verb.
 fn verb(line: &[u8]) -> &'static str {
     let known = ["EHLO", "HELO", "MAIL", "RCPT", "DATA", "RSET", "NOOP", "QUIT"];
     let is = |verb: &&&str| line.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(verb.as_bytes()));

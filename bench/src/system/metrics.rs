@@ -1,4 +1,4 @@
-//! Reading a program's metrics.
+//! Reads a program's metrics.
 
 use std::net::SocketAddr;
 
@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The sum of a metric over its labels; 0 where there is none yet.
+/// Returns the sum of a metric over its labels, or 0 if it does not exist yet.
 pub async fn value(admin: SocketAddr, name: &str) -> Result<u64> {
     let text = get(admin, "/metrics").await.context("reading a program's metrics")?;
     Ok(sum(&text, name))
 }
 
-/// A whole answer, its head included.
+/// Returns a whole response, including its head.
 pub async fn get(admin: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(admin).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");

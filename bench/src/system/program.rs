@@ -1,4 +1,4 @@
-//! One of the four programs as a process of the bench.
+//! One of the four programs as a child process.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use tokio::process::{Child, Command};
 
 use super::metrics;
 
-/// From the start to `/readyz`.
+/// Maximum time from start to a ready `/readyz`.
 const READY: Duration = Duration::from_mins(1);
-/// From SIGTERM to the end.
+/// Maximum time from SIGTERM to exit.
 const STOP: Duration = Duration::from_secs(40);
 
-/// A running program; it is killed with this value.
+/// A running program, killed on drop.
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
@@ -27,7 +27,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it and waits until it is ready.
+    /// Starts the program and waits until it is ready.
     pub async fn start(
         name: &'static str,
         executable: &Path,
@@ -66,7 +66,7 @@ impl Program {
         }
     }
 
-    /// By name, without `SIG`.
+    /// Sends a signal, named without `SIG`.
     pub async fn signal(&self, signal: &str) -> Result<()> {
         if let Some(pid) = self.pid() {
             Command::new("kill").args(["-s", signal, &pid.to_string()]).status().await?;
@@ -74,7 +74,7 @@ impl Program {
         Ok(())
     }
 
-    /// SIGTERM, and waits; killed where that does not help.
+    /// Sends SIGTERM and waits. Kills the program if it does not exit in time.
     pub async fn stop(mut self) -> Result<()> {
         self.signal("TERM").await?;
         if tokio::time::timeout(STOP, self.child.wait()).await.is_err() {

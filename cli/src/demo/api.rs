@@ -1,4 +1,5 @@
-//! The service as its customers see it: HTTP calls with a timeout each, made again while the service is away.
+//! A client that sees the service as its customers do: HTTP calls, each with a timeout, retried while the service is
+//! unavailable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::retry::{Next, Outcome, next};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long one call is made again before the demo gives up: well beyond any restart.
+/// How long one call is retried before the demo gives up: far longer than any restart takes.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 pub struct Api {
@@ -55,7 +56,7 @@ impl Api {
         Ok(Self { http, base, public_key, secret_key, retries: AtomicU64::new(0) })
     }
 
-    /// How often any call was made again.
+    /// Returns the number of retries of all calls.
     pub fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
     }
@@ -71,7 +72,7 @@ impl Api {
         url
     }
 
-    /// `build` is asked for the body and further headers anew for each attempt.
+    /// Sends a `POST`. `build` adds the body and further headers for each attempt.
     pub async fn post(
         &self,
         key: Key,
@@ -103,7 +104,7 @@ impl Api {
         self.until_answered(&call, || self.http.get(url.clone()).bearer_auth(&self.secret_key)).await
     }
 
-    /// `None` where there is no such thing.
+    /// Like `get`, but returns `None` if the resource does not exist.
     pub async fn find(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Option<Value>, ApiError> {
         match self.get(path, query).await {
             Ok(value) => Ok(Some(value)),
@@ -112,7 +113,7 @@ impl Api {
         }
     }
 
-    /// All items of a list, page by page where the list has pages.
+    /// Returns all items of a list, following its pages if it has any.
     pub async fn list(&self, path: &str) -> Result<Vec<Value>, ApiError> {
         let (mut items, mut cursor) = (Vec::new(), None::<String>);
         loop {
@@ -153,7 +154,7 @@ impl Api {
     }
 }
 
-/// What came of it, and the body or, without an answer, why there is none.
+/// Makes one attempt. Returns its outcome, and the body or the reason why there is no response.
 async fn attempt(request: RequestBuilder) -> (Outcome, String) {
     let response = match request.send().await {
         Ok(response) => response,
@@ -163,12 +164,12 @@ async fn attempt(request: RequestBuilder) -> (Outcome, String) {
     let retry_after = response.headers().get("retry-after").and_then(|v| v.to_str().ok()?.trim().parse().ok());
     match response.text().await {
         Ok(body) => (Outcome::Answered { status, retry_after }, body),
-        // Cut off in the middle: nobody can say what it would have been.
+        // The connection broke in the middle of the body, so the outcome is unknown.
         Err(e) => (Outcome::NoAnswer, format!("{e:?}")),
     }
 }
 
-/// The message of an error in the service's one shape, else the beginning of whatever it is.
+/// Returns the message of an error in the API's error format, or else the beginning of the body.
 fn reason(answer: &str) -> String {
     let shape: Option<Value> = serde_json::from_str(answer).ok();
     match shape.as_ref().and_then(|error| error["message"].as_str()) {
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     fn api(base: &str) -> Api {
-        // The provider of TLS is the process's; tests may come first.
+        // The TLS provider is global to the process, and another test may have installed it.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         Api::new(base, "pk".into(), "sk".into(), 1).unwrap()
     }

@@ -1,5 +1,5 @@
-//! The books: what was sent against what the service says and what lies in the mailbox and on the phones, all seen from
-//! outside.
+//! The reconciliation: what was sent, against what the service reports and what arrived in the mailbox and on the
+//! phones, all observed from outside.
 
 pub mod events;
 mod inboxes;
@@ -24,30 +24,30 @@ use super::api::Api;
 use super::generator::{Day, Recipe};
 use super::report::Line;
 
-/// What the books are checked against.
+/// Expectations and observations that the reconciliation compares.
 pub struct Entries<'a> {
     pub day: &'a Day,
     pub recipe: &'a Recipe,
     pub mail_dir: PathBuf,
     pub push_dir: PathBuf,
-    /// Events stored by name before the run began, and before this replay of it.
+    /// Stored events by name, before the run began and before this replay of it.
     pub before_run: &'a Totals,
     pub before_replay: &'a Totals,
-    /// Events that the service took in this replay: first ones, and deliberate repeats.
+    /// Events that the service accepted in this replay: first ones, and deliberate repeats.
     pub taken: u64,
     pub repeated: u64,
-    /// How long the slowest answer to each person took.
+    /// Slowest response to each user, in milliseconds.
     pub slowest_ms: Vec<u64>,
     pub carts: HashMap<String, i64>,
     pub deadline: Duration,
 }
 
-/// All lines, and what they rest on.
+/// All lines of the reconciliation, and the totals that they derive from.
 pub struct Checked {
     pub lines: Vec<Line>,
     /// Events by name that the run added.
     pub gained: Totals,
-    /// The deadline passed before everything had settled.
+    /// Whether the deadline passed before everything had settled.
     pub timed_out: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The shop's day, generated: the same bytes for the same seed, run and start.
+//! Generates the shop's day: the same bytes for the same seed, run and start.
 
 pub mod catalog;
 pub mod clocks;
@@ -15,22 +15,22 @@ use expected::{DueInApp, DueMail, PersonBooks, due_in_app, due_mails};
 use people::{Kind, Person};
 use requests::Request;
 
-/// What a day is made from.
+/// The inputs of a generated day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     pub seed: u64,
-    /// Goes into every id and address, so that runs do not collide.
+    /// Part of every ID and address, so that runs do not collide.
     pub run: String,
     pub people: usize,
-    /// When the run began, and the day ended.
+    /// When the run began, which is when the generated day ends.
     pub start_ms: i64,
 }
 
 pub struct Day {
     pub people: Vec<Person>,
-    /// One for each person, in the same order.
+    /// Expected results of each user, in the order of `people`.
     pub books: Vec<PersonBooks>,
-    /// In the order of their sending; one person's are in the order of their doing.
+    /// In sending order. Each user's requests are in the order of the user's actions.
     pub requests: Vec<Request>,
 }
 
@@ -45,12 +45,12 @@ impl Day {
             day.books.push(books);
             day.requests.extend(requests);
         }
-        // Stable: a person's requests of one moment stay in their order.
+        // The sort is stable: a user's simultaneous requests keep their order.
         day.requests.sort_by_key(|request| request.at_ms);
         day
     }
 
-    /// Distinct events by name.
+    /// Counts distinct events by name.
     pub fn events_by_name(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();
         for event in self.books.iter().flat_map(|books| &books.events) {
@@ -59,17 +59,17 @@ impl Day {
         counts
     }
 
-    /// Distinct events.
+    /// Counts distinct events.
     pub fn events(&self) -> u64 {
         self.books.iter().map(|books| books.events.len() as u64).sum()
     }
 
-    /// Events that are sent once more.
+    /// Counts events that are sent again.
     pub fn repeats(&self) -> u64 {
         self.books.iter().map(|books| books.repeats).sum()
     }
 
-    /// Whom the run's id finds: members by their id, guests by their address.
+    /// Counts the users whom a search for the run's ID finds: members by ID, guests by address.
     pub fn findable(&self) -> u64 {
         self.people.iter().filter(|person| person.kind != Kind::Visitor).count() as u64
     }
@@ -82,7 +82,7 @@ impl Day {
         self.people.iter().zip(&self.books).filter_map(|(person, books)| due_in_app(person, books)).collect()
     }
 
-    /// The tokens of the phones to which one push each is due.
+    /// Returns the tokens of the phones to which one push each is due.
     pub fn due_pushes(&self) -> BTreeSet<&str> {
         self.books.iter().filter_map(|books| books.device.as_deref()).collect()
     }

@@ -1,5 +1,5 @@
-//! What a run remembers on disk, so that one that was interrupted or is repeated still balances: when it began, what the
-//! service held before it, and when each checkout was first sent.
+//! State of a run on disk, so that an interrupted or repeated run still balances: its start, the totals before it, and
+//! when each checkout was first sent.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ pub struct Memory {
     pub start_ms: i64,
     /// Events stored by name when the run began.
     pub before: BTreeMap<String, u64>,
-    /// What the run added by name, once all of it had settled: other runs may follow from then on.
+    /// Events by name that the run added, once all had settled. Other runs may start after that.
     #[serde(default)]
     pub gained: Option<BTreeMap<String, u64>>,
 }
@@ -28,7 +28,7 @@ fn path(dir: &Path, run: &str, ending: &str) -> PathBuf {
 }
 
 impl Memory {
-    /// `None` for a run that was never begun. A run of another seed or size is refused.
+    /// Loads a run's state, or returns `None` if it never began. A run with another seed or size is an error.
     pub fn recall(dir: &Path, run: &str, seed: u64, people: usize) -> anyhow::Result<Option<Self>> {
         let path = path(dir, run, "json");
         let text = match std::fs::read_to_string(&path) {
@@ -45,7 +45,7 @@ impl Memory {
         Ok(Some(memory))
     }
 
-    /// What the service would hold had this run never been, where it holds `now`.
+    /// Returns the totals without this run's events, given the current totals `now`.
     pub fn without(&self, now: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
         let Some(gained) = &self.gained else { return self.before.clone() };
         let rest =
@@ -53,8 +53,8 @@ impl Memory {
         now.iter().map(rest).collect()
     }
 
-    /// The name of a run that was begun after this one, if this one never settled: what each of them added can then not
-    /// be told apart.
+    /// Returns the name of a run that began after this one, if this one never settled: their events cannot then be
+    /// separated.
     pub fn overtaken_by(&self, dir: &Path, run: &str) -> Option<String> {
         let others = std::fs::read_dir(dir).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let others = others.filter_map(|file| file.strip_suffix(".json").map(str::to_owned));
@@ -100,12 +100,12 @@ impl CartTimes {
         Ok(Self(Mutex::new(Inner { file, first })))
     }
 
-    /// Right before the first attempt; later ones change nothing.
+    /// Records the time just before the first attempt. Later calls change nothing.
     pub fn note(&self, carts: &[String], now_ms: i64) -> std::io::Result<()> {
         let Ok(mut inner) = self.0.lock() else { return Ok(()) };
         for cart in carts {
             if !inner.first.contains_key(cart) {
-                // In one write, so that a kill leaves whole lines.
+                // Write each line at once, so that a kill leaves only whole lines.
                 inner.file.write_all(format!("{cart} {now_ms}\n").as_bytes())?;
                 inner.first.insert(cart.clone(), now_ms);
             }

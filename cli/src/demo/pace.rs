@@ -1,4 +1,4 @@
-//! How fast the day is replayed.
+//! Replay speed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Once it is true, what is left of the day is sent as fast as it is taken.
+/// Once `true`, the rest of the day is sent as fast as the service accepts it.
 pub type Hurry = Arc<AtomicBool>;
 
-/// Hands out moments for sending, no more events a second than allowed; shared by all connections.
+/// Limits the events per second over all connections.
 pub struct Pace {
     per_event: Option<Duration>,
     next: Mutex<Instant>,
@@ -23,7 +23,7 @@ impl Pace {
         Self { per_event, next: Mutex::new(Instant::now()), hurry }
     }
 
-    /// Waits until `events` more may go.
+    /// Waits until `events` more events may be sent.
     pub async fn take(&self, events: u32) {
         let Some(per_event) = self.per_event else { return };
         if self.hurry.load(Ordering::Relaxed) {
@@ -31,7 +31,7 @@ impl Pace {
         }
         let at = {
             let mut next = self.next.lock().await;
-            // What was not used while the service was away is not made up for.
+            // Time lost while the service was unavailable is not caught up.
             let at = (*next).max(Instant::now());
             *next = at + per_event * events;
             at

@@ -1,10 +1,10 @@
-//! The books as they are shown: a table for people, JSON for programs.
+//! The report: a table for users, JSON for programs.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-/// One line of the books. It balances when `found` is `expected`, unless it says otherwise itself.
+/// One line of the reconciliation. It balances when `found` equals `expected`, unless `ok` is set otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
     pub what: &'static str,
@@ -13,7 +13,7 @@ pub struct Line {
     pub ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The first few things that differ.
+    /// The first few differences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }
@@ -25,7 +25,7 @@ impl Line {
         Self { what, expected, found, ok: expected == found, note: None, examples: Vec::new() }
     }
 
-    /// Of `all`, those that are right; each difference named.
+    /// Creates a line that counts the correct ones of `all` and names each difference.
     pub fn all_right(what: &'static str, all: usize, differences: Vec<String>, wrong: usize) -> Self {
         let found = all.saturating_sub(wrong) as u64;
         Self::equal(what, all as u64, found).with_examples(differences)
@@ -49,11 +49,11 @@ pub struct Books {
     pub seed: u64,
     pub people: usize,
     pub balanced: bool,
-    /// The numbers kept coming until the deadline.
+    /// Whether the numbers kept changing until the deadline.
     pub timed_out: bool,
     pub replay_seconds: f64,
     pub events_per_second: f64,
-    /// Attempts of any call beyond its first.
+    /// Attempts beyond the first, over all calls.
     pub retries: u64,
     pub lines: Vec<Line>,
 }
@@ -89,7 +89,7 @@ impl Books {
     }
 }
 
-/// `12,345`.
+/// Formats a number as `12,345`.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();

@@ -1,10 +1,10 @@
-//! When a call is made again, and how long that waits. Pure: the caller brings the outcome and the randomness.
+//! Retry policy: when to retry a call, and after what delay. Pure: the caller supplies the outcome and the randomness.
 
 use std::time::Duration;
 
 use kernel::backoff::Backoff;
 
-/// What came of one attempt.
+/// The outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Answered {
@@ -22,15 +22,15 @@ pub enum Next {
     Again {
         after: Duration,
     },
-    /// The call itself is wrong: asking again changes nothing.
+    /// The call itself is invalid, so a retry would not help.
     Stop,
 }
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), factor: 2, most: Duration::from_secs(5) };
-/// A server that asks for more is asked again anyway.
+/// Maximum `Retry-After` in seconds. Longer values are cut to this.
 const LONGEST_RETRY_AFTER: u64 = 30;
 
-/// After the `failures`-th failure in a row (1 for the first); `random` is 0 to 1.
+/// Returns the next step after the `failures`-th consecutive failure, counted from 1. `random` is between 0 and 1.
 pub fn next(outcome: Outcome, failures: u32, random: f64) -> Next {
     let again = |least: Duration| Next::Again { after: least.mul_f64(1.0 + random / 5.0) };
     match outcome {

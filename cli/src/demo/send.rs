@@ -1,4 +1,4 @@
-//! The replay: several connections, one person's requests always in order on one of them.
+//! The replay: several connections, with each user's requests in order on one of them.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,18 +20,18 @@ use super::memory::CartTimes;
 use super::pace::Pace;
 use progress::Bar;
 
-/// How long a phone may take to be known, and how often it is looked for.
+/// How long a phone may take to be registered, and the poll interval.
 const PATIENCE: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the service took, by its own answers.
+/// What the service accepted, according to its responses.
 #[derive(Debug)]
 pub struct Tally {
     /// Events sent for the first time in this replay.
     pub events: AtomicU64,
-    /// Events sent once more on purpose.
+    /// Events repeated on purpose.
     pub repeats: AtomicU64,
-    /// For each person, how long the slowest answer took, in milliseconds: so late may an earlier attempt have been read.
+    /// Slowest response to each user, in milliseconds. An earlier attempt may have been read as late as that.
     pub slowest_ms: Vec<AtomicU64>,
 }
 
@@ -52,7 +52,7 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Ends when all was taken, or with the first request that was refused.
+    /// Sends the day. Returns when everything was accepted, or with the first rejected request.
     pub async fn run(&self, day: &Day, connections: usize) -> anyhow::Result<()> {
         try_join_all((0..connections).map(|connection| async move {
             for request in day.requests.iter().filter(|request| request.person % connections == connection) {
@@ -68,8 +68,10 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Waits until a person is known to have a phone: devices are sorted by their tokens and events by their people, so that
-    /// an event that says that there is one may be recorded first.
+    /// Waits until a user's phone is registered.
+    ///
+    /// Devices are partitioned by token and events by user, so an event that refers to a phone may otherwise be
+    /// recorded before it.
     async fn until_known(&self, external_id: &str) -> anyhow::Result<()> {
         let began = Instant::now();
         let mut looks = tokio::time::interval(LOOK_EVERY);
@@ -113,7 +115,8 @@ impl Replay<'_> {
     }
 }
 
-/// The body of one attempt, and whether it is compressed. A batch says when it was sent, by its client's clock.
+/// Returns the body of one attempt, and whether it is compressed. A batch carries its sending time by its client's
+/// clock.
 fn body(request: &Request, now_ms: i64) -> (Vec<u8>, bool) {
     let Route::Batch { gzip } = request.route else { return (request.json.as_bytes().to_vec(), false) };
     let sent_at = clocks::written(now_ms, request.skew_ms);
@@ -124,12 +127,12 @@ fn body(request: &Request, now_ms: i64) -> (Vec<u8>, bool) {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     match encoder.write_all(&plain).and_then(|()| encoder.finish()) {
         Ok(packed) => (packed, true),
-        // Writing into memory does not fail; if it did, the plain body says the same.
+        // Writing to memory does not fail. If it did, the plain body is equivalent.
         Err(_) => (plain, false),
     }
 }
 
-/// A 202 to a batch must speak of all its items, and find no fault with any.
+/// Checks that a 202 response to a batch covers all its items and reports no error.
 fn check(request: &Request, answer: &Value) -> anyhow::Result<()> {
     if let Route::Batch { .. } = request.route {
         let took = answer["success"] == Value::Bool(true) && answer["errors"].as_u64() == Some(0);

@@ -1,5 +1,5 @@
-//! What a shop's people would click together first: templates and three automations, made anew for each run and put to
-//! rest after it, so that runs do not mix.
+//! Creates what a shop's users would set up first: templates and three automations, new for each run and paused after
+//! it, so that runs do not mix.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::generator::expected::{INBOX, PUSH, REMINDER, WELCOME, Wording};
 
 pub const REMINDER_AFTER: Duration = Duration::from_secs(5);
 
-/// How long a change of automations may take to reach every worker: they look for changes twice a second, and there is
-/// nothing outside by which to see that they did.
+/// How long a change of automations may take to reach every worker. Workers poll twice a second, and clients cannot
+/// observe whether they have.
 const SPREAD: Duration = Duration::from_secs(2);
 
 fn name_of(what: &str, run: &str) -> String {
     format!("Demo {what} {run}")
 }
 
-/// Refuses to begin where no mail could ever leave.
+/// Returns an error if no mail could ever be sent.
 pub async fn check_email(api: &Api) -> anyhow::Result<()> {
     let channels = api.get(&["channels"], &[]).await.context("asking for the channels")?;
     ensure!(
@@ -29,7 +29,8 @@ pub async fn check_email(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Templates and automations of the run, active; those of earlier runs inactive. Answers after the workers know.
+/// Creates and activates the run's templates and automations, and deactivates those of earlier runs. Returns after the
+/// workers have loaded them.
 pub async fn prepare(api: &Api, run: &str) -> anyhow::Result<()> {
     rest(api, |name| !name.ends_with(&format!(" {run}"))).await?;
     let welcome = template(api, &name_of("welcome", run), "EMAIL", &WELCOME).await?;
@@ -52,7 +53,7 @@ pub async fn prepare(api: &Api, run: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts the run's automations to rest.
+/// Deactivates the run's automations.
 pub async fn finish(api: &Api, run: &str) -> anyhow::Result<()> {
     rest(api, |name| name.ends_with(&format!(" {run}"))).await
 }
@@ -88,7 +89,7 @@ async fn automation(api: &Api, name: &str, event: &str, reentry: &str, steps: Va
     Ok(())
 }
 
-/// Creating may have to be tried again, and the first try may have counted: of several with one name the first stays.
+/// Creates a resource and returns its ID. A lost response may have left two with this name, which is an error.
 async fn create(api: &Api, list: &str, name: &str, body: &Value) -> anyhow::Result<String> {
     let id = id_of(&api.post(Key::Secret, &[list], |http| http.json(body)).await?)?;
     let namesakes = api.list(list).await?.into_iter().filter(|item| item["name"] == *name).count();

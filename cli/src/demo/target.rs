@@ -1,4 +1,4 @@
-//! Which system the demo speaks to: what `rekindle up` wrote down, or flags.
+//! The system that the demo calls, from the files of `rekindle up` or from flags.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Each flag wins over the file, which may be absent when all five are given.
+    /// Fills missing values from the file. Each flag takes precedence, and the file may be absent if all five are
+    /// given.
     pub fn or_from(self, run_dir: &Path) -> anyhow::Result<Target> {
         let path = run_dir.join("credentials.json");
         let written = match std::fs::read(&path) {

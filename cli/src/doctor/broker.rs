@@ -1,4 +1,4 @@
-//! NATS: reached, with rights, and with streams that keep what they are given.
+//! NATS: whether it is reachable, with sufficient rights, and with streams that keep what is published.
 
 pub mod look;
 
@@ -11,35 +11,35 @@ use tls::TlsFault;
 
 use super::finding::Finding;
 
-/// What the programs need of a server, in bytes.
+/// Minimum payload size that the programs need, in bytes.
 const LEAST_PAYLOAD: usize = 1_000_000;
-/// Percent of a stream's bytes from which on it is soon full: the scheduler purges from 70 on.
+/// Percentage of a stream's byte limit from which it is nearly full. The scheduler purges from 70 on.
 const NEARLY_FULL: u128 = 90;
 const RATHER_FULL: u128 = 80;
-/// How often to sync to the disk at least, in milliseconds.
+/// Maximum acceptable interval between syncs to disk, in milliseconds.
 const SYNC_FINE: u64 = 1_000;
 
-/// Why there is no connection.
+/// Why the connection failed.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub kind: Option<ConnectErrorKind>,
-    /// Where no TLS was agreed upon.
+    /// Set if no TLS was negotiated.
     pub tls: Option<TlsFault>,
     pub words: String,
 }
 
-/// What NATS is like.
+/// Observations about NATS.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub version: String,
     pub max_payload: usize,
-    /// What JetStream says of itself.
+    /// JetStream's own report.
     pub jetstream: JetStream,
-    /// The ingest, send and dead-letter streams, in this order; empty where JetStream is off.
+    /// The ingest, send and dead-letter streams, in this order. Empty if JetStream is off.
     pub streams: Vec<Looked>,
-    /// What became of an empty message to the ingest stream.
+    /// Result of publishing an empty message to the ingest stream.
     pub canary: Option<Result<(), PublishError>>,
-    /// What the server refused meanwhile, in its own words.
+    /// Requests that the server rejected meanwhile, in its own words.
     pub violations: Vec<String>,
     pub sync: Sync,
 }
@@ -48,7 +48,7 @@ pub struct Seen {
 pub enum JetStream {
     On,
     Off,
-    /// It does not tell this user.
+    /// This user may not read it.
     Silent(String),
 }
 
@@ -66,10 +66,10 @@ pub struct Found {
     pub cluster: Option<ClusterInfo>,
 }
 
-/// How often what was acknowledged is synced to the disk.
+/// How often acknowledged messages are synced to disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// Nobody said where NATS tells it.
+    /// The monitoring address is not set.
     Unasked,
     Unseen(String),
     Always,
@@ -248,7 +248,7 @@ fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }:
 
 fn room(check: &'static str, found: &Found) -> Option<Finding> {
     let Found { config, bytes, .. } = found;
-    // What a full one drops is its oldest: it is usually full.
+    // A full stream of this kind drops its oldest messages, so being full is normal.
     if config.max_bytes <= 0 || config.discard != async_nats::jetstream::stream::DiscardPolicy::New {
         return None;
     }

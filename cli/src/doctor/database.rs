@@ -1,4 +1,4 @@
-//! PostgreSQL: reached, of the right schema, and set so that it keeps what it is given.
+//! PostgreSQL: whether it is reachable, has the right schema, and is configured to keep what it stores.
 
 pub mod look;
 
@@ -10,25 +10,26 @@ use tls::TlsFault;
 use super::finding::Finding;
 use super::work;
 
-/// The oldest major version that is worked with.
+/// The oldest supported major version.
 const OLDEST: i32 = 14;
-/// Milliseconds between two clocks that are of no account, and that confuse whoever reads logs only.
+/// Clock difference in milliseconds: negligible up to the first bound; up to the second, it only confuses readers of
+/// logs.
 const SKEW_FINE: i64 = 2_000;
 const SKEW_BORNE: i64 = 60_000;
 
-/// Why there is no connection.
+/// Why the connection failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// PostgreSQL's own code, if it answered.
+    /// PostgreSQL's error code, if it responded.
     pub code: Option<String>,
-    /// Where no TLS was agreed upon.
+    /// Set if no TLS was negotiated.
     pub tls: Option<TlsFault>,
-    /// What answers is a standby, or set to be read only.
+    /// Whether the server is a standby or is set to read-only.
     pub takes_no_writes: bool,
     pub words: String,
 }
 
-/// What the database is like.
+/// Observations about the database.
 #[derive(Debug)]
 pub struct Seen {
     pub server: Server,
@@ -36,12 +37,12 @@ pub struct Seen {
     /// How far this machine's clock is ahead of the database's.
     pub ahead_ms: i64,
     pub schema: Result<(), SchemaError>,
-    /// Migrations that were applied with another text than this program's.
+    /// Applied migrations whose text differs from this program's.
     pub altered: Vec<i32>,
     pub missing_extensions: Vec<&'static str>,
-    /// By table, how many secrets the master key does not open; none where there is no schema or no key.
+    /// Number of secrets by table that the master key does not open, or `None` without a schema or a key.
     pub unopened: Option<Vec<(&'static str, i64)>>,
-    /// None where there is no schema that this program knows.
+    /// `None` without a schema that this program supports.
     pub work: Option<work::Seen>,
 }
 
@@ -133,8 +134,10 @@ fn durability(off: &[String]) -> Finding {
     Finding::wrong(CHECK, what, "set them to on")
 }
 
-/// Whether what was recorded outlives the server, where that is asked for. A standby that is merely connected may be one that no commit
-/// waits for, such as a copy that is being made, so that all commits hang.
+/// Checks whether commits survive the loss of the server, if a standby is configured or connected.
+///
+/// A connected standby is not enough: commits may not wait for it, for example because it is a copy in progress. Then
+/// commits that wait for another standby hang.
 fn standby(standbys: Standbys) -> Option<Finding> {
     const CHECK: &str = "database.standby";
     let Standbys { awaited, in_sync, connected, unseen } = standbys;
@@ -267,7 +270,7 @@ mod tests {
         assert_eq!((verdict(1, 1, 1), verdict(1, 2, 2)), (Some(Verdict::Well), Some(Verdict::Well)));
         assert_eq!((verdict(1, 0, 0), verdict(2, 1, 2)), (Some(Verdict::Wrong), Some(Verdict::Wrong)));
         assert!(of(1, 0, 0).unwrap().remedy.unwrap().starts_with("start the standby"));
-        // One that streams, and that no commit waits for.
+        // A standby that streams, but that no commit waits for.
         let other = of(1, 0, 1).unwrap();
         assert!(other.verdict == Verdict::Wrong && other.what.ends_with("every commit waits"), "{other:?}");
         assert!(other.remedy.unwrap().contains("pg_stat_replication"));

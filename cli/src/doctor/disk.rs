@@ -6,14 +6,14 @@ use std::path::Path;
 
 use super::finding::Finding;
 
-/// Bytes of a file system.
+/// Space of a file system in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     pub free: u64,
     pub whole: u64,
 }
 
-/// `least`: what has to be free, in percent.
+/// Judges the free space of a directory's disk. `least` is the required free space in percent.
 pub fn judge(dir: &Path, room: Result<Room, String>, least: u8) -> Finding {
     const CHECK: &str = "disk";
     let dir = dir.display();

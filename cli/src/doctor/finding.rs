@@ -1,4 +1,4 @@
-//! What was found, and how it is shown.
+//! Findings and their output.
 
 use serde::Serialize;
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Well,
-    /// It works, and should be known.
+    /// It works, but the operator should know about it.
     Notable,
     Wrong,
-    /// It could not be looked at, or was not asked for.
+    /// It could not be checked, or the check was not requested.
     Unseen,
 }
 
@@ -27,11 +27,11 @@ impl Verdict {
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at, as `database.schema`: the same in every version.
+    /// Name of the check, such as `database.schema`, stable across versions.
     pub check: &'static str,
     pub verdict: Verdict,
     pub what: String,
-    /// What to do about it.
+    /// How to fix it.
     pub remedy: Option<String>,
 }
 
@@ -53,12 +53,12 @@ impl Finding {
     }
 }
 
-/// Whether nothing is wrong.
+/// Returns whether nothing is wrong.
 pub fn healthy(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.verdict != Verdict::Wrong)
 }
 
-/// For people: a line each, and below it what to do.
+/// Formats the findings as text: one line each, followed by its remedy.
 pub fn text(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     let line = |Finding { check, verdict, what, remedy }: &Finding| {
@@ -74,7 +74,7 @@ pub fn text(findings: &[Finding]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// For programs.
+/// Formats the findings as JSON.
 pub fn json(findings: &[Finding]) -> String {
     let report = serde_json::json!({ "healthy": healthy(findings), "findings": findings });
     format!("{report:#}\n")

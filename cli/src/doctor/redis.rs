@@ -1,4 +1,4 @@
-//! Redis: only limits are shared through it, so that nothing about it is worse than notable, unless it refuses writes.
+//! Redis: only limits are shared through it, so nothing is worse than notable unless it refuses writes.
 
 pub mod look;
 
@@ -6,12 +6,12 @@ use tls::TlsFault;
 
 use super::finding::Finding;
 
-/// What Redis is like.
+/// Observations about Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// `REDIS_URL` is not set, or malformed, which was told already.
+    /// `REDIS_URL` is not set, or is malformed, which the settings check reports.
     Unset,
-    /// Why, and where no TLS was agreed upon.
+    /// The reason, and the TLS fault if no TLS was negotiated.
     Away(String, Option<TlsFault>),
     There(Standing),
 }
@@ -20,7 +20,7 @@ pub enum Seen {
 pub struct Standing {
     pub version: String,
     pub policy: String,
-    /// Bytes; 0: no bound.
+    /// In bytes; 0 means unlimited.
     pub max_memory: u64,
 }
 

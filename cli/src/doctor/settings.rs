@@ -1,4 +1,4 @@
-//! The variables: malformed, missing, misspelled, not fit for production.
+//! Environment variables: malformed, missing, misspelled, or unfit for production.
 
 use bus::config::BusConfig;
 use database::config::DatabaseConfig;
@@ -15,7 +15,7 @@ use super::variables::VARIABLES;
 const CHECK: &str = "settings";
 const PUBLIC: &str = "PUBLIC_BASE_URL";
 
-/// Beginnings of names that are the product's own.
+/// Name prefixes that belong to the product.
 const OWN: [&str; 24] = [
     "ADMIN_",
     "AI_",
@@ -43,7 +43,7 @@ const OWN: [&str; 24] = [
     "VAPID_",
 ];
 
-/// Judges all of them, and what resolving the mail server found.
+/// Judges all variables, and the result of resolving the mail server.
 pub fn judge(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
     let mut findings = malformed(env, unprotected_mail);
     findings.extend(missing(env));
@@ -72,7 +72,7 @@ pub fn judge(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
 fn malformed(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
     let mut errors = Vec::new();
     for (name, kind) in VARIABLES {
-        // What may be secret is of no kind that refuses anything here, and so is never shown.
+        // Variables that may hold secrets have kinds that refuse nothing, so their values are never shown.
         let refused = env.get(name).and_then(|text| kind.refuses(text));
         if let Some(allowed) = refused {
             errors.push((*name, format!("is {:?}", env.text(name, "")), allowed));
@@ -153,7 +153,7 @@ fn public(env: &Env) -> Option<Finding> {
 
 fn misspelled(env: &Env) -> Vec<Finding> {
     let known = |name: &str| VARIABLES.iter().any(|(known, _)| *known == name);
-    // Kubernetes tells containers of services by such names.
+    // Kubernetes sets variables with such names to describe services.
     let of_a_service = |name: &str| name.contains("_SERVICE_") || name.contains("_PORT");
     let ours = |name: &&str| OWN.iter().any(|own| name.starts_with(own)) && *name != "NATS_MONITOR_URL";
     let mut names: Vec<&str> = env.names().filter(ours).filter(|name| !known(name) && !of_a_service(name)).collect();
@@ -171,7 +171,7 @@ fn misspelled(env: &Env) -> Vec<Finding> {
     findings
 }
 
-/// How many characters have to be put in, taken out or changed.
+/// Returns the number of characters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

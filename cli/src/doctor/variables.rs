@@ -1,27 +1,27 @@
-//! Every variable that a program reads, and what may stand in it.
+//! Every variable that a program reads, and its valid values.
 
-/// What a variable holds.
+/// The type of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whatever it is, it is judged elsewhere or by the server that it is for.
+    /// Any text. It is checked elsewhere, or by the server that receives it.
     Text,
-    /// A whole number within these bounds.
+    /// An integer within these bounds.
     Number(u64, u64),
     /// `on` or `off`.
     Switch,
-    /// One of these.
+    /// One of these values.
     Choice(&'static [&'static str]),
-    /// Some of these, separated by commas.
+    /// Several of these values, separated by commas.
     Choices(&'static [&'static str]),
     /// An IP address and a port.
     Socket,
-    /// An address that begins with `http://` or `https://`.
+    /// A URL that begins with `http://` or `https://`.
     Url,
 }
 
 const BYTES: Kind = Kind::Number(1 << 20, 1 << 50);
 
-/// By name, in order. A test holds them against the programs' sources.
+/// All variables, sorted by name. A test compares them with the programs' sources.
 pub const VARIABLES: &[(&str, Kind)] = &[
     ("ADMIN_ADDR", Kind::Socket),
     ("AI_API_KEY", Kind::Text),
@@ -106,7 +106,7 @@ pub const VARIABLES: &[(&str, Kind)] = &[
 ];
 
 impl Kind {
-    /// What is allowed instead, where the text is none of it.
+    /// Returns the allowed values if `text` is invalid, or else `None`.
     pub fn refuses(self, text: &str) -> Option<String> {
         let one_of = |allowed: &[&str]| format!("one of {}", allowed.join(", "));
         match self {
@@ -157,7 +157,8 @@ mod tests {
         assert!(Kind::Choice(&["1", "3"]).refuses("2").is_some());
     }
 
-    /// Names in capitals that a program asks its environment for: every such text on a line that reads it, or that is a name.
+    /// Returns the names in capitals that a program reads from its environment: every such string on a line that reads
+    /// it, or that defines a name.
     fn asked_for(code: &str) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (at, _) in code.match_indices('"') {
@@ -180,7 +181,7 @@ mod tests {
             .iter()
             .any(|how| before.ends_with(how));
             let is_second = before.ends_with("\"PUSH_PROVIDER_APP_ID\",");
-            // What the compiler is asked for is no business of the environment.
+            // `env!` reads the compiler's environment.
             if is_name && (reads || is_second) && !before.ends_with("env!(") {
                 names.insert(name.to_owned());
             }

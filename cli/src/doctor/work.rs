@@ -1,27 +1,27 @@
-//! Whether anybody does the work: partitions with an owner, nothing that waits for long, room ahead for what comes.
+//! Work: whether partitions have owners, no work waits for too long, and time partitions exist ahead.
 
 pub mod look;
 
 use super::finding::Finding;
 
-/// What waits for longer counts as left alone.
+/// Work that waits longer than this counts as abandoned.
 pub const OUTBOX_SECONDS: i64 = 30;
 pub const TIMERS_SECONDS: i64 = 60;
 pub const CHUNKS_SECONDS: i64 = 180;
-/// What is counted at most: it is left alone as much if there is more.
+/// Maximum count. More does not change the finding.
 pub const COUNTED: i64 = 10_000;
-/// Days of time partitions ahead: the scheduler keeps fourteen.
+/// Days of time partitions ahead. The scheduler keeps fourteen.
 const DAYS_NEEDED: i64 = 2;
 const DAYS_USUAL: i64 = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Of the ingest stream; none before the first worker.
+    /// Partitions of the ingest stream; 0 before the first worker.
     pub partitions: i64,
     pub orphaned: Vec<i16>,
     pub outbox: i64,
     pub timers: i64,
-    /// Chunks of messages to be sent.
+    /// Chunks of messages to send.
     pub chunks: i64,
     pub days_ahead: Vec<(&'static str, i64)>,
 }

@@ -1,30 +1,31 @@
-//! Reading what is added to a file.
+//! Follows a growing file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-/// The most that is read at once.
+/// Maximum bytes per read.
 const CHUNK: u64 = 1024 * 1024;
 
 pub struct Follower {
     path: PathBuf,
     offset: u64,
-    /// The beginning of a line whose end is not written yet.
+    /// The beginning of a line that is not complete yet.
     partial: Vec<u8>,
 }
 
 impl Follower {
-    /// Goes on from `offset` bytes.
+    /// Follows the file from `offset` bytes.
     pub fn new(path: PathBuf, offset: u64) -> Self {
         Self { path, offset, partial: Vec::new() }
     }
 
-    /// The whole lines that were added since. A file that was set aside is read anew from its beginning.
+    /// Returns the complete lines that were added since the last call. After a rotation, it reads the new file from its
+    /// beginning.
     pub fn read(&mut self) -> io::Result<Vec<String>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
-            // Between being set aside and begun anew.
+            // The log was rotated, and the new file does not exist yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(e),
         };

@@ -1,14 +1,15 @@
-//! Merging logs by the time that their lines begin with. Pure.
+//! Merges logs by the timestamps that their lines begin with. Pure.
 
 /// A line of one of several logs.
 pub struct Line {
     pub log: String,
     pub text: String,
-    /// Its own, or that of the line before it.
+    /// Its own timestamp, or that of the preceding line.
     time: String,
 }
 
-/// Merges the lines of several logs, each with its name. Lines without a time of their own stay behind the one before them.
+/// Merges the lines of several logs, each with its name. Lines without a timestamp stay after the line that precedes
+/// them.
 pub fn by_time(logs: Vec<(String, Vec<String>)>) -> Vec<Line> {
     let mut all = Vec::new();
     for (log, lines) in logs {
@@ -20,13 +21,13 @@ pub fn by_time(logs: Vec<(String, Vec<String>)>) -> Vec<Line> {
             all.push(Line { log: log.clone(), text, time: time.clone() });
         }
     }
-    // Stable: each log keeps its own order.
+    // The sort is stable, so each log keeps its own order.
     all.sort_by(|a, b| a.time.cmp(&b.time));
     all
 }
 
-/// The first date and time in the first 60 bytes of a line, of the shapes `2026-01-31T10:00:00.1Z`,
-/// `2026-01-31 10:00:00.1 UTC` and `2026/01/31 10:00:00.1`, in a form that sorts.
+/// Returns the first date and time within the first 60 bytes of a line, in a form that sorts. Accepts
+/// `2026-01-31T10:00:00.1Z`, `2026-01-31 10:00:00.1 UTC` and `2026/01/31 10:00:00.1`.
 fn time_of(line: &str) -> Option<String> {
     const SHAPE: &[u8] = b"dddd-dd-ddTdd:dd:dd";
     let bytes = line.as_bytes();

@@ -1,4 +1,4 @@
-//! The people who log in to the dashboard.
+//! Dashboard accounts.
 
 use anyhow::{Context, Result, bail};
 use database::{Connection, Transaction};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Provision, hash_password};
 
 impl Provision {
-    /// Makes an account, and a member of a project if one is given; returns its password.
+    /// Creates an account and, if a project is given, its membership. Returns the password.
     pub async fn create_account(&self, email: &str, name: &str, joins: Option<(Uuid, Role)>) -> Result<String> {
         let password = random_password();
         let hash = hash_password(&password).await?;
@@ -39,7 +39,7 @@ impl Provision {
         Ok(password)
     }
 
-    /// Gives an account a new password, which is returned, and ends its sessions.
+    /// Sets a new password and ends the account's sessions. Returns the password.
     pub async fn reset_password(&self, email: &str) -> Result<String> {
         let password = random_password();
         let hash = hash_password(&password).await?;
@@ -53,7 +53,7 @@ impl Provision {
         Ok(password)
     }
 
-    /// Marks an account's address as verified; the operator vouches for it.
+    /// Marks an account's email address as verified, on the operator's authority.
     pub async fn verify(&self, email: &str) -> Result<()> {
         let mut connection = self.connection().await?;
         let account = found(&connection, email).await?;
@@ -63,7 +63,7 @@ impl Provision {
         Ok(())
     }
 
-    /// A new link that accepts the pending invitation of an address; the one that was printed before becomes invalid.
+    /// Returns a new link that accepts the pending invitation of an address. The previous link becomes invalid.
     pub async fn invite_link(&self, project: Uuid, email: &str, public_base_url: &str) -> Result<String> {
         let (project, now) = (ProjectId(project), self.clock.now());
         let mut connection = self.connection().await?;
@@ -131,7 +131,7 @@ async fn found(connection: &Connection, email: &str) -> Result<Account> {
     Ok(known.with_context(|| format!("there is no account {email}: `rekindle account create` makes one"))?.account)
 }
 
-/// 128 random bits.
+/// Returns 128 random bits in hexadecimal.
 fn random_password() -> String {
     format!("{:032x}", rand::random::<u128>())
 }

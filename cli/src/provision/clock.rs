@@ -1,4 +1,4 @@
-//! A jump of the database's clock.
+//! Jumps of the database's clock.
 
 use anyhow::Result;
 use database::clock_jumps::{self, ClockJump};
@@ -6,12 +6,12 @@ use database::clock_jumps::{self, ClockJump};
 use super::Provision;
 
 impl Provision {
-    /// The one that nobody has judged yet.
+    /// Returns the clock jump that is not resolved yet, if any.
     pub async fn clock_jump(&self) -> Result<Option<ClockJump>> {
         Ok(clock_jumps::get(&self.connection().await?).await?)
     }
 
-    /// Says that the clock is right; false where nothing was held.
+    /// Accepts the current clock as correct. Returns `false` if nothing was held.
     pub async fn accept_clock(&self) -> Result<bool> {
         Ok(clock_jumps::forget(&self.connection().await?).await?)
     }

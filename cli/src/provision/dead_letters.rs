@@ -1,4 +1,4 @@
-//! What failed, and another try for it.
+//! Dead letters and their replay.
 
 use anyhow::Result;
 use database::filter::Start;
@@ -9,18 +9,18 @@ use store_sending::dead_letters::{self, DeadFilter, DeadLetter, Replayed};
 
 use super::{Provision, accounts};
 
-/// In one transaction.
+/// Maximum dead letters per transaction.
 const AT_ONCE: i64 = 10_000;
 
 impl Provision {
-    /// The newest ones.
+    /// Returns the newest dead letters.
     pub async fn dead_letters(&self, project: ProjectId, which: &DeadFilter, limit: i64) -> Result<Vec<DeadLetter>> {
         let mut connection = self.connection().await?;
         accounts::exists(&connection, project.0).await?;
         Ok(dead_letters::list(&mut connection, project, which, &Start::Offset(0), limit).await?)
     }
 
-    /// Gives all of these another try.
+    /// Replays all matching dead letters.
     pub async fn replay_dead_letters(&self, project: ProjectId, which: &DeadFilter) -> Result<Replayed> {
         let mut connection = self.connection().await?;
         accounts::exists(&connection, project.0).await?;

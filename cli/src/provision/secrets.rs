@@ -1,4 +1,4 @@
-//! Sealing what is secret under another master key.
+//! Reseals secrets under another master key.
 
 use anyhow::Result;
 use secrets::MasterKeys;
@@ -7,19 +7,19 @@ use store_projects::sealed_columns::SEALED;
 
 use super::Provision;
 
-/// Secrets in one transaction: whoever wants to change one of them waits no longer than for these.
+/// Secrets per transaction. It bounds how long a concurrent change of one of them waits.
 const AT_ONCE: i64 = 100;
 
-/// What a rotation came to.
+/// Result of a rotation.
 #[derive(Debug, Default)]
 pub struct Rotated {
     pub resealed: u64,
-    /// Tables and places of what no key opens.
+    /// Tables and places of secrets that no key opens.
     pub unreadable: Vec<(&'static str, Place)>,
 }
 
 impl Provision {
-    /// How many secrets are not sealed under the first key, by table.
+    /// Counts the secrets by table that are not sealed under the first key.
     pub async fn sealed_otherwise(&self, keys: &MasterKeys) -> Result<Vec<(&'static str, i64)>> {
         let connection = self.connection().await?;
         let mut counts = Vec::new();
@@ -29,7 +29,7 @@ impl Provision {
         Ok(counts)
     }
 
-    /// Seals every secret under the first key. What is done stays done, wherever it is interrupted.
+    /// Reseals every secret under the first key. Completed transactions persist if it is interrupted.
     pub async fn rotate_secrets(&self, keys: &MasterKeys) -> Result<Rotated> {
         let mut connection = self.connection().await?;
         let mut rotated = Rotated::default();

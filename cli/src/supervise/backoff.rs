@@ -1,27 +1,28 @@
-//! When to start a process again that ended by itself. Pure.
+//! Restart delays for processes that end by themselves. Pure.
 
 use std::time::Duration;
 
 use kernel::backoff::Backoff;
 
-/// A life at least this long starts the delays over.
+/// A run of at least this duration resets the delays.
 const SETTLED: Duration = Duration::from_secs(30);
 const DELAYS: Backoff = Backoff { first: Duration::from_millis(200), factor: 2, most: Duration::from_secs(5) };
-/// Exit statuses that a restart alone does not mend: a wrong configuration, a schema that the program does not know.
+/// Exit codes that a restart alone does not fix: an invalid configuration, or a schema that the program does not
+/// support.
 const HOPELESS: [i32; 2] = [kernel::env::EXIT_CONFIG, 78];
 
-/// How often a process ended soon after its start, in a row.
+/// Consecutive exits of a process, counted since its last long run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deaths(u32);
 
 impl Deaths {
-    /// The delay before the next start, after a life of `lived` that ended with `code` (`None`: by a signal).
+    /// Returns the delay before the next start, after a run of `lived` that ended with `code` (`None` for a signal).
     pub fn next_delay(&mut self, lived: Duration, code: Option<i32>) -> Duration {
         self.0 = if lived >= SETTLED { 1 } else { self.0.saturating_add(1) };
         if code.is_some_and(|c| HOPELESS.contains(&c)) {
             return DELAYS.most;
         }
-        // No jitter: there is one of each.
+        // No jitter, because there is only one of each process.
         DELAYS.delay(self.0, 1.0)
     }
 }

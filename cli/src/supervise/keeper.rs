@@ -16,7 +16,7 @@ use crate::process_table::{Published, Status};
 use crate::run_dir::RunDir;
 use crate::services::Service;
 
-/// The task that keeps one process running; told what to run through a channel, `None` to stop.
+/// The task that keeps one process running. It receives the service to run through a channel, or `None` to stop.
 pub struct Keeper {
     wanted: watch::Sender<Option<Service>>,
     task: JoinHandle<()>,
@@ -29,12 +29,13 @@ impl Keeper {
         Self { wanted, task: tokio::spawn(keeping.run(receiver)) }
     }
 
-    /// Runs this from now on. What already runs so goes on; what waits for its next start is started now.
+    /// Runs `service` from now on. An unchanged process continues, and a process that waits for its restart is started
+    /// now.
     pub fn want(&self, service: Service) {
         let _ = self.wanted.send(Some(service));
     }
 
-    /// Stops the process and waits for its end.
+    /// Stops the process and waits until it has ended.
     pub async fn stop(self) {
         let _ = self.wanted.send(None);
         if let Err(error) = self.task.await {
@@ -45,7 +46,7 @@ impl Keeper {
 
 #[cfg(test)]
 impl Keeper {
-    /// Ends the task and leaves the process running, as a killed supervisor does.
+    /// Ends the task but leaves the process running, as a killed supervisor does.
     pub fn abort(self) {
         self.task.abort();
     }
@@ -95,7 +96,7 @@ impl Keeping {
         self.published.update_entry(self.name, |e| (e.status, e.pid, e.since) = (Status::Stopped, None, now));
     }
 
-    /// A process of an earlier supervisor that was killed: two of one kind must not share ports.
+    /// Stops a process of an earlier, killed supervisor: two instances must not share ports.
     async fn stop_leftover(&self) {
         match Process::attach(&self.dir.pid_file(self.name)) {
             Ok(Some(process)) => {
@@ -136,7 +137,7 @@ impl Keeping {
     }
 }
 
-/// Returns once something else than `running` is wanted.
+/// Returns once a service other than `running` is wanted.
 async fn another_wanted(wanted: &mut watch::Receiver<Option<Service>>, running: &Service) {
     loop {
         if wanted.changed().await.is_err() || wanted.borrow_and_update().as_ref() != Some(running) {

@@ -1,15 +1,15 @@
-//! Log files: set aside once they are large, read from their end.
+//! Log files: rotated once they are large, read from the end.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// A log larger than this is set aside when its process starts.
+/// A log larger than this is rotated when its process starts.
 pub const ROTATE_AT: u64 = 16 * 1024 * 1024;
-/// As much of a log's end as is ever looked at to find its last lines.
+/// Maximum bytes at the end of a log that are searched for its last lines.
 const TAIL: u64 = 256 * 1024;
 
-/// Sets a log aside that has grown past `rotate_at` bytes: it becomes `<name>.log.1`, in place of the one before it.
+/// Rotates a log larger than `rotate_at` bytes to `<name>.log.1`, replacing the previous one.
 pub fn rotate(path: &Path, rotate_at: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|m| m.len() > rotate_at) {
         fs::rename(path, path.with_extension("log.1"))?;
@@ -17,7 +17,8 @@ pub fn rotate(path: &Path, rotate_at: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The last `count` lines, oldest first, and the file's length when they were read. A missing file is empty.
+/// Returns the last `count` lines, oldest first, and the file's length when they were read. A missing file counts as
+/// empty.
 pub fn last_lines(path: &Path, count: usize) -> io::Result<(Vec<String>, u64)> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -30,7 +31,7 @@ pub fn last_lines(path: &Path, count: usize) -> io::Result<(Vec<String>, u64)> {
     let mut bytes = Vec::new();
     file.take(length - start).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    // The first line of a tail is cut off in its middle.
+    // The first line of a tail is incomplete.
     let mut lines: Vec<String> = text.lines().skip(usize::from(start > 0)).map(str::to_owned).collect();
     lines.drain(..lines.len().saturating_sub(count));
     Ok((lines, length))

@@ -1,4 +1,4 @@
-//! The supervisor with shell scripts in the programs' places.
+//! Tests the supervisor with shell scripts as programs.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,10 +33,10 @@ impl Place {
         place
     }
 
-    /// Puts a program there, as a build does: by a rename.
+    /// Installs a program by a rename, as a build does.
     fn program(&self, name: &str, script: &str) {
         let draft = self.folder.path().join("draft");
-        // Written by a process of its own: a file that this one holds open for writing, even in a child that another
+        // Write from a separate process: a file that this process holds open for writing, even in a child that another
         // thread is just starting, cannot be executed.
         let write = "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"";
         let written = Command::new("sh").args(["-c", write, "sh", script]).arg(&draft).status().unwrap();
@@ -50,7 +50,7 @@ impl Place {
         supervisor
     }
 
-    /// Waits until the table is as said.
+    /// Waits until the table satisfies `holds`.
     async fn until(&self, what: &str, holds: impl Fn(&ProcessTable) -> bool) -> ProcessTable {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -117,7 +117,7 @@ async fn a_wrong_configuration_is_tried_slowly_until_it_is_mended() {
     assert_eq!((table.processes[GATEWAY].last_code, table.processes[GATEWAY].deaths), (Some(64), 1));
     let (lines, _) = log_file::last_lines(&place.dir.log(GATEWAY), 1).unwrap();
     assert_eq!(lines, ["NATS_URL: no address"]);
-    // Mended: it does not sit out its delay.
+    // A fixed program starts without waiting for its delay.
     place.program("gateway", STAYS);
     supervisor.take_in().unwrap();
     place.until_all_run().await;
@@ -130,7 +130,7 @@ async fn a_new_supervisor_leaves_no_two_of_one_kind() {
     let first = place.supervisor();
     let before = place.until_all_run().await;
     let orphan = place.process(GATEWAY).unwrap();
-    // As if the supervisor had been killed: nobody keeps its processes any more.
+    // As if the supervisor had been killed: its processes are no longer kept running.
     first.abandon();
     let second = place.supervisor();
     let after = place.until_all_run().await;

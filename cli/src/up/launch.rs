@@ -1,4 +1,4 @@
-//! Starting the supervisor, or telling the one that runs, and waiting until all its processes are ready.
+//! Starts the supervisor, or notifies the running one, and waits until all its processes are ready.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::state::State;
 use crate::supervise::{GRACE, log_file};
 use progress::Steps;
 
-/// How long everything together may take to become ready.
+/// Maximum time for all processes to become ready.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// A process that ended so often in a row will not come up by itself.
+/// A process that ended by itself this often, since its service last changed, counts as failed.
 const DEATHS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the supervisor may take to stop everything: the processes, then the mailbox.
+/// Maximum time for the supervisor to stop everything: the processes, then the mailbox.
 pub const STOP: Duration = Duration::from_secs(2 * GRACE.as_secs() + 5);
 
-/// Has a supervisor of this build take in the state.
+/// Ensures that a supervisor of this build applies the state.
 pub async fn supervisor(dir: &RunDir, state: &State, programs: &Path) -> Result<()> {
     let program = programs.join("rekindle");
     let pid_file = dir.pid_file(SUPERVISOR);
@@ -49,7 +49,7 @@ pub async fn supervisor(dir: &RunDir, state: &State, programs: &Path) -> Result<
     taken_in(dir, state.generation).await
 }
 
-/// Waits until the supervisor has taken in the state.
+/// Waits until the supervisor has applied the state.
 async fn taken_in(dir: &RunDir, generation: u64) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -67,7 +67,7 @@ async fn taken_in(dir: &RunDir, generation: u64) -> Result<()> {
     }
 }
 
-/// Waits until every process runs and says that it is ready.
+/// Waits until every process runs and reports that it is ready.
 pub async fn until_ready(dir: &RunDir, state: &State, progress: &Steps) -> Result<()> {
     let asker = Asker::new()?;
     let deadline = Instant::now() + PATIENCE;
@@ -95,7 +95,7 @@ pub async fn until_ready(dir: &RunDir, state: &State, progress: &Steps) -> Resul
     }
 }
 
-/// Every process that is not ready, and why.
+/// Returns every process that is not ready, with the reason.
 async fn not_ready(asker: &Asker, table: &ProcessTable, state: &State) -> BTreeMap<String, String> {
     let asked = table.processes.iter().map(|(name, entry)| async move {
         let ready = readiness::of(asker, name, entry, &state.ports).await;
@@ -104,7 +104,7 @@ async fn not_ready(asker: &Asker, table: &ProcessTable, state: &State) -> BTreeM
     futures_util::future::join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// A process that waiting will not mend.
+/// Returns a process that will not recover by waiting, if any.
 fn hopeless(table: &ProcessTable) -> Option<(&str, &Entry)> {
     let dead = |e: &Entry| e.status == Status::Waiting && (e.deaths >= DEATHS || matches!(e.last_code, Some(64 | 78)));
     table.processes.iter().find(|(_, entry)| dead(entry)).map(|(name, entry)| (name.as_str(), entry))

@@ -1,4 +1,4 @@
-//! The ports of a run directory: kept from start to start while they can be had.
+//! The ports of a run directory, kept across starts while they are available.
 
 use anyhow::Result;
 use local_servers::{Process, port as loopback};
@@ -9,7 +9,7 @@ use crate::run_dir::RunDir;
 use crate::services::{GATEWAY, MAILBOX, PROGRAMS};
 use crate::state::State;
 
-/// Chooses the gateway's port into the state.
+/// Chooses the gateway's port and stores it in the state.
 pub fn choose_gateway(dir: &RunDir, state: &mut State, wish: PortWish) -> Result<Choice> {
     let before = state.ports.gateway;
     let runs = runs(dir, GATEWAY);
@@ -18,7 +18,7 @@ pub fn choose_gateway(dir: &RunDir, state: &mut State, wish: PortWish) -> Result
     Ok(choice)
 }
 
-/// Chooses all other ports into the state.
+/// Chooses all other ports and stores them in the state.
 pub fn choose_others(dir: &RunDir, state: &mut State) {
     state.ports.smtp = Some(keep_or_free(state.ports.smtp, runs(dir, MAILBOX)));
     for name in PROGRAMS {

@@ -22,7 +22,7 @@ pub const NATS: &str = "nats";
 pub const REDIS: &str = "redis";
 pub const DATABASE: &str = "rekindle";
 
-/// The programs of the servers. What is missing is installed; Redis only where it is wanted.
+/// Finds the server programs and installs missing ones. Redis is included only if it is wanted.
 pub async fn find_or_install(dir: &RunDir, redis: RedisWish, progress: &Steps) -> Result<Tools> {
     progress.step("looking for PostgreSQL, NATS and Redis");
     let (bin, shown) = (dir.bin(), progress.clone());
@@ -44,7 +44,7 @@ fn find_blocking(bin: PathBuf, redis: RedisWish, progress: &Steps) -> Result<Too
     }
 }
 
-/// Starts what is not running; all are ready when this returns. Redis may fail: the rest works without it.
+/// Starts the servers that do not run, and returns once all are ready. Redis may fail: the system works without it.
 pub async fn start(dir: &RunDir, tools: &Tools, progress: &Steps) -> Result<Servers> {
     let (postgres_dir, nats_dir) = (dir.server(POSTGRES), dir.server(NATS));
     let (postgres_options, nats_options) = (PostgresOptions::default(), NatsOptions::default());
@@ -55,7 +55,7 @@ pub async fn start(dir: &RunDir, tools: &Tools, progress: &Steps) -> Result<Serv
     );
     let (postgres, mut nats) = (postgres?, nats?);
     if !Box::pin(takes_writes(&nats)).await {
-        // A server whose disk was full once refuses writes until it is started again.
+        // A server whose disk was full refuses writes until it is restarted.
         progress.warn("NATS takes no writes; starting it again");
         nats.stop().await?;
         nats = NatsServer::start(&tools.nats, &nats_dir, &nats_options).await?;
@@ -68,7 +68,7 @@ pub async fn start(dir: &RunDir, tools: &Tools, progress: &Steps) -> Result<Serv
     })
 }
 
-/// Whether the ingest stream, where there is one, takes a message.
+/// Returns whether the ingest stream, if it exists, accepts a message.
 async fn takes_writes(nats: &NatsServer) -> bool {
     let tried = async {
         let (url, prefix) = (nats.url(), Env::from_process().text("STREAM_PREFIX", ""));
@@ -100,14 +100,14 @@ async fn start_redis(dir: &RunDir, tools: &Tools, progress: &Steps) -> Option<Re
     }
 }
 
-/// One that an earlier `up` started, when it is not wanted any more.
+/// Stops the Redis server of an earlier `up` when it is no longer wanted.
 async fn stop_redis(dir: &RunDir) {
     if let Ok(Some(server)) = RedisServer::attach(&dir.server(REDIS)) {
         let _ = server.stop().await;
     }
 }
 
-/// The address of the database that runs in a directory.
+/// Returns the URL of the database that runs in a directory.
 pub fn attached_database(dir: &RunDir) -> Result<String> {
     let server = PostgresServer::attach(&dir.server(POSTGRES))?;
     let server = server.with_context(|| format!("nothing runs in {}", dir.path().display()))?;

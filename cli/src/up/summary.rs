@@ -1,4 +1,4 @@
-//! What `up` leaves behind: the credentials, as JSON and for a shell, and a few lines that say how to begin.
+//! Output of `up`: the credentials, as JSON and for a shell, and a short introduction.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::run_dir::RunDir;
 use crate::services;
 use crate::state::{FirstProject, State};
 
-/// `credentials.json`.
+/// Contents of `credentials.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Credentials {
@@ -23,9 +23,9 @@ pub struct Credentials {
     pub webhook_secret: String,
     pub admin_email: String,
     pub admin_password: String,
-    /// Absolute.
+    /// Absolute path.
     pub mail_dir: String,
-    /// Where pushes to devices whose tokens begin with `mailbox:` become files; absolute.
+    /// Absolute path of the files for pushes to devices whose tokens begin with `mailbox:`.
     pub push_dir: String,
 }
 
@@ -34,7 +34,7 @@ impl Credentials {
         Self::at(&services::origin(state), state.first.clone(), dir.path())
     }
 
-    /// `mailbox_dir` is where the mailbox's folders `mail` and `push` lie.
+    /// Builds the credentials. `mailbox_dir` contains the mailbox's folders `mail` and `push`.
     pub fn at(origin: &str, first: FirstProject, mailbox_dir: &Path) -> Self {
         Self {
             base_url: format!("{origin}/api/v1"),
@@ -54,14 +54,14 @@ impl Credentials {
 /// Writes `credentials.json`, and `env` for `. .run/env`.
 pub fn write_credentials(dir: &RunDir, credentials: &Credentials) -> Result<()> {
     let json = serde_json::to_vec_pretty(credentials)?;
-    // The JSON last: where it is, all of it is.
+    // Write the JSON last: if it exists, both files are complete.
     for (path, content) in [(dir.env_file(), shell(credentials).into_bytes()), (dir.credentials_file(), json)] {
         private_file::write(&path, &content).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
 
-/// What the first requests need, as variables of a POSIX shell.
+/// Formats the values for the first requests as POSIX shell variables.
 fn shell(credentials: &Credentials) -> String {
     let variables = [
         ("REKINDLE_URL", &credentials.base_url),

@@ -1,4 +1,4 @@
-//! `rekindle doctor` against real servers, each with one fault in it.
+//! `rekindle doctor` against real servers, each with one fault.
 
 mod broker;
 mod database;
@@ -13,7 +13,7 @@ use testkit::{PrivatePostgres, PrivateRedis};
 
 use self::deployment::Deployment;
 
-/// The checks that found something wrong, and everything that was said, of a run with `--json`.
+/// Runs a command with `--json`. Returns the failed checks and the whole output.
 fn examine(command: &mut Command) -> (Vec<String>, Value) {
     let output = command.arg("--json").output().unwrap();
     let told: Value = serde_json::from_slice(&output.stdout)
@@ -24,14 +24,14 @@ fn examine(command: &mut Command) -> (Vec<String>, Value) {
     (wrong.map(|finding| finding["check"].as_str().unwrap().to_owned()).collect(), told)
 }
 
-/// What was said of one check.
+/// Returns the finding of one check.
 fn of<'a>(told: &'a Value, check: &str) -> &'a Value {
     let found = told["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
     found.unwrap_or_else(|| panic!("nothing of {check} in {told:#}"))
 }
 
-/// Runs it with one fault in the deployment: of this check something is wrong, and of nothing else. The tests' own
-/// PostgreSQL does not sync to the disk, which is always found. Returns what was said of the check.
+/// Runs a command with one fault in the deployment, and checks that only this check fails. The check of PostgreSQL's
+/// durability is ignored, because the test server does not sync to disk. Returns the finding's text.
 #[track_caller]
 fn finds(command: &mut Command, check: &str) -> String {
     let (wrong, told) = examine(command);
@@ -101,7 +101,7 @@ async fn a_disk_without_the_room_that_is_asked_for_is_told() {
         command.arg("--disk").arg(folder.path()).args(["--disk-free", free]);
         command
     };
-    // Nothing but an empty disk has all of it free.
+    // Only an empty disk is completely free.
     std::fs::write(folder.path().join("file"), vec![1; 1 << 20]).unwrap();
     assert!(finds(&mut disk("100"), "disk").contains("are free"));
 }

@@ -1,4 +1,4 @@
-//! The program `rekindle` against real servers.
+//! Integration tests of the program `rekindle` with real servers.
 #![expect(clippy::unwrap_used, reason = "a test ends where its own set-up fails")]
 
 mod doctor;

@@ -1,4 +1,4 @@
-//! `migrate`, `project` and `key` on a database of their own.
+//! The operator commands `migrate`, `project`, `key`, `account`, `dead-letters` and `secrets` on a separate database.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::program::{fail, rekindle, succeed};
 
 const MASTER_KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-/// `rekindle` on this database, as an operator calls it who has no run directory.
+/// Returns a `rekindle` command for this database, as an operator without a run directory calls it.
 fn operate(database: &TestDatabase, args: &[&str]) -> Command {
     let mut command = rekindle(Path::new("/nonexistent"), args);
     command.env("DATABASE_URL", database.url()).env("MASTER_KEY", MASTER_KEY);
@@ -214,7 +214,7 @@ async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
     tx.commit().await.unwrap();
     let vapid = VapidKeys::generate().unwrap();
     vapid_keys::insert(&db, &old, ids[1], &vapid, now).await.unwrap();
-    // One that was sealed under a key that is lost.
+    // One secret is sealed with a lost key.
     let lost = MasterKeys::parse(&"ab".repeat(32)).unwrap().seal(ids[2], "project", b"{}");
     db.execute("UPDATE project SET secrets = $2 WHERE project_id = $1", &[&ids[2], &lost]).await.unwrap();
 
@@ -229,14 +229,14 @@ async fn secrets_are_sealed_anew_and_stay_readable_all_the_while() {
     let before = projects::secrets(&db, &old, ids[0]).await.unwrap().unwrap();
     let told = fail(&mut rotate());
     assert!(told.contains(&ids[2].to_string()) && !told.contains(&ids[0].to_string()), "{told}");
-    // All the others are under the new key by now, and say what they said.
+    // All others are now sealed with the new key, with unchanged content.
     assert_eq!(projects::secrets(&db, &new, ids[0]).await.unwrap().unwrap().webhook, before.webhook);
     let read = channels::get(&db, &new, ids[0], Channel::Email).await.unwrap().unwrap();
     assert_eq!(read.secrets, password);
     assert!(vapid_keys::get(&db, &new, ids[1]).await.unwrap().unwrap() == vapid);
     assert!(projects::secrets(&db, &old, ids[1]).await.is_err());
 
-    // With that key at hand it goes on, and then there is nothing left to do.
+    // With the lost key added, the rotation completes, and a repeat has nothing to do.
     let all = format!("{both},{}", "ab".repeat(32));
     let go_on = || succeed(operate(&database, &["secrets", "rotate"]).env("MASTER_KEY", &all));
     assert_eq!((field(&go_on(), "sealed anew"), field(&go_on(), "sealed anew")), ("1", "0"));
@@ -253,7 +253,7 @@ async fn every_sealed_column_is_known() {
                JOIN information_schema.tables t USING (table_schema, table_name) \
                WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' AND c.data_type = 'bytea' ORDER BY 1";
     let rows = database.store().connection().await.unwrap().query(sql, &[]).await.unwrap();
-    // Hashes, public keys, what is to be published and ids of traces.
+    // Hashes, public keys, payloads of the outbox and trace IDs.
     let open = ["hash", "token_hash", "operator_token_hash", "address_hash", "public_key", "payload", "trace"];
     let found: Vec<String> = rows.iter().map(|row| row.get::<_, String>(0)).collect();
     let found: Vec<&String> = found.iter().filter(|name| !open.contains(&name.split('.').nth(1).unwrap())).collect();

@@ -1,9 +1,9 @@
-//! Running `rekindle` as a user does.
+//! Runs `rekindle` as a user does.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// `rekindle` with nothing of this process's own environment that it could take for an instruction.
+/// Returns a `rekindle` command without those variables of this process's environment that would configure it.
 pub fn rekindle(run_dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rekindle"));
     let deployment =
@@ -15,14 +15,14 @@ pub fn rekindle(run_dir: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Standard output of a command that has to succeed.
+/// Returns the standard output of a command that must succeed.
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Standard error of a command that has to fail.
+/// Returns the standard error of a command that must fail.
 pub fn fail(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(!output.status.success(), "{command:?} succeeded: {}", String::from_utf8_lossy(&output.stdout));

@@ -12,7 +12,7 @@ use testkit::{TestDatabase, TestNats};
 
 use crate::program::{rekindle, succeed};
 
-/// A deployment whose master key is to lie in a file.
+/// A deployment whose master key is to be stored in a file.
 struct Deployment {
     database: TestDatabase,
     nats: TestNats,

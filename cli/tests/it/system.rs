@@ -1,4 +1,4 @@
-//! A whole system by `up` and `down`, with the programs that lie beside `rekindle` (`cargo build --workspace --bins`).
+//! A whole system with `up` and `down`, using the programs built next to `rekindle` (`cargo build --workspace --bins`).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use testkit::eventually;
 
 use crate::program::{fail, rekindle, succeed};
 
-/// A run directory, brought down and removed at the end whatever happens.
+/// A run directory that is stopped and removed on drop.
 struct System(tempfile::TempDir);
 
 impl System {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Where the shared test servers' programs were installed, they need not be fetched again.
+        // Reuses the downloaded servers of the shared test installation, if there is one.
         let installed = Path::new(env!("CARGO_BIN_EXE_rekindle")).with_file_name("../testkit/bin");
         if let Ok(installed) = installed.canonicalize() {
             std::os::unix::fs::symlink(installed, folder.path().join("bin")).unwrap();
@@ -60,14 +60,14 @@ async fn a_system_comes_up_stays_and_goes_down() {
     assert!(printed.contains(&credentials.public_key) && printed.contains(&credentials.base_url), "{printed}");
     system.run(&["status"]);
 
-    // The commands that were printed work as they are.
+    // The printed commands work unchanged.
     let commands: Vec<&str> = printed.lines().map(str::trim).filter(|l| l.starts_with("curl ")).collect();
     assert_eq!(commands.len(), 2, "{printed}");
     let answers = commands.iter().map(|c| succeed(std::process::Command::new("sh").args(["-c", c])));
     let answers: Vec<String> = answers.collect();
     assert!(answers[0].contains("accepted") && answers[1].contains("hello"), "{answers:?}");
 
-    // A second time everything is there already.
+    // A second `up` finds everything running.
     let before = pids(&system.table());
     let began = Instant::now();
     system.run(&["up"]);
@@ -75,7 +75,7 @@ async fn a_system_comes_up_stays_and_goes_down() {
     assert_eq!(system.credentials(), credentials);
     assert_eq!(pids(&system.table()), before);
 
-    // What is killed comes back by itself.
+    // A killed process is restarted.
     let killed = system.table().processes["gateway"].pid.unwrap();
     succeed(std::process::Command::new("kill").args(["-9", &killed.to_string()]));
     eventually(Duration::from_secs(20), async || {
@@ -98,7 +98,7 @@ async fn a_system_comes_up_stays_and_goes_down() {
     assert!(down.contains("gateway") && down.contains("postgres"), "{down}");
     assert!(system.run(&["down"]).contains("Nothing is running"));
 
-    // And a third time with the data and the keys of the first.
+    // A third `up` keeps the data and keys of the first.
     system.run(&["up"]);
     assert_eq!(system.credentials(), credentials);
 }

@@ -1,9 +1,9 @@
-//! `make chaos`: the whole product under everything that goes wrong, by a seed.
+//! `make chaos`: runs the whole product under faults of every kind, planned from a seed.
 //!
-//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_MINUTES` (10) is how long they come, `CHAOS_LOAD` (1) is how much clients do
-//! meanwhile, `CHAOS_CLUSTER=1` makes NATS three servers, with `CHAOS_CLOCK=1` the database's clock jumps, too, and with `CHAOS_DISK=1` the disks of
-//! PostgreSQL and NATS become full, which takes Linux and root. Each run leaves a report in a directory of its own in
-//! `CHAOS_REPORTS` (`target/chaos`). The exit code is 1 where a promise was broken; all that was written down is kept then.
+//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_MINUTES` (10) sets how long faults occur, and `CHAOS_LOAD` (1) scales the load. With
+//! `CHAOS_CLUSTER=1`, NATS is a cluster of three servers. With `CHAOS_CLOCK=1`, the database's clock also jumps. With `CHAOS_DISK=1`, the
+//! disks of PostgreSQL and NATS also fill up, which requires Linux and root. Each run writes a report to a new directory in
+//! `CHAOS_REPORTS` (`target/chaos`). The exit code is 1 if a promise was broken; all logs and records are kept then.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A variable of the environment; an empty one is none.
+/// Returns an environment variable; an empty one counts as unset.
 fn variable<T: FromStr>(name: &str) -> anyhow::Result<Option<T>> {
     let Some(text) = std::env::var(name).ok().filter(|text| !text.trim().is_empty()) else { return Ok(None) };
     let value = text.trim().parse().ok().with_context(|| format!("{name}={text}: not understood"))?;

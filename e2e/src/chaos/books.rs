@@ -1,4 +1,4 @@
-//! What is there in the end, as it is seen from outside: by the API, by SQL, and in the providers' own logs.
+//! The final state of a run as seen from outside: by the API, by SQL, and in the providers' own logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,71 +8,71 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-/// What was found once all was healed and nothing was under way any more.
+/// The state after all faults were healed and nothing was in flight any more.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub events: Vec<Event>,
-    /// How many events of each name the API counts, by shop and name.
+    /// Number of events that the API counts, by shop and name.
     pub counts: BTreeMap<(usize, String), u64>,
-    /// Properties, by shop and person.
+    /// Properties, by shop and user.
     pub profiles: BTreeMap<(usize, String), Value>,
-    /// By anonymous id.
+    /// By anonymous ID.
     pub merges: BTreeMap<String, Merge>,
     pub messages: Vec<Message>,
-    /// How often a provider acted upon each message.
+    /// How often a provider processed each message.
     pub copies: BTreeMap<Uuid, u32>,
     pub runs: Vec<Run>,
     pub campaigns: BTreeMap<Uuid, String>,
-    /// The people whom every campaign is to reach.
+    /// The users whom every campaign must reach.
     pub audience: BTreeSet<Uuid>,
-    /// Which messages the second shop's mail server has seen, and which the first one's providers.
+    /// Messages received by the second shop's mail server, and by the first shop's providers.
     pub by_smtp: BTreeSet<Uuid>,
     pub by_http: BTreeSet<Uuid>,
-    /// The items that were put aside, by shop.
+    /// Dead letters, by shop.
     pub aside: BTreeSet<(usize, Uuid)>,
-    /// Rows that belong to two projects, by kind.
+    /// Rows that reference two projects, by kind.
     pub astray: BTreeMap<&'static str, i64>,
-    /// Messages that were shown to another shop.
+    /// Messages that were visible to another shop.
     pub shown_to_others: Vec<Uuid>,
-    /// Revoked keys that a gateway still takes.
+    /// Revoked keys that a gateway still accepts.
     pub open_keys: Vec<String>,
     pub limited: Limited,
-    /// How much is still left where nothing should be.
+    /// Number of rows left where none should be.
     pub leftovers: BTreeMap<&'static str, i64>,
     /// Contradictions between the ledger and the delivery queue, by kind.
     pub misqueued: BTreeMap<&'static str, i64>,
-    /// What a provider refused for good.
+    /// Messages that a provider permanently refused.
     pub refused: BTreeSet<Uuid>,
-    /// The database's clock jumped, by no more than a few minutes at a time.
+    /// The database's clock jumped, by at most a few minutes at a time.
     pub clock_moved: bool,
-    /// Processes that ended by themselves, or would not end.
+    /// Processes that ended by themselves, or did not end when stopped.
     pub deaths: Vec<String>,
 }
 
-/// What bears upon how much one project's limit lets in.
+/// What affects the number of requests that one project's rate limit admits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limited {
     /// From the first request to the last.
     pub took: Duration,
-    /// How often there was reason to begin with a full bucket: those of each gateway together count as one.
+    /// How often a bucket may have started full. The buckets of all gateways together count as one.
     pub bursts: u32,
 }
 
-/// An event as stored.
+/// A stored event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub shop: usize,
     pub name: String,
-    /// As its sender called it; none of what a step tracked.
+    /// The sender's ID of the event; `None` for events that a step tracked.
     pub reference: Option<String>,
 }
 
-/// Whom the two ids of a merge lead to, by the API.
+/// The users to whom the two IDs of a merge lead, by the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merge {
-    /// The external id of the person who is found under the anonymous one.
+    /// The external ID of the user found by the anonymous ID.
     pub leads_to: Option<String>,
-    /// Events of the known person.
+    /// Number of events of the known user.
     pub events: u64,
 }
 
@@ -90,18 +90,18 @@ pub struct Message {
     pub shop: usize,
     pub user: Uuid,
     pub lane: Lane,
-    /// Its provider knows repeats by their keys.
+    /// The provider deduplicates by key.
     pub keyed: bool,
     pub status: String,
     pub reason: String,
-    /// Calls of which the outcome was never learned.
+    /// Calls with an unknown outcome.
     pub ambiguous: u32,
     pub channel: String,
     pub run: Option<Uuid>,
     pub campaign: Option<Uuid>,
 }
 
-/// Somebody's way through the automation.
+/// A user's run through the automation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub id: Uuid,
@@ -111,7 +111,7 @@ pub struct Run {
     pub trail: Vec<Mark>,
 }
 
-/// What happened at a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Mark {
     pub at: Timestamp,

@@ -1,4 +1,4 @@
-//! The promises, each held against what was answered and what was found. Pure; every one is tried on a doctored book.
+//! The promises, each checked against the responses and the final state. Pure; each check is tested with a manipulated state.
 
 #[cfg(test)]
 mod tests;
@@ -14,12 +14,12 @@ use super::oracle::Told;
 use super::plan::FURTHEST_MINUTES;
 use super::shops::{BURST, LIMIT, LIMITED, TRACKED, TRIGGER, UNKNOWN_RETRIES};
 
-/// The channels that the automation sends by, once each.
+/// The channels by which the automation sends, one message each.
 pub const CHANNELS: [&str; 2] = ["EMAIL", "SMS"];
-/// What speaks against a promise, a line for each finding.
+/// A check of a promise; returns the violations, one line each.
 type Check = fn(&Told, &Found) -> Vec<String>;
 
-/// Every promise in words.
+/// All promises, with their checks.
 pub const CHECKS: [(&str, Check); 22] = [
     ("what was accepted is stored", accepted_is_stored),
     ("nothing is stored twice", stored_once),
@@ -45,12 +45,12 @@ pub const CHECKS: [(&str, Check); 22] = [
     ("answers and processes are as promised", nothing_strange),
 ];
 
-/// What speaks against each promise, in their order.
+/// Returns the violations of each promise, in their order.
 pub fn judge(told: &Told, found: &Found) -> Vec<(&'static str, Vec<String>)> {
     CHECKS.iter().map(|(promise, check)| (*promise, check(told, found))).collect()
 }
 
-/// How often each event is stored.
+/// Returns how often each event is stored.
 fn stored(events: &[Event]) -> HashMap<(usize, &str), u32> {
     let mut stored = HashMap::with_capacity(events.len());
     for event in events {
@@ -61,13 +61,13 @@ fn stored(events: &[Event]) -> HashMap<(usize, &str), u32> {
     stored
 }
 
-/// How many events that were accepted are not there (yet).
+/// Returns how many accepted events are not stored (yet).
 pub fn not_stored(told: &Told, events: &[Event]) -> usize {
     let stored = stored(events);
     told.accepted.keys().filter(|(shop, reference)| !stored.contains_key(&(*shop, reference.as_str()))).count()
 }
 
-/// How much of what can never be applied was not put aside (yet).
+/// Returns how many inapplicable items are not dead letters (yet).
 pub fn not_aside(told: &Told, aside: &BTreeSet<(usize, Uuid)>) -> usize {
     told.poison.iter().filter(|id| !aside.contains(&(0, **id))).count()
 }
@@ -138,7 +138,7 @@ fn one_message_a_key(told: &Told, found: &Found) -> Vec<String> {
             wrong.push(format!("{key}: answered {ids:?}, {rows} rows"));
         }
     }
-    // One that was tried and not accepted may be there or not.
+    // A send that was tried and not accepted may be recorded or not.
     let (rows, keys) = (direct.values().sum::<usize>(), told.tried_sends.len());
     if rows > keys {
         wrong.push(format!("{rows} messages of {keys} keys"));
@@ -146,13 +146,13 @@ fn one_message_a_key(told: &Told, found: &Found) -> Vec<String> {
     wrong
 }
 
-/// Given up for doubt, where one more call might be one copy too many.
+/// Failed because of an unknown outcome, where another call could deliver one copy too many.
 fn may_be_given_up(message: &Message) -> bool {
     let most = if message.lane == Lane::Campaign { 0 } else { UNKNOWN_RETRIES };
     message.status == "failed" && message.reason.starts_with("outcome_unknown") && message.ambiguous > most
 }
 
-/// Given up because its provider refused it for good.
+/// Failed because the provider permanently refused it.
 fn was_refused(message: &Message, found: &Found) -> bool {
     message.status == "failed" && message.reason.starts_with("rejected") && found.refused.contains(&message.id)
 }
@@ -239,7 +239,7 @@ fn effects_happen_once(_: &Told, found: &Found) -> Vec<String> {
 }
 
 fn no_wait_ends_early(_: &Told, found: &Found) -> Vec<String> {
-    // Not all processes learn at the same moment that the clock was moved, from one end to the other at most.
+    // The processes notice a clock change at different times: the difference is at most from one end of its range to the other.
     let apart = SignedDuration::from_mins(if found.clock_moved { 2 * i64::from(FURTHEST_MINUTES) } else { 0 });
     let mut wrong = Vec::new();
     for run in &found.runs {
@@ -296,12 +296,12 @@ fn nobody_elses(told: &Told, found: &Found) -> Vec<String> {
     wrong
 }
 
-/// How many requests the limit may have let in.
+/// Returns how many requests the rate limit may have admitted.
 pub fn let_in_at_most(found: &Found) -> f64 {
     f64::from(BURST) * f64::from(found.limited.bursts) + f64::from(LIMIT) * found.limited.took.as_secs_f64()
 }
 
-/// How many requests of the project with the limit were accepted.
+/// Returns how many requests of the rate-limited project were accepted.
 pub fn let_in(told: &Told) -> usize {
     told.accepted.keys().filter(|(shop, _)| *shop == LIMITED).count()
 }

@@ -1,12 +1,12 @@
-//! The database's clock, which a run can move: its programs go by `clock_timestamp()` and `statement_timestamp()`, and find ours
-//! in their place.
+//! The database's clock, which a run can shift. The programs call `clock_timestamp()` and `statement_timestamp()`, and get functions of
+//! ours instead.
 
 use tokio_postgres::{Client, Error};
 
-/// Functions before the system's own, in a schema that every connection looks into first. To be made before the programs
-/// connect.
+/// Installs functions that shadow the system's, in a schema that comes first in every connection's search path. Call it before the
+/// programs connect.
 ///
-/// Panics where that is refused.
+/// Panics on an error.
 pub async fn install(db: &Client) {
     let sql = "CREATE SCHEMA chaos; CREATE TABLE chaos.clock (ahead interval NOT NULL); \
                INSERT INTO chaos.clock VALUES (interval '0'); \
@@ -18,7 +18,7 @@ pub async fn install(db: &Client) {
     db.batch_execute(sql).await.expect("a clock that can be moved");
 }
 
-/// From now on it shows so many minutes more than the time.
+/// Shifts the clock to `minutes` ahead of the real time.
 pub async fn set(db: &Client, minutes: i16) -> Result<(), Error> {
     db.execute("UPDATE chaos.clock SET ahead = $1::int * interval '1 minute'", &[&i32::from(minutes)]).await?;
     Ok(())

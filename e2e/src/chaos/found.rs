@@ -1,4 +1,4 @@
-//! Waits until nothing is under way any more, and reads what there is: by SQL, by the API, and from the providers' logs.
+//! Waits until nothing is in flight any more, and reads the final state: by SQL, by the API, and from the providers' logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::{provider, strike};
 use crate::{Answer, Api, drained};
 
 const ASKED_AT_ONCE: usize = 8;
-/// Of each shop's messages, by the other one.
+/// Number of each shop's messages that the other shop requests.
 const ASKED_FOR: usize = 50;
-/// Between two looks.
+/// Delay between polls.
 const LOOK: Duration = Duration::from_millis(500);
-/// For an answer of the API, however often it puts off.
+/// Time limit for a response of the API, including retries of throttled requests.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What should have come to nothing, each with the statement that counts it.
+/// Rows that must be gone in the end, each with the statement that counts them.
 const LEFTOVERS: [(&str, &str); 12] = [
     ("rows of the outbox", "SELECT count(*) AS total FROM outbox"),
     ("messages without an outcome", "SELECT count(*) AS total FROM message WHERE status = 'queued'"),
@@ -49,7 +49,8 @@ const LEFTOVERS: [(&str, &str); 12] = [
     ("jumps of the clock", "SELECT count(*) AS total FROM clock_jump"),
 ];
 
-/// What would belong to two projects, each with the statement that counts it. Ids of people and runs are made of their project's.
+/// Rows that would reference two projects, each with the statement that counts them. The IDs of users and runs derive from their project's
+/// ID.
 const ASTRAY: [(&str, &str); 5] = [
     (
         "events of people of another project",
@@ -80,22 +81,20 @@ const ASTRAY: [(&str, &str); 5] = [
     ),
 ];
 
-/// What is left of what should come to nothing, and how long that took; or, in words, what was still under way when the time
-/// was up.
+/// Rows left that should be gone, and how long draining took; or, as text, what was still in flight at the timeout.
 pub struct Drained {
     pub leftovers: BTreeMap<&'static str, i64>,
-    /// The most contradictions of each kind between the ledger and the queue that were seen at a time.
+    /// The highest number of contradictions of each kind between the ledger and the queue in any poll.
     pub misqueued: BTreeMap<&'static str, i64>,
     pub took: Result<Duration, String>,
 }
 
-/// Waits until everything that was accepted is there and nothing is under way. Retries do not wait for their time, which
-/// may be hours.
+/// Waits until everything accepted is stored and nothing is in flight. Makes retries due at once, because their delays may be hours.
 ///
-/// Panics when the database does not answer.
+/// Panics if the database does not respond.
 pub async fn drained(product: &Product, told: &Told, clock: bool, within: Duration) -> Drained {
     let db = product.database().await.expect("the database");
-    // What was due by a clock that was ahead is due by now.
+    // Everything due by a clock that was ahead becomes due.
     if clock {
         strike::move_clock(product, FURTHEST_MINUTES + 1).await;
     }
@@ -109,7 +108,7 @@ pub async fn drained(product: &Product, told: &Told, clock: bool, within: Durati
         }
         let leftovers = leftovers(product, &db).await;
         let is_empty = leftovers.values().all(|left| *left == 0);
-        // What is looked at behind the last event holds all that it led to.
+        // A check after the last event is stored includes all of its effects.
         if is_empty && missing == 0 {
             return Drained { leftovers, misqueued, took: Ok(began.elapsed()) };
         }
@@ -141,8 +140,8 @@ async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64
     left
 }
 
-/// Where it is held up: readers of the send stream that have not acknowledged all, the oldest messages without an outcome, and the chunks
-/// that are due first.
+/// Describes what holds up draining: consumers of the send stream with pending or unacknowledged messages, the oldest messages without an
+/// outcome, and the chunks that are due first.
 async fn held_up(product: &Product, db: &Client) -> Vec<String> {
     let monitor = product.nats.lock().await.monitor_url();
     let readers = drained::readers(&monitor, &Names::new("").send_stream()).await;
@@ -159,9 +158,9 @@ async fn one(db: &Client, sql: &str) -> i64 {
     db.query_one(sql, &[]).await.expect(sql).get("total")
 }
 
-/// All there is, but for what was left over and who died.
+/// Reads the final state, except for leftover rows and deaths of processes.
 ///
-/// Panics when the database or the API does not answer.
+/// Panics if the database or the API does not respond.
 pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     let db = product.database().await.expect("the database");
     let mut found = Found::default();
@@ -169,7 +168,7 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     found.counts = counts(product, &found.events).await;
     let profiles = told.profiles.keys().map(|(shop, user)| async move {
         let answer = get(&product.shops[*shop][0], &format!("/users/{user}")).await;
-        // What else it says is shown where the properties are missing.
+        // If the properties are missing, shows the whole response.
         let found = answer.json.get("properties").unwrap_or(&answer.json).clone();
         ((*shop, user.clone()), found)
     });
@@ -205,7 +204,7 @@ pub async fn read(product: &Product, told: &Told, scale: Scale) -> Found {
     found
 }
 
-/// The items that were put aside; of one that cannot be read the id is nil.
+/// Returns the dead letters; the ID is nil for unreadable ones.
 async fn aside(db: &Client, projects: &[Uuid]) -> BTreeSet<(usize, Uuid)> {
     let of = |row: &Row| {
         let item = EncodedBatch::decode_checked(row.get::<_, Vec<u8>>("payload").into()).ok();
@@ -215,7 +214,7 @@ async fn aside(db: &Client, projects: &[Uuid]) -> BTreeSet<(usize, Uuid)> {
     all(db, "SELECT project_id, payload FROM dead_item", of).await.into_iter().collect()
 }
 
-/// Messages of one shop that the keys of the other are shown: of the first ones of each.
+/// Returns the messages of one shop that are visible with the other shop's keys, of the first messages of each.
 async fn shown_to_others(product: &Product, told: &Told) -> Vec<Uuid> {
     let mut shown = Vec::new();
     for (own, other) in [(0, 1), (1, 0)] {
@@ -223,7 +222,7 @@ async fn shown_to_others(product: &Product, told: &Told) -> Vec<Uuid> {
         for (id, _) in its {
             let path = format!("/messages/{id}");
             let (theirs, own) = (get(&product.shops[other][0], &path).await, get(&product.shops[own][0], &path).await);
-            // Its own shop sees it, or the other one's answer would say nothing.
+            // The shop itself must see it, otherwise the other shop's response proves nothing.
             if (own.status, theirs.status) != (200, 404) {
                 shown.push(*id);
             }
@@ -232,7 +231,7 @@ async fn shown_to_others(product: &Product, told: &Told) -> Vec<Uuid> {
     shown
 }
 
-/// By its number. A project that nobody knows is no shop.
+/// Returns the number of a project's shop. An unknown project is not a shop.
 fn shop(projects: &[Uuid], project: Uuid) -> usize {
     projects.iter().position(|one| *one == project).unwrap_or(usize::MAX)
 }
@@ -247,14 +246,14 @@ async fn events(db: &Client, projects: &[Uuid]) -> Vec<Event> {
     all(db, sql, of).await
 }
 
-/// The rows of a statement, however many: each is read as it comes.
+/// Returns the rows of a statement; each is converted as it arrives, so that large results fit into memory.
 async fn all<T>(db: &Client, sql: &str, of: impl Fn(&Row) -> T) -> Vec<T> {
     let none: [&(dyn ToSql + Sync); 0] = [];
     let rows = db.query_raw(sql, none).await.expect(sql);
     rows.map_ok(|row| of(&row)).try_collect().await.expect(sql)
 }
 
-/// By the API, of the names that are stored.
+/// Returns the API's counts for the names of the stored events.
 async fn counts(product: &Product, events: &[Event]) -> BTreeMap<(usize, String), u64> {
     let names: BTreeSet<(usize, &str)> = events.iter().map(|event| (event.shop, event.name.as_str())).collect();
     let mut counts = BTreeMap::new();
@@ -267,7 +266,7 @@ async fn counts(product: &Product, events: &[Event]) -> BTreeMap<(usize, String)
     counts
 }
 
-/// The first answer that is not put off: on a machine that does other things some are even now.
+/// Returns the first response that is not throttled: on a busy machine some requests are throttled even now.
 async fn get(api: &Api, path: &str) -> Answer {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -304,7 +303,7 @@ async fn messages(db: &Client, projects: &[Uuid]) -> Vec<Message> {
                 "automation" => Lane::Automation,
                 _ => Lane::Campaign,
             },
-            // The first one's mail service knows repeats.
+            // The first shop's mail service deduplicates by key.
             keyed: channel == "EMAIL" && shop == 0,
             status: row.get("status"),
             reason: row.get("reason"),
@@ -328,7 +327,7 @@ async fn runs(db: &Client) -> Vec<Run> {
     all(db, sql, of).await
 }
 
-/// Those who were imported for campaigns.
+/// Returns the users who were imported for campaigns.
 async fn audience(db: &Client, scale: Scale) -> BTreeSet<Uuid> {
     let sql = "SELECT id FROM users WHERE properties->>'plan' = 'pro' AND merged_into IS NULL";
     let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("people").iter().map(|row| row.get("id")).collect();

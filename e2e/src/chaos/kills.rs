@@ -1,4 +1,4 @@
-//! What keeps a system going, killed at random with SIGKILL, one after the other, and started again after a while.
+//! Kills parts of a system at random with SIGKILL, one after the other, and restarts each after a while.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use rand::{RngExt, SeedableRng};
 
 use crate::System;
 
-/// How long what was killed stays away, in milliseconds.
+/// Time between a kill and the restart, in milliseconds.
 const DOWN: Range<u64> = 0..400;
 
-/// What is killed.
+/// The parts that can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Victim {
     Scheduler,
@@ -21,7 +21,7 @@ pub enum Victim {
     Nats,
 }
 
-/// Kills by a seed, counted.
+/// Seeded random kills, counted.
 #[derive(Debug)]
 pub struct Chaos {
     random: StdRng,
@@ -36,7 +36,7 @@ impl Chaos {
         Self { random: StdRng::seed_from_u64(seed), victims, pause, killed: BTreeMap::new() }
     }
 
-    /// After a pause, kills one of the victims and starts it again; it is ready when this returns.
+    /// After a pause, kills one of the victims and restarts it. It is ready on return.
     pub async fn strike(&mut self, system: &mut System) {
         let pause = self.random.random_range(self.pause.clone());
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -55,7 +55,7 @@ impl Chaos {
         }
     }
 
-    /// How many kills there were.
+    /// Returns the number of kills.
     pub fn kills(&self) -> u64 {
         self.killed.values().copied().map(u64::from).sum()
     }

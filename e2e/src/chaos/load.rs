@@ -1,5 +1,5 @@
-//! What clients do while everything goes wrong: each sends one thing after the other, and each thing again until it is
-//! accepted, as SDKs and servers do.
+//! Simulates clients during the faults. Each client sends one item after the other, and repeats each until it is accepted, as SDKs and
+//! servers do.
 
 pub mod clients;
 pub mod doors;
@@ -20,15 +20,15 @@ use super::provider::{MARK, channels, channels_by_smtp};
 use super::shops::{SHOPS, TRACKED, TRIGGER};
 use crate::{Answer, Api};
 
-/// No answer by then is none.
+/// Time limit of a response.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Until a client comes again.
+/// Delay before a client retries.
 const AGAIN: Duration = Duration::from_millis(200);
-/// What is not accepted so long after all was healed never will be.
+/// Requests not accepted within this time after all faults were healed are given up, and recorded as wrong.
 const PATIENCE: Duration = Duration::from_secs(90);
 const SOON: Duration = Duration::from_mins(1);
 
-/// How much is done: the clients of each kind, and the people whom they do it with.
+/// The size of the load: the clients of each kind, and the users they act for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// Clients that count, by shop.
@@ -36,15 +36,15 @@ pub struct Scale {
     /// Clients that send messages, by shop.
     pub sending: [usize; SHOPS],
     pub entering: usize,
-    /// People who are written to and who start the automation.
+    /// Users who get messages and start the automation.
     pub reached: u64,
-    /// People whom campaigns reach.
+    /// Users whom campaigns reach.
     pub audience: u64,
 }
 
 impl Scale {
-    /// 1 is a little, for a machine that does other things. Campaigns are as seldom as ever, and so their audience grows
-    /// by the square.
+    /// Returns the load for a factor; 1 is light, for a busy machine. The frequency of campaigns does not change, so their audience grows
+    /// with the square of the factor.
     pub fn of(factor: u32) -> Self {
         let times = factor as usize;
         Self {
@@ -57,17 +57,17 @@ impl Scale {
     }
 }
 
-/// How requests were answered so far.
+/// Numbers of responses so far, by kind.
 #[derive(Debug, Default)]
 pub struct Answers {
     pub accepted: AtomicU64,
     /// 503 and 429.
     pub put_off: AtomicU64,
-    /// None in time.
+    /// No response in time.
     pub missing: AtomicU64,
 }
 
-/// What was made before.
+/// Resources created before the load starts.
 #[derive(Clone, Debug)]
 pub struct Shop {
     pub segment: String,
@@ -75,7 +75,7 @@ pub struct Shop {
     pub templates: BTreeMap<&'static str, String>,
 }
 
-/// What all clients share.
+/// State that all clients share.
 pub struct Load<'a> {
     pub product: &'a Product,
     pub oracle: &'a Oracle,
@@ -86,10 +86,10 @@ pub struct Load<'a> {
     healed: Mutex<Option<Instant>>,
 }
 
-/// What a request is sent with.
+/// The credentials of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum With<'a> {
-    /// The public key, as browsers and apps do.
+    /// The public key, as in browsers and apps.
     Public,
     /// The secret key and an `Idempotency-Key`.
     Secret(&'a str),
@@ -101,7 +101,7 @@ impl<'a> Load<'a> {
         Self { product, oracle, shop, scale, answers, over, healed }
     }
 
-    /// One of those who are written to and who start the automation.
+    /// Returns one of the users who get messages and start the automation.
     fn person(&self, n: u64) -> String {
         format!("s{}", n % self.scale.reached)
     }
@@ -110,12 +110,12 @@ impl<'a> Load<'a> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Clients begin nothing new from now on.
+    /// Stops the clients from starting anything new.
     pub fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// From now on there is no reason left why anything should not be accepted.
+    /// Records that all faults are healed, so every item must be accepted from now on.
     pub fn healed(&self) {
         *self.healed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -125,11 +125,11 @@ impl<'a> Load<'a> {
         healed.is_some_and(|healed| healed.elapsed() > PATIENCE)
     }
 
-    /// Sends this again and again until it is accepted, through one gateway after the other. `None` when it was given up,
-    /// or refused, which is noted.
+    /// Repeats a request until it is accepted, through one gateway after the other. Returns `None` if it was given up or refused, which is
+    /// recorded.
     async fn insist(&self, shop: usize, path: &str, with: With<'_>, body: &Value) -> Option<Answer> {
         let gateways = &self.product.shops[shop];
-        // Each client begins with another one.
+        // Each client begins with a random gateway.
         for api in gateways.iter().cycle().skip(rand::random_range(0..gateways.len())) {
             let sent = async {
                 match with {
@@ -171,10 +171,10 @@ impl<'a> Load<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Accepted,
-    /// It said when to come again.
+    /// The response asks for a retry.
     Again,
     Missing,
-    /// Nobody should be answered so.
+    /// A response that must not occur.
     Wrong,
 }
 
@@ -189,7 +189,7 @@ fn verdict(answer: Option<&Answer>) -> Verdict {
     }
 }
 
-/// Sets everything up that the clients need, while nothing goes wrong yet.
+/// Creates everything that the clients need, before the first fault.
 pub async fn open(product: &Product, scale: Scale) -> Shop {
     let Scale { reached, audience, .. } = scale;
     let api = &product.shops[0][0];
@@ -231,12 +231,12 @@ pub async fn open(product: &Product, scale: Scale) -> Shop {
     Shop { segment, templates }
 }
 
-/// Of what was made.
+/// Returns the ID of a created resource.
 fn id_of(answer: &Answer) -> Option<Uuid> {
     Uuid::try_parse(answer.json["id"].as_str()?).ok()
 }
 
-/// The gateways of a project.
+/// Returns a project's clients, one per gateway.
 fn gateways<'a>(load: &Load<'a>, shop: usize) -> &'a [Api] {
     &load.product.shops[shop]
 }

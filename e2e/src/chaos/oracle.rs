@@ -1,4 +1,4 @@
-//! What clients tried and what they were answered, written down durably before it counts.
+//! Records what clients tried and which responses they got, durably, before the client continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -10,57 +10,57 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// One thing to be held against what is there in the end. A shop is a project, by its number.
+/// A fact to compare with the final state. A shop is a project, by its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Line {
-    /// An event is about to be sent, perhaps again.
+    /// An event is about to be sent, possibly again.
     Tried { shop: usize, name: String, reference: String },
-    /// It was answered 2xx.
+    /// The event got a 2xx response.
     Accepted { shop: usize, name: String, reference: String },
-    /// The n-th update of somebody's profile was answered 2xx; each takes away what the one before it left.
+    /// The n-th update of a user's profile got a 2xx response. Each removes what the previous one added.
     Profile { shop: usize, user: String, n: u64 },
-    /// Both ids were named together, and the person has done so much under either.
+    /// Both IDs were sent together, and the user has this number of events under them.
     Merged { anonymous: String, user: String, events: u64 },
-    /// A message is about to be sent under an idempotency key, perhaps again.
+    /// A message is about to be sent with an idempotency key, possibly again.
     TriedSend { key: String },
-    /// It was answered 2xx with this id.
+    /// The message got a 2xx response with this ID.
     Sent { shop: usize, key: String, id: Uuid },
-    /// What can never be applied is about to be put into the stream, perhaps again.
+    /// An inapplicable item is about to be published, possibly again.
     TriedPoison { id: Uuid },
-    /// The stream has it.
+    /// The stream has acknowledged the item.
     Poison { id: Uuid },
     /// A key was revoked.
     Revoked { key: String },
-    /// It was accepted so many seconds later.
+    /// The key was accepted this many seconds after its revocation.
     UsedLate { key: String, seconds: u64 },
-    /// A campaign was told to begin.
+    /// A campaign was started.
     Campaign { id: Uuid },
-    /// An answer that should not be.
+    /// A response that must not occur.
     Wrong { answer: String },
 }
 
-/// The lines together.
+/// All lines combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Events by shop and reference.
     pub tried: BTreeSet<(usize, String)>,
-    /// Their names.
+    /// The names of accepted events, by shop and reference.
     pub accepted: BTreeMap<(usize, String), String>,
-    /// The last update by shop and person.
+    /// The last update by shop and user.
     pub profiles: BTreeMap<(usize, String), u64>,
-    /// By anonymous id: who that is, and the number of events.
+    /// By anonymous ID: the external ID, and the number of events.
     pub merges: BTreeMap<String, (String, u64)>,
     pub tried_sends: BTreeSet<String>,
-    /// The ids that were answered under each key.
+    /// The IDs returned for each key.
     pub sends: BTreeMap<String, BTreeSet<Uuid>>,
-    /// For which shop each message was sent.
+    /// The shop that sent each message.
     pub sent_for: BTreeMap<Uuid, usize>,
     pub campaigns: BTreeSet<Uuid>,
     pub tried_poison: BTreeSet<Uuid>,
     pub poison: BTreeSet<Uuid>,
     pub revoked: BTreeSet<String>,
-    /// Revoked keys that were accepted when nobody should have, in words.
+    /// Descriptions of revoked keys that were accepted too late.
     pub used_late: Vec<String>,
     pub wrong: Vec<String>,
 }
@@ -104,7 +104,7 @@ impl Told {
         }
     }
 
-    /// As it was written down.
+    /// Reads the recorded lines.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut told = Self::default();
         for line in BufReader::new(File::open(path)?).lines() {
@@ -116,25 +116,25 @@ impl Told {
 
 type Lines = (Vec<Line>, oneshot::Sender<()>);
 
-/// Writes the lines, those that come together with one sync.
+/// Writes the lines; those that arrive together share one sync.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     sender: mpsc::Sender<Lines>,
 }
 
 impl Oracle {
-    /// Begins a new file.
+    /// Creates the file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = File::create_new(path)?;
         let (sender, lines) = mpsc::channel();
-        // It ends with the last sender.
+        // The thread ends with the last sender.
         std::thread::spawn(move || keep(file, &lines));
         Ok(Self { sender })
     }
 
-    /// Returns when the lines are on the disk.
+    /// Returns once the lines are on disk.
     ///
-    /// Panics when they cannot be written.
+    /// Panics if they cannot be written.
     pub async fn note(&self, lines: Vec<Line>) {
         let (done, written) = oneshot::channel();
         let sent = self.sender.send((lines, done));
@@ -156,7 +156,7 @@ fn keep(mut file: File, lines: &mpsc::Receiver<Lines>) {
             return;
         }
         for (_, done) in together {
-            // Who asked may be gone.
+            // The caller may have been cancelled.
             let _ = done.send(());
         }
     }

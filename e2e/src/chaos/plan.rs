@@ -1,4 +1,4 @@
-//! What goes wrong in a run, when and for how long: all of it by the seed. Pure.
+//! Plans the faults of a run, with their times and durations, from the seed alone. Pure.
 
 mod deck;
 
@@ -20,18 +20,18 @@ pub const PROGRAMS: [&str; 4] = ["gateway", "worker-automation", "worker-deliver
 pub const EACH: usize = 2;
 /// Servers of a cluster.
 pub const NODES: usize = 3;
-/// How far the clock is moved. From one such time to the other it is less than what the scheduler holds, which is another matter.
+/// Maximum clock shift in minutes. A jump between both extremes is still below the size at which the scheduler holds, which is tested
+/// elsewhere.
 pub const FURTHEST_MINUTES: i16 = 4;
 
 /// Milliseconds from one fault to the next.
 const GAP: Range<u64> = 300..2_500;
-/// Between two faults of one target.
+/// Delay between two faults of one target.
 const REST: Duration = Duration::from_secs(1);
-/// One fault in so many comes alone, with nothing else under way for a while before and behind it, so that it can be seen how
-/// soon all is well again.
+/// One fault in `ALONE` has no other fault near it for a while, so that the time to recovery can be measured.
 const ALONE: usize = 10;
 const CALM: Duration = Duration::from_secs(5);
-/// How often somebody else is looked for when the one who was drawn is busy.
+/// How often another target is drawn if the drawn one is busy.
 const DRAWS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ impl fmt::Display for Process {
     }
 }
 
-/// Who is at the other end of a link.
+/// The far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     Postgres,
@@ -62,7 +62,7 @@ pub enum End {
     Mail,
     Sms,
     Smtp,
-    /// Of a gateway, who talk to it.
+    /// The clients of a gateway.
     Clients,
 }
 
@@ -70,7 +70,7 @@ impl End {
     pub const ALL: [Self; 7] =
         [Self::Postgres, Self::Nats, Self::Redis, Self::Mail, Self::Sms, Self::Smtp, Self::Clients];
 
-    /// Who talks to it.
+    /// Returns the programs that connect to it.
     pub fn callers(self) -> &'static [&'static str] {
         match self {
             Self::Postgres | Self::Nats => &PROGRAMS,
@@ -88,7 +88,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The way to a project's mail server is one of its settings, and so the first process's link is all processes'.
+    /// The address of a project's mail server is one of its settings, so all processes use the first process's link.
     pub fn is_one(&self) -> bool {
         self.to != End::Smtp || self.process.number == 0
     }
@@ -110,42 +110,42 @@ impl fmt::Display for Link {
     }
 }
 
-/// What goes wrong.
+/// A kind of fault, with its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// SIGKILL, and another start when it ends. So do the next ones.
+    /// SIGKILL; restarted at the end of the fault, like those below.
     Killed(Process),
     /// SIGTERM.
     Stopped(Process),
-    /// SIGSTOP until it ends.
+    /// SIGSTOP until the end of the fault.
     Suspended(Process),
-    /// It is started anew, to die at the n-th hit of a failpoint.
+    /// Restarted so that it dies at the n-th hit of a failpoint.
     Dies(Process, String, u32),
-    /// Immediate shutdown until it ends.
+    /// Immediate shutdown until the end of the fault.
     PostgresGone,
-    /// All of the programs' connections to PostgreSQL are closed by the server.
+    /// The server closes all of the programs' connections to PostgreSQL.
     BackendsKilled,
-    /// SIGKILL until it ends. Of a cluster the server of this number, or all with a number behind the last.
+    /// SIGKILL until the end of the fault. In a cluster, the server with this number, or all servers if the number is past the last.
     NatsGone(usize),
-    /// SIGSTOP until it ends.
+    /// SIGSTOP until the end of the fault.
     NatsHung,
-    /// The ingest stream has reached its size, and takes nothing more until it ends.
+    /// The ingest stream has reached its maximum size, and accepts nothing until the end of the fault.
     NatsFull,
-    /// No room is left where its data lies, its log among it, until this ends.
+    /// The disk with the data and the WAL is full until the end of the fault.
     PostgresDiskFull,
-    /// No room is left where its streams lie until this ends.
+    /// The disk with the streams is full until the end of the fault.
     NatsDiskFull,
     RedisGone,
     RedisHung,
     RedisFlushed,
     Network(Link, Trouble),
     Provider(Mood),
-    /// The database's clock shows so many minutes more, or less, until it ends.
+    /// The database's clock is shifted by this number of minutes, ahead or back, until the end of the fault.
     ClockMoved(i16),
 }
 
 impl What {
-    /// By which faults are counted.
+    /// Returns the name by which faults are counted.
     pub fn kind(&self) -> String {
         match self {
             Self::Killed(process) => format!("{} killed", process.program),
@@ -178,7 +178,7 @@ impl What {
         }
     }
 
-    /// No two faults of one target are under way at a time.
+    /// Returns the target. Faults of the same target never overlap.
     fn target(&self) -> String {
         match self {
             Self::Killed(process) | Self::Stopped(process) | Self::Suspended(process) | Self::Dies(process, ..) => {
@@ -193,12 +193,12 @@ impl What {
         }
     }
 
-    /// How long it may last, in milliseconds.
+    /// Returns the range of its duration, in milliseconds.
     fn duration(&self) -> Range<u64> {
         match self {
             Self::Killed(_) | Self::Stopped(_) => 0..2_000,
             Self::Suspended(_) => 500..8_000,
-            // By then it should have come by.
+            // By then it should have hit the failpoint.
             Self::Dies(..) => 3_000..6_000,
             Self::PostgresGone => 500..5_000,
             Self::NatsGone(_) | Self::NatsHung => 200..4_000,
@@ -207,7 +207,7 @@ impl What {
             Self::BackendsKilled | Self::RedisFlushed => 0..1,
             Self::Network(..) => 1_000..8_000,
             Self::Provider(_) => 2_000..6_000,
-            // Long enough for every process to take it over.
+            // Long enough for every process to notice the shift.
             Self::ClockMoved(_) => 3_000..20_000,
         }
     }
@@ -228,7 +228,7 @@ impl fmt::Display for What {
     }
 }
 
-/// One thing that goes wrong; its times count from the beginning of the run.
+/// A planned fault; its times count from the start of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub at: Duration,
@@ -236,21 +236,20 @@ pub struct Fault {
     pub what: What,
 }
 
-/// What there is to strike at.
+/// The targets that a run has.
 #[derive(Clone, Debug, Default)]
 pub struct Ground {
-    /// Failpoints by program, as they are called in the sources (`automation` for `worker-automation`).
+    /// Failpoints by program, as named in the sources (`automation` for `worker-automation`).
     pub failpoints: BTreeMap<String, Vec<String>>,
-    /// NATS is several servers, to which there are no links of ours.
+    /// NATS is a cluster, to which there are no links.
     pub cluster: bool,
-    /// The database's clock jumps, too.
+    /// The database's clock also jumps.
     pub clock: bool,
-    /// The data of PostgreSQL and NATS lies on disks that can be filled.
+    /// The data of PostgreSQL and NATS is on disks that can be filled.
     pub disk: bool,
 }
 
-/// Of each kind of fault one after the other in a random order, then of each again, until the time is up; all have ended
-/// by then.
+/// Plans all cards of the deck in a random order, then again, until the time is up. All faults end by then.
 pub fn plan(seed: u64, span: Duration, ground: &Ground) -> Vec<Fault> {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut plan, mut busy) = (Vec::new(), BTreeMap::<String, Duration>::new());
@@ -266,7 +265,7 @@ pub fn plan(seed: u64, span: Duration, ground: &Ground) -> Vec<Fault> {
         }
         if deck.is_empty() {
             deck = DECK.to_vec();
-            // Without these, a seed's plan stays what it was.
+            // Added only with disks: without them, a seed's plan does not change.
             deck.extend(DISKS.iter().filter(|_| ground.disk));
             deck.shuffle(&mut random);
         }
@@ -359,7 +358,7 @@ mod tests {
         assert!(moved(false).is_empty());
         let moved = moved(true);
         assert!(moved.iter().any(|by| *by > 0) && moved.iter().any(|by| *by < 0), "{moved:?}");
-        // Two of them in a row must not be a jump that the scheduler holds.
+        // Two in a row must not be a jump at which the scheduler holds.
         assert!(moved.iter().all(|by| (1..=FURTHEST_MINUTES).contains(&by.abs())), "{moved:?}");
     }
 

@@ -1,4 +1,4 @@
-//! The whole product, two processes of each program, with a link of its own from each process to each server.
+//! The whole product: two processes of each program, and a separate link from each process to each server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,11 +26,11 @@ use crate::program::{Env, Program, own_address};
 use crate::system::{MASTER_KEY, Provisioned, TURN, provision};
 use crate::{Api, broker};
 
-/// Until a process is ready once all is well.
+/// Time limit for a process to become ready once all faults are healed.
 const READY: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(50);
 
-/// NATS, in one of two shapes.
+/// NATS, as a single server or a cluster.
 #[derive(Debug)]
 pub enum Broker {
     Single(Box<PrivateNats>),
@@ -38,7 +38,7 @@ pub enum Broker {
 }
 
 impl Broker {
-    /// `disk`: bytes of one of its own, where there is one.
+    /// Starts NATS. `disk`: size in bytes of its own disk, if it has one.
     async fn start(cluster: bool, disk: Option<u64>) -> Self {
         if !cluster {
             let single = match disk {
@@ -52,7 +52,7 @@ impl Broker {
         Self::Cluster(Box::new(nodes))
     }
 
-    /// Of a server that knows all streams.
+    /// Returns the monitoring URL of a server that knows all streams.
     pub fn monitor_url(&self) -> String {
         match self {
             Self::Single(server) => server.monitor_url(),
@@ -60,7 +60,7 @@ impl Broker {
         }
     }
 
-    /// As [`super::plan::What::NatsGone`] numbers them.
+    /// Kills the server with a number from [`super::plan::What::NatsGone`].
     pub async fn kill(&self, number: usize) {
         match self {
             Self::Single(server) => server.kill().await,
@@ -72,7 +72,7 @@ impl Broker {
         }
     }
 
-    /// Whoever was killed; of a cluster it has caught up when this returns.
+    /// Restarts the killed servers. A cluster has caught up on return.
     pub async fn start_again(&mut self, number: usize) {
         match self {
             Self::Single(server) => server.start_again().await,
@@ -89,11 +89,11 @@ impl Broker {
     }
 }
 
-/// All of it runs and is ready when this exists, and goes with it.
+/// The product; all processes are ready once it is created, and end with it.
 pub struct Product {
-    // First, while their servers still run.
+    // First, so that they end before their servers.
     pub processes: BTreeMap<Process, Mutex<Program>>,
-    /// Those that are to die by themselves.
+    /// Processes that are expected to die by themselves.
     pub armed: Held<BTreeSet<Process>>,
     pub links: BTreeMap<Link, Proxy>,
     pub postgres: Mutex<PrivatePostgres>,
@@ -101,14 +101,14 @@ pub struct Product {
     pub redis: Mutex<PrivateRedis>,
     pub mail: ProviderServer<Moody<MailService>>,
     pub sms: ProviderServer<Moody<SmsService>>,
-    /// Of the second project, by SMTP.
+    /// The mail server of the second project.
     pub smtp: SmtpService,
     pub temper: Arc<Temper>,
-    /// Of each project, through each gateway.
+    /// The clients of each project, one per gateway.
     pub shops: Vec<Vec<Api>>,
     pub projects: Vec<Uuid>,
     pub began: Instant,
-    /// Without a link in between.
+    /// The direct URL, without a link.
     pub database_url: String,
     pub redis_url: String,
     dir: Option<TempDir>,
@@ -116,7 +116,7 @@ pub struct Product {
 }
 
 impl Product {
-    /// Panics with the reason when anything does not come up.
+    /// Panics with the reason if a process does not start.
     pub async fn start(settings: Settings) -> Self {
         let disk = settings.disk_bytes();
         let turn = TURN.acquire().await.expect("it is never closed");
@@ -223,7 +223,7 @@ impl Product {
         product
     }
 
-    /// Waits until every process says that it is ready; says which one is not when the time is up.
+    /// Waits until every process is ready; at the timeout, the error names one that is not.
     pub async fn all_ready(&self) -> Result<(), String> {
         let deadline = Instant::now() + READY;
         for (process, program) in &self.processes {
@@ -238,20 +238,20 @@ impl Product {
         Ok(())
     }
 
-    /// A connection to the database itself; it may be away just now.
+    /// Connects to the database directly; it may be unavailable.
     pub async fn database(&self) -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = tokio_postgres::connect(&self.database_url, NoTls).await?;
         tokio::spawn(connection);
         Ok(client)
     }
 
-    /// Where the mail server is for the programs.
+    /// Returns the port at which the programs reach the mail server.
     pub fn smtp_port(&self) -> u16 {
         let link = Link::all().find(|link| link.to == End::Smtp).expect("a way to it");
         self.links[&link].address().port()
     }
 
-    /// Whether it was armed before.
+    /// Sets whether a process is expected to die by itself, and returns whether it was before.
     pub fn arm(&self, process: Process, armed: bool) -> bool {
         let mut all = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all.contains(&process);
@@ -263,12 +263,12 @@ impl Product {
         before
     }
 
-    /// Where the logs are, and what is written down.
+    /// Returns the directory of the logs and records.
     pub fn dir(&self) -> &Path {
         self.dir.as_ref().expect("it is only taken at the end").path()
     }
 
-    /// Everything ends, and the directory stays.
+    /// Keeps the directory when the product is dropped, and returns its path.
     pub fn keep(&mut self) -> String {
         self.dir.take().map(TempDir::keep).unwrap_or_default().display().to_string()
     }
@@ -282,24 +282,24 @@ impl Drop for Product {
     }
 }
 
-/// `disk`: bytes of one of its own, where there is one.
+/// Starts PostgreSQL. `disk`: size in bytes of its own disk, if it has one.
 async fn database(disk: Option<u64>) -> PrivatePostgres {
     let mut options = PostgresOptions { max_connections: 200, shared_buffers_mb: 64, ..PostgresOptions::for_tests() };
     let Some(bytes) = disk else { return PrivatePostgres::start_with(options).await };
-    // No segments of the log are kept ahead, so that it, too, finds no room on a full disk.
+    // Keeps no spare WAL segments, so that writing WAL fails too when the disk is full.
     let log = [("wal_recycle", "off"), ("min_wal_size", "32MB"), ("max_wal_size", "128MB")];
     options.settings.extend(log.map(|(name, value)| (name.to_owned(), value.to_owned())));
     PrivatePostgres::start_on_disk(options, bytes).await
 }
 
-/// The address of a server, by the process's own link where there is one.
+/// Returns the URL of a server, through the process's own link if there is one.
 fn through(links: &BTreeMap<Link, Proxy>, process: Process, to: End, url: &str, port: u16) -> String {
     let Some(link) = links.get(&Link { process, to }) else { return url.to_owned() };
     url.replace(&format!("127.0.0.1:{port}"), &link.address().to_string())
 }
 
-/// Of every process. Short leases, so that what the dead held is soon taken over; and more repeats than usual of calls
-/// whose outcome was never learned: here one message may well be under way in several faults.
+/// Returns the variables of every process. Leases are short, so that work of killed processes is soon taken over. Calls with an unknown
+/// outcome are repeated more often than usual, because here several faults may hit one message.
 fn variables() -> [(&'static str, String); 12] {
     [
         ("DATABASE_POOL_SIZE", "8".to_owned()),
@@ -311,7 +311,7 @@ fn variables() -> [(&'static str, String); 12] {
         ("DELIVERY_REPLICAS", super::plan::EACH.to_string()),
         ("PARTITION_LEASE_MS", "1500".to_owned()),
         ("DELIVERY_LEASE_MS", "5000".to_owned()),
-        // A campaign that pauses itself is another matter.
+        // Campaigns that pause themselves are tested elsewhere.
         ("CAMPAIGN_FAILURES_IN_ROW", "1000000".to_owned()),
         ("DELIVERY_UNKNOWN_RETRIES", UNKNOWN_RETRIES.to_string()),
         ("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned())),

@@ -1,4 +1,4 @@
-//! The providers' servers: as well-behaved as testkit's, but for the moods that the plan gives them.
+//! The providers' servers: testkit's, with the moods that the plan sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 use testkit::{Fault, MailService, Received, Reply, SmsService, SmtpService, Vendor};
 use uuid::Uuid;
 
-/// Longer than any call waits.
+/// Longer than the timeout of any call.
 const TOO_LATE: Duration = Duration::from_secs(25);
-/// One request in so many goes wrong.
+/// One request in `EVERY` fails.
 const EVERY: u64 = 2;
 
-/// What goes wrong with many requests for a while.
+/// A fault of many requests for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     /// 429 with `Retry-After`.
     Throttled,
     /// 500.
     Broken,
-    /// Acted upon, and answered after the caller's deadline.
+    /// Processed, and answered after the caller's deadline.
     Late,
-    /// Acted upon, and never answered.
+    /// Processed, and never answered.
     Silent,
-    /// Acted upon, and the connection closed without an answer.
+    /// Processed, and the connection closed without a response.
     ClosedAfter,
-    /// The same, and not acted upon. A mail server hangs up in the middle of a mail, or behind its end.
+    /// Like `ClosedAfter`, but not processed. A mail server closes the connection within a mail, or after its end.
     ClosedBefore,
-    /// A mail server refuses the mail for good, which no repeat changes. The others say 503.
+    /// A mail server permanently refuses the mail, so that it is not repeated. The others respond with 503.
     Refusing,
 }
 
@@ -58,7 +58,7 @@ impl Mood {
         }
     }
 
-    /// Behind the end of a mail.
+    /// Returns the fault after the end of a mail.
     fn fault_of_mail(self) -> Fault {
         let says = |status, words: &str| Fault::Answer(Reply { body: words.to_owned(), ..Reply::empty(status) });
         match self {
@@ -70,13 +70,13 @@ impl Mood {
     }
 }
 
-/// The mood of all providers, and how often it was felt.
+/// The mood of all providers, and how many requests it affected.
 #[derive(Debug, Default)]
 pub struct Temper {
     mood: Mutex<Option<Mood>>,
     asked: AtomicU64,
     felt: AtomicU64,
-    /// Mails that were refused for good.
+    /// Mails that were permanently refused.
     refused: Mutex<BTreeSet<Uuid>>,
 }
 
@@ -85,17 +85,17 @@ impl Temper {
         *self.mood.lock().unwrap_or_else(PoisonError::into_inner) = mood;
     }
 
-    /// Requests that went wrong.
+    /// Returns the number of requests that failed.
     pub fn felt(&self) -> u64 {
         self.felt.load(Ordering::Relaxed)
     }
 
-    /// The messages that the mail server has refused for good.
+    /// Returns the messages that the mail server has permanently refused.
     pub fn refused(&self) -> BTreeSet<Uuid> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The mood where this request feels it.
+    /// Returns the mood if it affects this request.
     fn strikes(&self) -> Option<Mood> {
         let mood = (*self.mood.lock().unwrap_or_else(PoisonError::into_inner))?;
         let strikes = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
@@ -116,14 +116,14 @@ impl Temper {
         Some(mood.fault_of_mail())
     }
 
-    /// In the middle of a mail.
+    /// Whether the connection closes within a mail.
     fn hangs_up(&self) -> bool {
         let closes = *self.mood.lock().unwrap_or_else(PoisonError::into_inner) == Some(Mood::ClosedBefore);
         closes && self.strikes().is_some()
     }
 }
 
-/// A vendor's service with a temper.
+/// A vendor's service that follows the mood.
 pub struct Moody<V> {
     pub vendor: V,
     pub temper: Arc<Temper>,
@@ -143,25 +143,25 @@ impl<V: Vendor> Vendor for Moody<V> {
     }
 }
 
-/// What every text of a run holds, so that it is known again at its provider's.
+/// Part of every text of a run, by which providers' servers identify the message.
 pub const MARK: &str = "Ref:{{ message.id }}.";
 
-/// The message's id in what a provider was given.
+/// Returns the message's ID in a text that a provider received.
 pub fn message_in(text: &str) -> Option<Uuid> {
     let at = text.find("Ref:")? + 4;
     Uuid::try_parse(text.get(at..at + 36)?).ok()
 }
 
-/// How often each message was acted upon.
+/// How often each message was processed.
 pub struct Copies {
     pub by_http: BTreeMap<Uuid, u32>,
     pub by_smtp: BTreeMap<Uuid, u32>,
 }
 
-/// Counts how often each message was acted upon: by the log of the mail service, which knows repeats by their keys, and of the
-/// SMS service, which does not; and by that of the mail server, which does not either.
+/// Counts how often each message was processed, by the logs of the mail service (which deduplicates by key), the SMS service and the mail
+/// server (which do not).
 ///
-/// Panics on a text without an id.
+/// Panics on a text without an ID.
 pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> Copies {
     let mails = mail.mails().into_iter().map(|mail| mail["text"].as_str().unwrap_or_default().to_owned());
     let texts = sms.taken().into_iter().map(|mut form| form.remove("Body").unwrap_or_default());
@@ -177,7 +177,7 @@ fn counted(texts: impl IntoIterator<Item = String>) -> BTreeMap<Uuid, u32> {
     copies
 }
 
-/// The settings of a project's channels that lead to the two services.
+/// Returns channel settings for the mail service and the SMS service.
 pub fn channels() -> Value {
     json!({
         "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY, "mailproviderFromEmail": "hello@shop.example.com",
@@ -185,7 +185,7 @@ pub fn channels() -> Value {
     })
 }
 
-/// Of the second project: its mail goes by SMTP.
+/// Returns the settings of the second project, which sends its mail by SMTP.
 pub fn channels_by_smtp(port: u16) -> Value {
     json!({
         "emailProvider": "SMTP", "smtpHost": "127.0.0.1", "smtpPort": port, "smtpSecurity": "none",

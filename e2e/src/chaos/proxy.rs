@@ -1,4 +1,4 @@
-//! A link between two processes that can be made bad: what goes over it is late, stands still, goes one way only or breaks.
+//! A link between two processes that can be degraded: delayed, stalled, blocked in one direction, or broken.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,39 +11,39 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Bytes that are read at a time, and how often until somebody takes them.
+/// Maximum bytes per read, and maximum reads that are buffered.
 const CHUNK: usize = 16_384;
 const AHEAD: usize = 64;
-/// Of stalls: one read in so many is held for so long.
+/// One read in `STALL_EVERY` is stalled, for this long.
 const STALL_EVERY: u32 = 10;
 const STALL: Duration = Duration::from_millis(700);
 
-/// From the client's side.
+/// From the client's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     There,
     Back,
 }
 
-/// What is wrong with a link.
+/// A fault of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// All comes so much later.
+    /// Everything is delayed by this.
     Latency(Duration),
-    /// Now and then something stands still for a while, and all that follows behind it.
+    /// Some reads are held for a while, with all that follows.
     Stalls,
-    /// Nothing comes through; connections of that time are cut when it ends.
+    /// Nothing passes. Connections open at that time are cut at the end of the fault.
     BlackHole,
-    /// Nothing comes through in this direction; it comes once that ends.
+    /// Nothing passes in this direction until the end of the fault; then it is delivered.
     Deaf(Way),
-    /// Connections break, and nobody gets a new one.
+    /// Connections are reset, and new ones refused.
     Reset,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     trouble: Option<Trouble>,
-    /// Connections that were made under a lower number are cut.
+    /// Connections opened under a lower number are cut.
     cut: u64,
 }
 
@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    /// Of the n-th read.
+    /// Returns the delay of the n-th read.
     fn delay(self, nth: u32) -> Duration {
         match self.trouble {
             Some(Trouble::Latency(late)) => late,
@@ -66,7 +66,7 @@ impl State {
     }
 }
 
-/// A link to one address. With this value it goes, and the connections over it.
+/// A link to one address. Dropping it closes its connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -75,7 +75,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on loopback and connects whoever comes to `to`.
+    /// Listens on loopback and forwards each connection to `to`.
     pub async fn start(to: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -88,7 +88,7 @@ impl Proxy {
         self.address
     }
 
-    /// From now on this is wrong, and nothing else.
+    /// Sets the fault of the link, replacing any other.
     pub fn suffer(&self, trouble: Trouble) {
         self.state.send_modify(|state| {
             state.trouble = Some(trouble);
@@ -96,7 +96,7 @@ impl Proxy {
         });
     }
 
-    /// Nothing is wrong any more.
+    /// Removes the fault.
     pub fn heal(&self) {
         self.state.send_modify(|state| {
             state.cut += u64::from(state.trouble == Some(Trouble::BlackHole));
@@ -108,7 +108,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
-        // Whoever is connected sees the sender go.
+        // Dropping the sender ends all connections.
     }
 }
 
@@ -123,13 +123,13 @@ async fn accept(listener: TcpListener, to: SocketAddr, state: watch::Receiver<St
     }
 }
 
-/// Its end will be a reset.
+/// Makes the connection end with a reset.
 fn break_off(stream: &TcpStream) {
-    // If it cannot be set, the end is an orderly one.
+    // If the option cannot be set, the connection ends in an orderly way.
     let _ = stream.set_zero_linger();
 }
 
-/// One connection to its end.
+/// Forwards one connection until it ends.
 async fn carry(mut client: TcpStream, to: SocketAddr, state: watch::Receiver<State>) {
     let made_under = state.borrow().cut;
     let Ok(mut server) = TcpStream::connect(to).await else { return break_off(&client) };
@@ -141,7 +141,7 @@ async fn carry(mut client: TcpStream, to: SocketAddr, state: watch::Receiver<Sta
         let mut watched = state;
         tokio::select! {
             ended = async { tokio::try_join!(there, back) } => ended.is_ok(),
-            // Or the proxy is gone.
+            // An error means that the proxy was dropped.
             _ = watched.wait_for(|state| state.cut > made_under) => false,
         }
     };
@@ -151,7 +151,7 @@ async fn carry(mut client: TcpStream, to: SocketAddr, state: watch::Receiver<Sta
     }
 }
 
-/// One direction, until its source ends.
+/// Forwards one direction until its source ends.
 async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -196,7 +196,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(200);
 
-    /// A link to somebody who says everything back.
+    /// Returns a link to an echo server.
     async fn linked() -> Proxy {
         let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = echo.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! How soon after a fault all is well again: one event for each of many people, through each gateway in turn, several times a
-//! second, and when all of them were recorded.
+//! Measures the time to recovery after a fault: sends one event for each of many users through each gateway, several times per second, and
+//! records when all of them are stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,21 +17,21 @@ use super::plan::{EACH, What};
 use super::product::Product;
 use super::struck::Struck;
 
-/// Of these events.
+/// Name of these events.
 pub const NAME: &str = "pulse";
-/// So many people are in all partitions, as good as certainly.
+/// Enough users to cover all partitions almost certainly.
 const PEOPLE: usize = 24;
 const EVERY: Duration = Duration::from_millis(250);
 const ANSWER: Duration = Duration::from_secs(5);
 const READ: Duration = Duration::from_secs(5);
 
-/// A beat that was accepted; its times count from the beginning of the run.
+/// An accepted beat; its times count from the start of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beat {
     pub gateway: usize,
     /// When it was sent.
     pub sent: Duration,
-    /// When all of it was recorded.
+    /// When all of its events were stored.
     pub recorded: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub struct Pulse(Arc<Mutex<Beats>>);
 #[derive(Default)]
 struct Beats {
     beats: Vec<Beat>,
-    /// The events of those that are not recorded yet, by the beat's place.
+    /// The events that are not stored yet, by the index of their beat.
     open: BTreeMap<usize, Vec<Uuid>>,
 }
 
@@ -50,7 +50,7 @@ impl Pulse {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).beats.clone()
     }
 
-    /// Sends through one gateway. Nothing is tried again, so that a beat is as old as its answer.
+    /// Sends a beat through one gateway. It is never retried, so that its age is that of its response.
     pub async fn beat(&self, product: &Product, oracle: &Oracle, gateway: usize) {
         let api = &product.shops[0][gateway];
         let mut turns = tokio::time::interval(EVERY);
@@ -83,7 +83,7 @@ impl Pulse {
         }
     }
 
-    /// Looks for what was recorded meanwhile, by connections of its own.
+    /// Polls for stored events, over its own connections.
     pub async fn watch(&self, product: &Product) {
         let mut turns = tokio::time::interval(EVERY);
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -112,8 +112,8 @@ impl Pulse {
     }
 }
 
-/// How long after the end of a fault the first beat that was sent behind it was recorded whole; `None` where another fault
-/// was under way meanwhile, so that nobody can tell. After a fault of one gateway only its own beats count.
+/// Returns the time from the end of a fault until the first beat sent afterwards was completely stored; `None` if another fault
+/// overlapped, because the cause is ambiguous then. After a fault of one gateway, only that gateway's beats count.
 pub fn recovery(fault: &Struck, all: &[Struck], beats: &[Beat]) -> Option<Duration> {
     let of_gateway = match &fault.what {
         What::Killed(process) | What::Stopped(process) | What::Suspended(process) | What::Dies(process, ..) => {
@@ -125,7 +125,7 @@ pub fn recovery(fault: &Struck, all: &[Struck], beats: &[Beat]) -> Option<Durati
     let gateways: Vec<usize> = of_gateway.map_or_else(|| (0..EACH).collect(), |one| vec![one]);
     let behind = beats.iter().filter(|beat| gateways.contains(&beat.gateway) && beat.sent >= fault.healed);
     let recovered = behind.filter_map(|beat| beat.recorded).min()?;
-    // A fault is no other one than itself.
+    // Excludes the fault itself.
     let mut others = all.iter().filter(|other| (other.from, &other.what) != (fault.from, &fault.what));
     let disturbed = others.any(|other| other.from < recovered && other.healed > fault.from);
     (!disturbed).then(|| recovered.saturating_sub(fault.healed))
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn recovery_is_the_first_beat_that_was_sent_behind_the_fault() {
         let fault = struck(What::PostgresGone, 10, 14);
-        // One that was sent before says nothing, however late it was recorded.
+        // A beat sent before the end proves nothing, however late it was stored.
         let beats = [beat(0, 13, 15), beat(0, 15, 18), beat(1, 16, 17)];
         assert_eq!(recovery(&fault, std::slice::from_ref(&fault), &beats), Some(seconds(3)));
         assert_eq!(recovery(&fault, std::slice::from_ref(&fault), &beats[..1]), None);

@@ -1,4 +1,4 @@
-//! What came of a run, to be read by people, and in figures for a table.
+//! The results of a run, as text and as figures for a table.
 
 mod figures;
 
@@ -15,12 +15,12 @@ use super::pulse::Beat;
 use super::settings::Settings;
 use super::struck::Struck;
 
-/// Findings that are shown of each promise.
+/// Maximum violations shown for each promise.
 const SHOWN: usize = 8;
-/// By then all should be well again after a fault.
+/// Target for the time to recovery after a fault.
 const GOAL: Duration = Duration::from_secs(10);
 
-/// How it ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     pub text: String,
@@ -32,10 +32,10 @@ impl Report {
         self.figures.sound
     }
 
-    /// Writes `report.txt` and `report.json`, one line, into a directory of the run's own in this one, and says which.
+    /// Writes `report.txt` and `report.json` (one line) to a new directory in `dir`, and returns its path.
     pub fn write(&self, dir: &Path) -> io::Result<PathBuf> {
         let Figures { began, seed, .. } = &self.figures;
-        // No colons, which not every file system takes.
+        // Without colons, which some file systems do not allow.
         let own = dir.join(format!("{}-{seed}", began.replace(':', "")));
         std::fs::create_dir_all(&own)?;
         std::fs::write(own.join("report.txt"), &self.text)?;
@@ -50,7 +50,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// All that a run saw.
+/// Everything that a run observed.
 pub struct Seen<'a> {
     pub settings: Settings,
     /// RFC 3339.
@@ -61,19 +61,19 @@ pub struct Seen<'a> {
     pub beats: &'a [Beat],
     pub told: &'a Told,
     pub found: &'a Found,
-    /// What speaks against each promise.
+    /// The violations of each promise.
     pub against: &'a [(&'static str, Vec<String>)],
     pub drained: &'a Result<Duration, String>,
-    /// Requests to providers that went wrong.
+    /// Requests to providers that failed.
     pub felt: u64,
-    /// Answers: accepted, put off, missing.
+    /// Numbers of responses: accepted, throttled, missing.
     pub answers: [u64; 3],
 }
 
 impl Seen<'_> {
     pub fn report(&self) -> Report {
         let (figures, mut text) = (self.figures(), String::new());
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut text, &figures);
         Report { text, figures }
     }
@@ -147,7 +147,7 @@ impl Seen<'_> {
     }
 }
 
-/// Each kind of fault: how often it came, and how soon all was well again where that could be seen.
+/// Writes how often each kind of fault occurred, and the times to recovery where they could be measured.
 fn write_faults(out: &mut String, figures: &Figures) -> fmt::Result {
     let in_seconds = |longest: Option<f64>| longest.map_or_else(String::new, |longest| format!("{longest:.1} s"));
     writeln!(out, "\n  fault                                     times   seen to recover   longest")?;

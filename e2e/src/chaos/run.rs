@@ -1,4 +1,4 @@
-//! One run from its beginning to its report.
+//! One run, from its start to its report.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -23,13 +23,13 @@ use super::struck::Struck;
 use super::{checks, found};
 use crate::storm;
 
-/// Between two lines that say how it goes.
+/// Interval between progress lines.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// For what is under way when all is healed, and a little more for each minute of the run.
+/// Time limit for draining after all faults are healed; longer for each minute of the run.
 const DRAIN: Duration = Duration::from_mins(2);
 const DRAIN_A_MINUTE: Duration = Duration::from_secs(20);
-/// Nobody comes by these here: no date and no segment starts anything, no step calls anybody, nothing is pushed or shown in an
-/// app, no endpoint is told, and people are imported before the faults begin.
+/// Failpoints that a run never reaches: no date or segment triggers anything, no step calls a webhook, there are no pushes, in-app
+/// messages or notified endpoints, and users are imported before the first fault.
 const NOT_MET: [&str; 12] = [
     "scheduler.after_dates_taken",
     "scheduler.after_dates_published",
@@ -45,9 +45,9 @@ const NOT_MET: [&str; 12] = [
     "gateway.after_import_noted",
 ];
 
-/// Starts the product, lets everything go wrong for a while, heals it, and looks whether every promise was kept.
+/// Starts the product, injects faults for a while, heals them, and checks every promise.
 ///
-/// Panics when a server does not start, or does not answer once all is healed.
+/// Panics if a server does not start, or does not respond after all faults are healed.
 pub async fn run(settings: Settings) -> Report {
     let Settings { seed, span, clock, load, .. } = settings;
     let scale = Scale::of(load);
@@ -81,7 +81,7 @@ pub async fn run(settings: Settings) -> Report {
     let answers = &load.answers;
     let answers = [&answers.accepted, &answers.put_off, &answers.missing].map(|count| count.load(Ordering::Relaxed));
 
-    // Whatever was noted before is written by then.
+    // On return, all earlier lines are written too.
     oracle.note(Vec::new()).await;
     let told = Told::read(&path).expect("what the oracle wrote");
     let minutes = u32::try_from(span.as_secs() / 60).unwrap_or(u32::MAX);
@@ -114,7 +114,7 @@ pub async fn run(settings: Settings) -> Report {
     let mut report = seen.report();
     if !report.is_sound() {
         std::fs::write(product.dir().join("report.txt"), &report.text).expect("a report");
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(report.text, "  kept: {}", product.keep());
     }
     report
@@ -127,7 +127,7 @@ fn ground(Settings { cluster, clock, disk, .. }: Settings) -> Ground {
     Ground { failpoints: failpoints.collect(), cluster, clock, disk }
 }
 
-/// Each fault at its time, however long the ones before it take.
+/// Injects each fault at its time, even if earlier ones are still in progress.
 async fn carry_out(product: &Product, faults: Vec<Fault>, strange: &Strange) -> Vec<Struck> {
     let strikes = faults.into_iter().map(|fault| async move {
         tokio::time::sleep_until(product.began + fault.at).await;
@@ -136,8 +136,8 @@ async fn carry_out(product: &Product, faults: Vec<Fault>, strange: &Strange) -> 
     join_all(strikes).await
 }
 
-/// How many bursts a limit may have let in: one at the beginning, in Redis and in the gateways; one where a gateway's own tokens
-/// began anew, or it was alone; and in Redis, where all tokens are gone, both.
+/// Returns how many bursts a rate limit may have admitted: one at the start, in Redis and in the gateways; one for each
+/// interruption of a gateway or of its connection to Redis; and for each loss of the tokens in Redis, both.
 fn bursts(struck: &[Struck]) -> u32 {
     let of = |what: &What| match what {
         What::RedisGone | What::RedisHung | What::RedisFlushed => 2,

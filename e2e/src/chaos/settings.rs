@@ -1,29 +1,29 @@
-//! What a run is to be like.
+//! Settings of a run.
 
 use std::time::Duration;
 
-/// Bytes, and for each minute of the run by as many clients as usual.
+/// Disk size in bytes: a base, and an amount for each minute of the run and unit of load.
 const DISK: u64 = 384 << 20;
 const DISK_A_MINUTE: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// By which everything goes wrong.
+    /// Seed of the plan.
     pub seed: u64,
-    /// For how long.
+    /// How long faults occur.
     pub span: Duration,
-    /// With NATS as three servers.
+    /// NATS is a cluster of three servers.
     pub cluster: bool,
-    /// The database's clock jumps, too, by a few minutes.
+    /// The database's clock also jumps, by a few minutes.
     pub clock: bool,
-    /// The data of PostgreSQL and NATS lies on disks of their own, which become full. Takes Linux and root, and no cluster.
+    /// The data of PostgreSQL and NATS is on separate disks that fill up. Requires Linux, root, and a single NATS server.
     pub disk: bool,
-    /// How much is done meanwhile: a factor, from 1.
+    /// Load factor, at least 1.
     pub load: u32,
 }
 
 impl Settings {
-    /// Of each disk: several times what the run will fill it with.
+    /// Returns the size of each disk: several times what the run will write to it.
     pub(super) fn disk_bytes(self) -> Option<u64> {
         let minutes = self.span.as_secs().div_ceil(60);
         self.disk.then(|| DISK + DISK_A_MINUTE * minutes * u64::from(self.load))

@@ -1,4 +1,4 @@
-//! The faults of a plan, carried out; and who starts again what ends by itself.
+//! Injects the faults of a plan, and restarts processes that end by themselves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::plan::{Fault, Process, What};
 use super::product::{Broker, Product};
 use super::struck::Struck;
 
-/// From SIGTERM to the end: a little more than the programs give themselves.
+/// Time limit from SIGTERM to the end: slightly longer than the programs' own.
 const STOP: Duration = Duration::from_secs(32);
-/// How often the processes are looked after.
+/// Interval between checks of the processes.
 const WATCH: Duration = Duration::from_millis(100);
 const RECONNECT: Duration = Duration::from_secs(5);
-/// The file in the run's directory with the deaths at failpoints.
+/// The file in the run's directory that lists the deaths at failpoints.
 pub const FAILPOINT_LOG: &str = "failpoints.log";
 
-/// What should not have happened, in words.
+/// Descriptions of events that must not occur.
 #[derive(Clone, Debug, Default)]
 pub struct Strange(Arc<Mutex<Vec<String>>>);
 
@@ -36,9 +36,9 @@ impl Strange {
     }
 }
 
-/// Carries a fault out from its beginning to its end.
+/// Injects a fault, and heals it at its end.
 ///
-/// Panics when a server cannot be started again.
+/// Panics if a server cannot be restarted.
 pub async fn strike(product: &Product, fault: Fault, strange: &Strange) -> Struck {
     let from = product.began.elapsed();
     println!("{:>7.1} s  {} for {:.1} s", from.as_secs_f64(), fault.what, fault.lasts.as_secs_f64());
@@ -87,7 +87,7 @@ async fn strike_server(product: &Product, fault: &Fault) {
             postgres.start_again().await;
         }
         What::BackendsKilled => {
-            // Where it is away just now, its connections are, too.
+            // If the database is unavailable, its connections are closed already.
             if let Ok(db) = product.database().await {
                 let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -120,7 +120,7 @@ async fn strike_server(product: &Product, fault: &Fault) {
             let mut postgres = product.postgres.lock().await;
             postgres.fill_disk().await;
             tokio::time::sleep(fault.lasts / 2).await;
-            // Its log asks for room, too, sooner than it would by itself.
+            // Makes the WAL need a new segment, sooner than it would by itself.
             if let Ok(db) = product.database().await {
                 let _ = db.batch_execute("SELECT pg_switch_wal()").await;
             }
@@ -136,7 +136,7 @@ async fn strike_server(product: &Product, fault: &Fault) {
                 server.fill_disk().await;
                 tokio::time::sleep(fault.lasts).await;
                 server.free_disk();
-                // A stream that could not be written to takes nothing until the server starts again.
+                // A stream with a failed write accepts nothing until the server restarts.
                 if !server.is_healthy().await {
                     println!("          NATS is started again");
                     server.stop().await;
@@ -169,7 +169,7 @@ async fn strike_server(product: &Product, fault: &Fault) {
     }
 }
 
-/// Also where the database is away just now, or closes the connection: once it is back.
+/// Retries until the database is available, if it is not or closes the connection.
 pub async fn move_clock(product: &Product, minutes: i16) {
     loop {
         if let Ok(db) = product.database().await
@@ -196,7 +196,7 @@ async fn stop(product: &Product, process: Process, down: Duration, strange: &Str
     program.launch();
 }
 
-/// Starts it anew, to die at a failpoint once it comes by.
+/// Restarts a process so that it dies at a failpoint.
 async fn dies(product: &Product, process: Process, failpoint: &str, hit: u32) {
     let mut program = product.processes[&process].lock().await;
     program.kill().await;
@@ -205,7 +205,7 @@ async fn dies(product: &Product, process: Process, failpoint: &str, hit: u32) {
     program.launch_with(&[("FAILPOINTS", &format!("{failpoint}={hit}")), ("FAILPOINT_LOG", &log.to_string_lossy())]);
 }
 
-/// `FLUSHALL`. `None` when that was not answered.
+/// Runs `FLUSHALL`. Returns `None` if Redis does not respond.
 async fn flush(url: &str) -> Option<()> {
     let (password, address) = url.strip_prefix("redis://:")?.split_once('@')?;
     let mut stream = TcpStream::connect(address.trim_end_matches('/')).await.ok()?;
@@ -215,14 +215,13 @@ async fn flush(url: &str) -> Option<()> {
     (&answer == b"+OK\r\n+OK\r\n").then_some(())
 }
 
-/// Starts again whatever has ended by itself, as whoever runs the product does. It may only where it was to die at a
-/// failpoint.
+/// Restarts every process that has ended by itself, as an operator would. Only processes with a failpoint set may end.
 pub async fn watch(product: &Product, strange: &Strange) {
     let mut turns = tokio::time::interval(WATCH);
     loop {
         turns.tick().await;
         for (process, program) in &product.processes {
-            // Held by whoever does something to it.
+            // Locked by the task that injects a fault into it.
             let Ok(mut program) = program.try_lock() else { continue };
             let Some(status) = program.has_ended() else { continue };
             program.ended().await;
@@ -238,7 +237,7 @@ pub async fn watch(product: &Product, strange: &Strange) {
     }
 }
 
-/// Nothing is wrong any more: says which process is not ready even so.
+/// Removes all remaining faults and waits until all processes are ready; the error names one that is not.
 pub async fn heal(product: &Product) -> Result<(), String> {
     product.links.values().for_each(super::proxy::Proxy::heal);
     product.temper.set(None);

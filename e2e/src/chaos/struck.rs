@@ -1,14 +1,14 @@
-//! What went wrong, and for how long.
+//! Injected faults, with their times.
 
 use std::time::Duration;
 
 use super::plan::What;
 
-/// A fault as it was; its times count from the beginning of the run.
+/// An injected fault; its times count from the start of the run.
 #[derive(Clone, Debug)]
 pub struct Struck {
     pub what: What,
     pub from: Duration,
-    /// When it was over: a server was there again, or a process started.
+    /// When it was over: the server was available again, or the process was started.
     pub healed: Duration,
 }

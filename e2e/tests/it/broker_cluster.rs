@@ -1,5 +1,5 @@
-//! Three NATS servers that each hold every stream, killed one at a time and all at once while events come in: what was
-//! accepted is recorded, once.
+//! Kills the servers of a three-node NATS cluster, one at a time and all at once, under load. Every accepted event is
+//! recorded exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,15 +13,15 @@ use testkit::{eventually, eventually_true};
 
 use crate::shop::event_id;
 
-/// Clients that each send one event after the other.
+/// Clients. Each sends one event at a time.
 const CLIENTS: usize = 8;
-/// Accepted events by which the product is seen to go on.
+/// Accepted events that prove that the product works again.
 const SOME: usize = 200;
-/// Until it goes on without one server, and after all were gone.
+/// Time limits for recovery after the loss of one server, and after the restart of all three.
 const WITHOUT_ONE: Duration = Duration::from_secs(30);
 const AFTER_ALL: Duration = Duration::from_mins(1);
 
-/// What the clients share.
+/// State that the clients share.
 #[derive(Default)]
 struct Load {
     accepted: AtomicUsize,
@@ -34,7 +34,7 @@ impl Load {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Waits until some more are accepted, and tells how long that took.
+    /// Waits until `SOME` more events are accepted, and prints how long that took.
     async fn goes_on(&self, what: &str, within: Duration) {
         let (began, before) = (Instant::now(), self.accepted());
         eventually_true(what, within, async || self.accepted() >= before + SOME).await;
@@ -42,7 +42,7 @@ impl Load {
     }
 }
 
-/// Sends events under ids of their own, each again until it is accepted, as clients do.
+/// Sends events with fresh IDs and, as clients do, retries each until it is accepted.
 async fn client(api: Api, load: Arc<Load>, number: usize) {
     while !load.over.load(Ordering::Relaxed) {
         let event =
@@ -78,7 +78,7 @@ async fn the_books_balance_while_servers_of_a_cluster_are_killed() {
         server.kill().await;
         load.goes_on(&format!("without server {number}"), WITHOUT_ONE).await;
         server.start_again().await;
-        // Were another to go before it has caught up, there would be no majority.
+        // Killing another server before this one has caught up would cost the quorum.
         server.healthy().await;
     }
     join_all(nats.iter().map(testkit::ConfiguredNats::kill)).await;

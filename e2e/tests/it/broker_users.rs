@@ -1,5 +1,5 @@
-//! Every program as a user of NATS with its own rights, by the files that are delivered: all goes on, and none may do
-//! another's work.
+//! Runs every program as a NATS user with its own permissions, from `deploy/nats`. All work succeeds,
+//! and no program may do the work of another.
 
 use std::slice;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use wire::event::{Body, EncodedBatch, IngestItem, Track, VERSION, id_bytes};
 use crate::shop::Shop;
 
 const SOON: Duration = Duration::from_secs(10);
-/// How the server's log begins what it says of each refusal.
+/// The server logs each denied operation with one of these texts.
 const VIOLATIONS: [&str; 2] = ["Publish Violation", "Subscription Violation"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,7 +27,7 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     let shop = Shop::open(&system, 1).await;
     let ada = json!({ "user_id": "ada", "properties": { "email": "ada@example.com", "name": "Ada" } });
     system.api.track("/users/identify", &ada).await.expect(202);
-    // An event that starts an automation, one whose automation waits for a timer, and a direct message.
+    // An event that triggers an automation, one whose automation waits for a timer, and a direct message.
     for event in ["signed_up", "checkout_started"] {
         let event = json!({ "event": event, "user_id": "ada", "properties": { "cartId": "c1" } });
         system.api.track("/events", &event).await.expect(202);
@@ -38,12 +38,12 @@ async fn each_program_may_do_its_own_work_and_no_other() {
     assert_eq!(mails.len(), 3);
     let stored = system.api.until("/events?event=signed_up", SOON, |page| page["pagination"]["total"] == 1).await;
     assert_eq!(stored["events"][0]["userId"], "ada", "{stored}");
-    // A worker that is started anew finds its place in a stream that has gone on.
+    // A restarted worker resumes a stream that has advanced in the meantime.
     system.automation.stop().await;
     system.api.track("/events", &json!({ "event": "came_back", "user_id": "ada", "properties": {} })).await.expect(202);
     system.automation.start().await;
     system.api.until("/events?event=came_back", SOON, |page| page["pagination"]["total"] == 1).await;
-    // What a worker puts aside, the scheduler moves to the database.
+    // The scheduler moves dead letters from the stream to the database.
     let bus = broker::connect(servers, "worker-automation").await.expect("a connection");
     dead_letter::bury(&bus, "ingest", "item", "refused", an_item(system.project).into()).await.expect("buried");
     let listed = |page: &Value| page["deadLetters"].as_array().is_some_and(|letters| letters.len() == 1);

@@ -1,5 +1,5 @@
-//! The books of several projects, on a database that takes statements of one project each: spoken to so on one
-//! PostgreSQL, and on a Citus where one is given (docs/citus.md).
+//! Checks the totals of several projects on a database that accepts only single-project statements: a PostgreSQL that
+//! is addressed in this way, and a Citus if one is configured (docs/citus.md).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::shop::{Shop, event_id, number};
 
 const SOON: Duration = Duration::from_mins(1);
-/// People of each project.
+/// Users per project.
 const PEOPLE: usize = 12;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,8 +25,8 @@ async fn books_balance_on_citus() {
     balance(Database::Citus).await;
 }
 
-/// Several projects do the same at once, so that batches hold items of all: everything is recorded, mailed and counted
-/// once, and nothing is put aside.
+/// Runs the same load in several projects at once, so that batches mix their items. Everything is recorded, mailed and
+/// counted once, and there are no dead letters.
 async fn balance(database: Database) {
     let system = System::start_with(Options { database, ..Options::default() }).await;
     let db = drained::database(&system).await;
@@ -48,7 +48,7 @@ async fn balance(database: Database) {
         }
     }
     for (shop, api) in apis.iter().enumerate() {
-        // Each has a welcome, and a reminder after a wait.
+        // Each user gets a welcome, and a reminder after a wait.
         for person in 0..PEOPLE {
             let address = format!("p{person}@shop{shop}.example.com");
             testkit::eventually(SOON, async || {
@@ -69,7 +69,8 @@ async fn balance(database: Database) {
     erase_one(&apis[0]).await;
 }
 
-/// One batch of a project: who visits comes to be known, signs up and fills a cart once. Returns how many events it holds.
+/// Sends one batch for a project: each user visits, is identified, signs up and fills a cart. Returns the number of
+/// events.
 async fn track(api: &Api, shop: usize, round: u64) -> i64 {
     let mut batch: Vec<Value> = Vec::new();
     let mut events = 0;

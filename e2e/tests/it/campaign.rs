@@ -1,7 +1,7 @@
-//! A campaign while what sends it is killed at random, again and again: everybody gets it once.
+//! Kills the processes that send a campaign, at random and repeatedly. Every user gets it exactly once.
 //!
-//! `E2E_CAMPAIGN_PEOPLE` (2000) is how many they are, `E2E_CAMPAIGN_KILLS` (10) how often something is killed, and `E2E_SEED`
-//! chooses what and when. The long form is 100000 and 50.
+//! `E2E_CAMPAIGN_PEOPLE` (2000) sets the number of users, `E2E_CAMPAIGN_KILLS` (10) the number of kills, and `E2E_SEED`
+//! the victims and times. The long form uses 100000 and 50.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,20 +17,20 @@ use crate::shop::number;
 
 const API_KEY: &str = "re_test";
 const SOON: Duration = Duration::from_secs(30);
-/// The campaign is slowed down to so long for each kill.
+/// The campaign is throttled to last this long per kill.
 const SECONDS_A_KILL: u64 = 2;
-/// Begun chunks of killed workers are parked once their lease has ended.
+/// Chunks that a killed worker had begun are parked when their lease expires.
 const PARKED: Duration = Duration::from_mins(1);
-/// People in one import.
+/// Users per import request.
 const AT_ONCE: usize = 10_000;
-/// So many messages a second are sent at least, by a program that was built for tests on a machine that does other things.
+/// Messages per second that a debug build sends at least on a busy machine.
 const SENT_A_SECOND: u64 = 200;
 
 const VICTIMS: [Victim; 4] = [Victim::Scheduler, Victim::Delivery, Victim::Automation, Victim::Nats];
 /// Milliseconds before each kill.
 const PAUSE: Range<u64> = 100..900;
 
-/// Kills so many times, unless the campaign is over before.
+/// Kills `kills` times, or until the campaign completes.
 async fn rage(chaos: &mut Chaos, system: &mut System, campaign: &str, kills: u64) {
     for _ in 0..kills {
         if status(system, campaign).await == "COMPLETED" {
@@ -47,7 +47,7 @@ async fn everybody_gets_a_campaign_once_whatever_is_killed() {
     println!("E2E_SEED={seed}");
     let began = Instant::now();
     let provider = ProviderServer::start(MailService::new(API_KEY, "shop.example.com")).await;
-    // Short leases, so that what the dead held is soon taken over.
+    // Short leases, so that the work of killed processes is soon taken over.
     let options = Options::default()
         .env("MAIL_BASE_URL", provider.url())
         .env("PARTITION_LEASE_MS", 1_500)
@@ -74,13 +74,13 @@ async fn everybody_gets_a_campaign_once_whatever_is_killed() {
     sent_once(&system, &provider, &campaign, people).await;
 }
 
-/// Pauses the campaign: nothing more goes out, also when what sends is killed meanwhile. Then resumes it.
+/// Pauses the campaign, checks that nothing is sent even if its processes are killed, and resumes it.
 async fn paused_and_resumed(system: &mut System, db: &Client, provider: &ProviderServer<MailService>, campaign: &str) {
     let call =
         async |system: &System, verb: &str| system.api.post(&format!("/campaigns/{campaign}/{verb}"), &json!({})).await;
     let paused = call(system, "pause").await;
     if paused.status == 409 {
-        // It was faster than the kills, which is found out below.
+        // The campaign completed before the kills, which a later check reports.
         return;
     }
     paused.expect(200);
@@ -99,7 +99,7 @@ async fn paused_and_resumed(system: &mut System, db: &Client, provider: &Provide
     call(system, "resume").await.expect(200);
 }
 
-/// People by the import, and a campaign to all of them but one at this pace.
+/// Imports the users, and creates a throttled campaign to all of them but one.
 async fn prepared(system: &System, people: u64, per_minute: u64) -> String {
     let api = &system.api;
     let channel = json!({ "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY,
@@ -128,11 +128,11 @@ async fn prepared(system: &System, people: u64, per_minute: u64) -> String {
 
 async fn status(system: &System, campaign: &str) -> Value {
     let path = format!("/campaigns/{campaign}");
-    // The database may just have come back.
+    // The database may have just restarted.
     system.api.until(&path, SOON, |_| true).await["status"].clone()
 }
 
-/// One row and one mail for each person.
+/// Checks that there is one row and one mail per user.
 async fn sent_once(system: &System, provider: &ProviderServer<MailService>, campaign: &str, people: u64) {
     let db = drained::database(system).await;
     let sql = "SELECT count(*), count(DISTINCT user_id), count(*) FILTER (WHERE status = 'sent'), sum(ambiguous)::bigint, \

@@ -1,5 +1,5 @@
-//! Secrets and people that are made up, and looked for in all that the programs tell of their work: nothing about anybody is
-//! told, nor anything that opens something.
+//! Plants canary secrets and personal data, and searches all telemetry of the programs for them. No telemetry contains
+//! personal data or a credential.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,11 +19,11 @@ use world::{Hook, Session};
 
 const SOON: Duration = Duration::from_secs(20);
 const PHONE: &str = "4915112345671";
-/// Of a device as Apple names them.
+/// A device token in Apple's format.
 const DEVICE: &str = "aac0ffee5ca1ab1e0ddba11c0ffee5ca1ab1e0ddba11c0ffee5ca1ab1e0ddba1";
 const SENDER: &str = "+15005550006";
 
-/// Values that must turn up where they belong, and nowhere in what the programs tell of their work.
+/// Values that must appear where they belong, and never in telemetry.
 const PERSONAL: [&str; 9] = [
     "canary-mail",
     "canary-name",
@@ -35,16 +35,16 @@ const PERSONAL: [&str; 9] = [
     "canary-user",
     "canary-colleague",
 ];
-/// Secrets of which the text is ours to choose.
+/// Secrets whose text the test can choose.
 const CHOSEN: [&str; 4] = ["canary-password", "canary-key", "canary-sms-token", "canary-login"];
 
-/// The lines of a text that hold a value in any form.
+/// Returns the lines that contain the value in any encoding.
 fn lines_with<'a>(text: &'a str, value: &str) -> Vec<&'a str> {
     let forms = scan::forms(value);
     text.lines().filter(|line| forms.iter().any(|form| line.contains(form))).collect()
 }
 
-/// The password in a server's address.
+/// Returns the password in a server's URL.
 fn password(url: &str) -> String {
     let (_, rest) = url.split_once("://").unwrap();
     let (login, _) = rest.rsplit_once('@').unwrap();
@@ -61,7 +61,7 @@ fn what_is_looked_for_is_found_in_every_form() {
     assert_eq!(password("postgres://user:secret@127.0.0.1:1/db"), "secret");
 }
 
-/// What people do and are told, much of it in ways that go wrong: what fails is told of most.
+/// Exercises all features, many of them with failures, because failures produce the most telemetry.
 async fn use_everything(system: &System, shop: &Shop<'_>) {
     let api = &system.api;
     let of = |user: &str, mail: &str| {
@@ -73,7 +73,7 @@ async fn use_everything(system: &System, shop: &Shop<'_>) {
         ] })
     };
     api.track("/events/batch", &of("canary-user", "canary-mail@example.com")).await.expect(202);
-    // An address that is none, and a name that would break a header.
+    // An invalid address, and a name that would break a header.
     api.track("/events/batch", &of("canary-user-2", "canary-mail at example.com")).await.expect(202);
     for token in ["mailbox:canary-device", DEVICE] {
         let device = json!({ "userId": "canary-user", "platform": "IOS", "token": token });
@@ -99,7 +99,7 @@ async fn use_everything(system: &System, shop: &Shop<'_>) {
     assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "it is where it belongs");
 }
 
-/// Once each credential was good for something, others that are refused.
+/// Replaces credentials that have been used with ones that the providers reject.
 async fn take_credentials_away(system: &System) {
     let api = &system.api;
     api.put("/channels", &json!({ "smtpPassword": "canary-password-2", "smsAuthToken": "canary-sms-token-2" }))
@@ -126,7 +126,7 @@ fn logs(programs: [&Program; 4]) -> Vec<(String, String)> {
     programs.map(|program| (format!("the log of {}", program.name()), log(program))).into()
 }
 
-/// Log levels: debug for the programs and the crates in `shared`.
+/// Returns a log filter: debug for the programs and the crates in `shared`.
 fn debug_of_own_crates() -> String {
     let shared = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared")).unwrap();
     let shared = shared.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -164,7 +164,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
 
     let shop = Shop::open(&system, 1).await;
     use_everything(&system, &shop).await;
-    // What opens something was good for it.
+    // Each credential must have worked once.
     let mailed = shop.mails("canary-mail-2@example.com", 1, SOON).await;
     let text = mailed[0].text().replace("=\r\n", "").replace("=3D", "=");
     let (_, link) = text.split_once("/accept-invite?token=").expect("the mail holds the invitation");
@@ -189,7 +189,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
     eventually(SOON, probe).await;
     let dump = scan::dump(&drained::database(&system).await).await;
 
-    // What is lost is told of, too, by the programs that have its address with the password.
+    // Connection errors are logged, too, by programs whose server URL contains the password.
     let programs = [&system.gateway, &system.automation, &system.delivery, &system.scheduler];
     let mut told = metrics(programs).await;
     system.redis.kill().await;
@@ -209,7 +209,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
     let apple_key = apple.key_file.lines().nth(1).unwrap();
     let mut secrets: Vec<(&str, String)> = CHOSEN.iter().map(|secret| (*secret, (*secret).to_owned())).collect();
     secrets.extend([
-        // Their beginnings are told to people, by which they know them.
+        // Key prefixes are shown to identify the keys, so only the rest is secret.
         ("the secret key that was used", api.secret_key[16..].to_owned()),
         ("the session", session.cookie.split_once('=').unwrap().1.to_owned()),
         ("the session's token", session.csrf_token.clone()),
@@ -226,14 +226,14 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
     ]);
     let mut everything: Vec<(&str, &str)> = PERSONAL.iter().map(|value| (*value, *value)).collect();
     everything.extend(secrets.iter().map(|(what, value)| (*what, &**value)));
-    // No secret, for it stands in every page of a site; but nobody's work is told by it.
+    // Not a secret, because every page of a site contains it, but telemetry does not need it.
     everything.push(("the public key that was used", &api.public_key[16..]));
     assert!(
         everything.iter().all(|(_, value)| value.len() >= 10),
         "what is that short is found by chance: {everything:?}"
     );
     for (place, text) in &told {
-        // What has to be there is found in the same way.
+        // Control: a text that must be there is found with the same search.
         let control = match place {
             place if place.starts_with("the log") => receiver.url(),
             place if place.starts_with("the metrics") => "rekindle_".to_owned(),
@@ -250,7 +250,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
             log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect();
         assert!(lines.iter().any(|line| line["level"] == "INFO" && line["message"].is_string()), "{place}: {log}");
     }
-    // What people are is in the database, and what opens something is not.
+    // The database dump contains the personal data, but no secret.
     for value in ["canary-mail@example.com", "canary-property", PHONE, DEVICE] {
         assert!(!lines_with(&dump, value).is_empty(), "{value} is where it belongs");
     }

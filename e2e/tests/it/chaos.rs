@@ -1,6 +1,6 @@
-//! Everything goes wrong for a while, and every promise is kept. The long form is `make chaos`.
+//! Injects all faults for a while, and checks that every guarantee holds. The long form is `make chaos`.
 //!
-//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_SECONDS` (120) is how long they come.
+//! `CHAOS_SEED` repeats a plan of faults, `CHAOS_SECONDS` (120) sets its duration.
 
 use std::time::Duration;
 

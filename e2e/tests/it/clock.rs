@@ -1,4 +1,4 @@
-//! A process goes by the database's time, also where that took its time to come.
+//! A process uses the database's time, even if the response with it is slow.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use e2e::chaos::proxy::{Proxy, Trouble, Way};
 use kernel::clock::Clock;
 use testkit::PrivatePostgres;
 
-/// How long an answer is held.
+/// How long a response is delayed.
 const HELD: Duration = Duration::from_secs(2);
-/// On a machine that does other things.
+/// Tolerance for a busy machine.
 const NEAR_MS: i64 = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +30,7 @@ async fn an_answer_that_was_long_on_its_way_is_no_present_time() {
     };
     let (read, ()) = tokio::join!(store.synchronize(&clock), heal);
     read.expect("the time, late");
-    // Both go by this machine's clock.
+    // PostgreSQL runs on this machine, so both clocks read the same time.
     let behind = Clock::system().now_ms() - clock.now_ms();
     assert!(behind.abs() < NEAR_MS, "{behind} ms behind the database");
 }

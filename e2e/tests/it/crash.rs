@@ -1,7 +1,7 @@
-//! A shop's day while every program is killed between the steps of each of its hops, again and again: the books balance.
+//! Kills every program between the steps of each of its hops while a shop's day runs, and reconciles all counts.
 //!
-//! `E2E_SEED` chooses when the kills come and what the day is like, `E2E_KILLS` how often each failpoint strikes (5). Those
-//! that the day does not come by strike by themselves ([`aside`]).
+//! `E2E_SEED` sets the times of the kills and the day's events, `E2E_KILLS` (5) how often each failpoint strikes.
+//! [`aside`] covers the failpoints that the day does not reach.
 
 mod aside;
 
@@ -19,13 +19,13 @@ use testkit::eventually_true;
 
 use crate::shop::number;
 
-/// Enough people, for each kill of one failpoint, for the day to outlast the kills; once these are over, the rest of it is
-/// sent as fast as it goes.
+/// Enough users, per kill of one failpoint, for the day to outlast the kills. After the last kill the rest is sent at
+/// full speed.
 const PEOPLE: u32 = 200;
 const EVENTS_PER_SECOND: u32 = 70;
-/// Calls of delivery under way at a time.
+/// Concurrent deliveries.
 const CONCURRENCY: u32 = 32;
-/// What a scheduler took and died over is taken again after a minute.
+/// Work that a scheduler had claimed before it died is claimed again after a minute.
 const DRAIN: Duration = Duration::from_mins(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,8 +33,8 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     let seed: u64 = number("E2E_SEED").unwrap_or_else(|| rand::random::<u32>().into());
     let kills = u32::try_from(number("E2E_KILLS").unwrap_or(5)).expect("E2E_KILLS");
     println!("E2E_SEED={seed}");
-    // Short leases, so that what the dead held is soon taken over. More repeats than usual of calls whose outcome was
-    // never learned: here, unlike anywhere else, one message may well be under way in several kills.
+    // Short leases, so that the work of killed processes is soon taken over. More retries of calls with an unknown
+    // outcome than usual, because several kills may hit the same message here.
     let options = Options::default()
         .env("PARTITION_LEASE_MS", 1_500)
         .env("DELIVERY_LEASE_MS", 5_000)
@@ -74,8 +74,8 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     assert!(ambiguous <= deaths * CONCURRENCY, "{ambiguous} calls of unknown outcome after {deaths} deaths");
 }
 
-/// A second copy only where the ledger says that a call's outcome was never learned; nothing without a row. Returns how
-/// many such calls there were.
+/// Checks that a message has a second copy only if the ledger records a call with an unknown outcome, and that every
+/// copy has a row. Returns the number of such calls.
 async fn what_came_is_in_the_ledger(system: &System, db: &tokio_postgres::Client) -> u32 {
     let (mut copies, ledger) = (mails::copies(&system.mailbox), drained::ledger(db).await);
     copies.extend(pushes::copies(&system.push_dir()));
@@ -85,7 +85,7 @@ async fn what_came_is_in_the_ledger(system: &System, db: &tokio_postgres::Client
         let came = copies.remove(&row.id).unwrap_or(0);
         match row.status.as_str() {
             "sent" => assert!((1..=row.ambiguous + 1).contains(&came), "{came} copies of {row:?}"),
-            // Nowhere to send it to.
+            // The user has no address.
             "suppressed" => assert_eq!((came, row.reason.as_deref()), (0, Some("no_address")), "{row:?}"),
             _ => panic!("{row:?}"),
         }
@@ -107,7 +107,7 @@ async fn all_under_fire(system: &mut System, plans: &[Vec<Strike>; 4], log: &Pat
     );
 }
 
-/// The demo as an operator starts it.
+/// Parses the demo's options as the command line does.
 fn day_of(system: &System, seed: u64, people: u32) -> demo::Options {
     let (seed, people, rate) = (seed.to_string(), people.to_string(), EVENTS_PER_SECOND.to_string());
     let push_dir = system.push_dir();

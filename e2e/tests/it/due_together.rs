@@ -1,7 +1,7 @@
-//! Many waits that end in the same minute: none early, those of one person in their order and, in the long form, each within
-//! two seconds of its time.
+//! Many waits end in the same minute. None ends early, those of one user end in order, and in the long form each ends
+//! within two seconds of its time.
 //!
-//! `E2E_DUE_RUNS` (2000) is how many there are. The long form is 100000, on programs built for release.
+//! `E2E_DUE_RUNS` (2000) sets their number. The long form is 100000, on a release build.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::shop::number;
 
 const WITHIN_SECONDS: f64 = 2.0;
 const MINUTE: u64 = 60;
-/// Waits end over so many seconds at least, however few they are.
+/// Minimum number of seconds over which the waits end.
 const SECONDS: u64 = 5;
-/// As many as the promise is about: fewer are no measure of it, on programs and machines of any kind.
+/// Number of waits for which the lateness is checked. Fewer are also run on debug builds and slow machines.
 const MANY: u64 = 100_000;
-/// People who sign up each second while everything is prepared, counted low, and seconds beside that.
+/// Conservative number of sign-ups per second during the preparation, and extra seconds for it.
 const SIGN_UPS_A_SECOND: u64 = 400;
 const BESIDE: u64 = 20;
-/// As many as one request takes, and requests at a time.
+/// Users per request, and concurrent requests.
 const TOGETHER: u64 = 100;
 const AT_ONCE: usize = 4;
 const SOON: Duration = Duration::from_mins(1);
@@ -31,14 +31,14 @@ const SOON: Duration = Duration::from_mins(1);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waits_that_end_in_the_same_minute_end_in_time_and_in_order() {
     let runs = number("E2E_DUE_RUNS").unwrap_or(2_000).next_multiple_of(2);
-    // Two of each person's.
+    // Each user has two runs.
     let people = runs / 2;
     let over = SignedDuration::from_secs(i64::try_from((MINUTE * runs / MANY).max(SECONDS)).expect("seconds"));
     let system = System::start_with(Options::default()).await;
     let db = drained::database(&system).await;
     let api = &system.api;
     for (name, offset) in [("first", 0), ("second", 1)] {
-        // The one that comes last leaves its name.
+        // The run that ends last leaves its name.
         let steps = json!([
             { "type": "WAIT_UNTIL", "property": "at", "offset": offset },
             { "type": "UPDATE_USER", "properties": { "last": name } },
@@ -64,7 +64,7 @@ async fn waits_that_end_in_the_same_minute_end_in_time_and_in_order() {
         ended => Err(format!("{ended} of {runs} have ended")),
     };
     eventually(SOON + Duration::try_from(preparing + over).expect("seconds") * 3, ended).await;
-    // From the time that a wait was to end to the commit of what it led to.
+    // From the end of the wait to the commit of its effect.
     let sql = "SELECT extract(epoch FROM max(late))::float8, \
                (percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM late)))::float8, \
                extract(epoch FROM min(late))::float8 \
@@ -78,7 +78,7 @@ async fn waits_that_end_in_the_same_minute_end_in_time_and_in_order() {
     assert!(runs < MANY || latest <= WITHIN_SECONDS, "the latest ended {latest} s after its time");
 }
 
-/// People whose first waits end evenly spread over a time, and their sign-ups.
+/// Imports users whose first waits end evenly spread over `over`, and signs them up.
 async fn come(api: &Api, people: u64, first: Timestamp, over: SignedDuration) {
     let at = |n: u64| first + over * i32::try_from(n).expect("so many") / i32::try_from(people).expect("so many");
     let line = |n| format!("{}\n", json!({ "user_id": format!("u{n}"), "properties": { "at": rfc3339(at(n)) } }));

@@ -1,4 +1,4 @@
-//! Changing and erasing a person through the whole system.
+//! Updates and erases a user through the whole system.
 
 mod leftovers;
 
@@ -31,7 +31,7 @@ async fn a_person_is_changed_found_erased_and_made_anew() {
         assert_eq!(api.get(&format!("/users?search={search}")).await.expect(200)["total"], 1, "{search}");
     }
 
-    // What was accepted before it goes too, whoever is asked when.
+    // Events accepted before the request are erased, too, in either partition.
     for _ in 0..50 {
         track("before", None).await;
         track("before", Some("a1")).await;
@@ -42,7 +42,7 @@ async fn a_person_is_changed_found_erased_and_made_anew() {
     track("after", None).await;
     let user = api.until("/users/u1", SOON, |user| user["externalId"] == "u1").await;
     assert_eq!((&user["properties"], &user["email"], &user["anonymousId"]), (&json!({}), &Value::Null, &Value::Null));
-    // A last item behind all others in both partitions.
+    // One last item in both partitions.
     track("last", Some("a1")).await;
     track("last", None).await;
     let events = api.until("/events", SOON, |list| list["pagination"]["total"] == 3).await;

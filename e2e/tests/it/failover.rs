@@ -1,5 +1,5 @@
-//! PostgreSQL's primary dies under load and its standby takes its place: the programs find it by themselves, and all that was
-//! accepted is there, once.
+//! Kills PostgreSQL's primary under load and promotes its standby. The programs reconnect by themselves, and all
+//! accepted events are recorded exactly once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use testkit::{eventually, eventually_true};
 
 use crate::shop::{Shop, event_id};
 
-/// Clients that each send one request after the other.
+/// Clients. Each sends one request at a time.
 const CLIENTS: usize = 6;
-/// Of a client's requests, every so manieth brings somebody who is mailed.
+/// One in this many requests of a client signs up a user, who gets a mail.
 const SIGN_UPS: usize = 8;
-/// Accepted requests by which the product is seen to go on.
+/// Accepted requests that prove that the product works.
 const SOME: usize = 150;
 const SOON: Duration = Duration::from_secs(20);
-/// From the promotion until the product works as before.
+/// Time limit from the promotion until the product works as before.
 const BACK: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Load {
     }
 }
 
-/// Sends until it is over. Without the database all of it is taken by the broker, so nothing may be refused.
+/// Sends until the load ends. The broker accepts everything while the database is down, so no request may be refused.
 async fn client(api: Api, load: Arc<Load>, name: usize) {
     for n in 0.. {
         if load.over.load(Ordering::Relaxed) {
@@ -66,7 +66,7 @@ async fn client(api: Api, load: Arc<Load>, name: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
-    // Messages that were begun by a commit whose answer got lost are sent when the lease of their chunk has ended.
+    // Messages whose begin was committed but not confirmed are sent when their chunk's lease expires.
     let options = Options { standby: true, ..Options::default() }.env("DELIVERY_LEASE_MS", 5_000);
     let mut system = System::start_with(options).await;
     Shop::open(&system, 2).await;
@@ -75,7 +75,7 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
         (0..CLIENTS).map(|name| tokio::spawn(client(system.api.of_another_client(), load.clone(), name))).collect();
     load.goes_on("with the primary").await;
 
-    // The dead primary stays dead, and what the tests ask from now on they ask the new one.
+    // The old primary stays down. The test queries the new one from here on.
     let standby = system.standby.take().expect("it was asked for");
     let dead = std::mem::replace(&mut system.postgres, standby);
     dead.kill_hard().await;

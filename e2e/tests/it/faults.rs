@@ -1,8 +1,9 @@
-//! A run of sends over six providers in which eight of ten go wrong at first, each kind of fault as often as the others:
-//! in the end every message has one outcome, who knows keys acted once upon each, and nobody else saw more repeats than
-//! the ledger shows doubts.
+//! Sends through six providers while eight of ten sends fail at first, equally often with each kind of fault.
 //!
-//! `E2E_FAULT_SENDS` (1000) is how many they are; the long form is 100000, with 10,000 faults of each kind.
+//! Every message ends with one outcome. Providers that know idempotency keys act once per key, and the others see no
+//! more repeats than the ledger records as ambiguous.
+//!
+//! `E2E_FAULT_SENDS` (1000) sets the number of sends. The long form is 100000, with 10,000 faults of each kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,14 +22,14 @@ use crate::shop::number;
 const API_KEY: &str = "re_test";
 const APP: &str = "11111111-2222-4333-8444-555555555555";
 const FROM: &str = "+15005550006";
-/// People of each project with a device of either vendor.
+/// Users per project who have a device of either vendor.
 const PEOPLE: u64 = 4;
-/// Sends without an outcome at a time.
+/// Maximum number of sends without an outcome.
 const WINDOW: u64 = 20_000;
 const CHUNK: u64 = 500;
-/// Projects that are made at a time: each takes connections to the database meanwhile.
+/// Projects created concurrently. Each uses database connections meanwhile.
 const AT_ONCE: usize = 16;
-/// Between two moves of the time.
+/// Interval at which the test makes retries due.
 const TICK: Duration = Duration::from_millis(500);
 
 struct Providers {
@@ -73,7 +74,7 @@ impl Providers {
             .env("DELIVERY_CONCURRENCY", 1_024)
     }
 
-    /// The settings of a project, by its number.
+    /// Returns the channel settings of a project by its number.
     fn channels(&self, project: u64) -> Value {
         let mut channels = json!({
             "smsAccountId": "AC1", "smsAuthToken": "token", "smsFromNumber": FROM,
@@ -92,7 +93,7 @@ impl Providers {
         channels
     }
 
-    /// How often each send was acted upon.
+    /// Returns how often a provider acted on each send.
     fn copies(&self) -> BTreeMap<u64, u32> {
         let mut copies = BTreeMap::new();
         let mut count = |carrier: &str, taken: Vec<String>| {
@@ -121,7 +122,7 @@ fn scripted<V>(script: &Arc<Script>, vendor: V) -> Scripted<V> {
 async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     let sends = number("E2E_FAULT_SENDS").unwrap_or(1_000);
     assert!(sends >= 1_000 && sends.is_multiple_of(10), "E2E_FAULT_SENDS={sends}: at least 1000, and a multiple of 10");
-    // Each has circuits of its own, which a fault here and there keeps open for a while.
+    // Each project has its own circuit breakers, which occasional faults keep open for a while.
     let projects = (sends / 500).clamp(16, 200) + 1;
     let began = Instant::now();
     let providers = Providers::start(projects).await;
@@ -132,7 +133,7 @@ async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     println!("{sends} sends of {projects} projects; prepared after {:?}", began.elapsed());
 
     let mut run = Run { providers: &providers, apis: &apis, db: &db, sends, fed: 0, mended: false };
-    // An open circuit lets one call through every ten seconds, which may itself be one that is to fail.
+    // An open circuit admits one call every ten seconds, which may fail, too.
     let within = Duration::from_secs(300 + sends / 100);
     let all = tokio::time::timeout(within, run.end()).await;
     assert!(all.is_ok(), "not all had an outcome within {within:?}: {}", by_reason(&db).await);
@@ -141,14 +142,14 @@ async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     balance(&providers, &apis, &db, sends).await;
 }
 
-/// What became of how many.
+/// Returns the number of messages per channel, status and reason.
 async fn by_reason(db: &Client) -> String {
     let sql = "SELECT coalesce(string_agg(concat_ws(' ', n, channel, status, reason), '\n'), 'nothing') FROM \
                (SELECT count(*) AS n, channel, status, left(status_reason, 60) AS reason FROM message GROUP BY 2, 3, 4) AS kinds";
     db.query_one(sql, &[]).await.expect("the ledger").get(0)
 }
 
-/// A project with channels, an automation for each kind of message, and people with devices.
+/// Creates a project with channels, an automation for each kind of message, and users with devices.
 async fn open(system: &System, providers: &Providers, project: u64) -> Api {
     let api = system.another_project(&format!("Shop {project}")).await;
     api.put("/channels", &providers.channels(project)).await.expect(200);
@@ -177,11 +178,11 @@ async fn open(system: &System, providers: &Providers, project: u64) -> Api {
             api.track("/push-tokens", &device).await.expect(202);
         }
     }
-    // Nobody waits for the devices: what people do next is recorded behind them.
+    // No wait for the devices is needed: later items of the same users are recorded after them.
     api
 }
 
-/// A person who is reached by this carrier, of those with a device; of mail and SMS, anybody.
+/// Returns a user whom this carrier reaches. For mail and SMS, any user will do.
 fn name(carrier: Carrier, person: u64) -> String {
     let vendor = match carrier {
         Carrier::Gateway => "android",
@@ -203,12 +204,12 @@ struct Run<'a> {
 #[derive(Debug)]
 struct Progress {
     settled: u64,
-    /// Of a channel whose settings are found wrong.
+    /// Messages held because their channel is misconfigured.
     held: u64,
 }
 
 impl Run<'_> {
-    /// Until everything has an outcome. Retries do not wait for their time, which would be minutes.
+    /// Runs until everything has an outcome. Retries are made due early, because their delays take minutes.
     async fn end(&mut self) {
         let mut ticks = tokio::time::interval(TICK);
         loop {
@@ -224,7 +225,7 @@ impl Run<'_> {
             if !self.mended && progress.held == self.sends / 10 {
                 println!("{} found the wrong name", progress.held);
                 self.providers.third.mend_name();
-                // Settings that were saved again are tried again.
+                // Saving the settings retries the held messages.
                 let last = self.apis.len() - 1;
                 let again = self.providers.channels(last as u64);
                 self.apis[last].put("/channels", &again).await.expect(200);
@@ -241,7 +242,7 @@ impl Run<'_> {
         Progress { settled, held }
     }
 
-    /// Hands over some more.
+    /// Sends the next chunk.
     async fn feed(&mut self) {
         let mut batches: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
         for number in self.fed..self.sends.min(self.fed + CHUNK) {
@@ -262,7 +263,7 @@ impl Run<'_> {
     }
 }
 
-/// What the ledger says against what the providers saw.
+/// Compares the ledger with what the providers received.
 async fn balance(providers: &Providers, apis: &[Api], db: &Client, sends: u64) {
     let injected = providers.script.injected();
     for kind in KINDS.into_iter().filter(|kind| *kind != Kind::WrongName) {
@@ -296,7 +297,7 @@ async fn balance(providers: &Providers, apis: &[Api], db: &Client, sends: u64) {
     shown_to_people(apis, db).await;
 }
 
-/// The doubts are seen by who reads the messages.
+/// Checks that the API shows ambiguous calls.
 async fn shown_to_people(apis: &[Api], db: &Client) {
     let sql = "SELECT id FROM message WHERE ambiguous = 1 AND channel = 'SMS' LIMIT 1";
     let id: uuid::Uuid = db.query_one(sql, &[]).await.expect("a doubtful message").get(0);

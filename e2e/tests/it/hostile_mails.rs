@@ -1,5 +1,5 @@
-//! Texts that want to be markup, by the whole way of a mail: compiled from MJML, its CSS inlined, filled in, with links that
-//! are tracked; and as a preview shows it.
+//! Sends texts that look like markup through the whole mail pipeline: compiled from MJML, CSS inlined, rendered, with
+//! tracked links. Previews are checked, too.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use testkit::eventually;
 use testkit::markup::{self, Seen};
 
 const SOON: Duration = Duration::from_mins(1);
-/// As long as no hostile text is, and found nowhere else.
+/// At most as long as any hostile text, and found nowhere else.
 const PLAIN: &str = "Canary";
 const MJML: &str = r#"<mjml><mj-head><mj-title>Shop</mj-title><mj-style>.k { color: #123456 }</mj-style></mj-head><mj-body>
 <mj-section><mj-column>
@@ -26,7 +26,7 @@ const HTML: &str = r#"<html><head><style>.k { color: #123456 }</style></head><bo
 <a class="k" href="https://shop.example/?q={{ properties.text }}" title='{{ properties.text }}'>{{ properties.text }}</a>
 <a href='https://shop.example/{{ properties.text | url_encode }}'>{{ properties.deep.text | default: "x" }}</a>
 <a href="{{ unsubscribeUrl }}">No more</a></body></html>"#;
-/// How often a text is shown by each, beside what stands in attributes.
+/// How often each template shows a text, not counting attributes.
 const SHOWN: [(&str, &str, usize); 2] = [("mjml", MJML, 4), ("html", HTML, 4)];
 
 fn person(n: usize) -> String {
@@ -37,7 +37,7 @@ fn data(text: &str) -> Value {
     json!({ "text": text, "list": [text], "deep": { "text": text } })
 }
 
-/// A mail's HTML, as a browser's tokenizer reads it.
+/// Returns a mail's HTML, raw and as a browser's tokenizer reads it.
 async fn mailed(system: &System, n: usize, subject: &str) -> (String, Seen) {
     let address = format!("{}@example.com", person(n));
     let probe = async || {
@@ -57,7 +57,7 @@ async fn previewed(api: &Api, template: &str, n: usize, text: &str) -> Seen {
     markup::seen_with_comments(shown["body"].as_str().unwrap())
 }
 
-/// The page is made of what the plain one is made of, and what a text wanted to be stands there as a text.
+/// Checks that a page has the same structure as the plain one, and shows the hostile text as text.
 fn same_but_for_the_text(plain: &Seen, seen: &Seen, text: &str, shown: usize) {
     assert_eq!(seen.shape(), plain.shape(), "{text}");
     assert_eq!(seen.comments, plain.comments, "{text}");
@@ -65,7 +65,7 @@ fn same_but_for_the_text(plain: &Seen, seen: &Seen, text: &str, shown: usize) {
     assert_eq!(seen.text, plain.text.replace(PLAIN, text), "{text}");
     for (tag, was) in seen.tags.iter().zip(&plain.tags) {
         for ((name, value), (_, plain)) in tag.attributes.iter().zip(&was.attributes) {
-            // Links bear a signature where they are tracked; whatever else there is, is the text.
+            // Tracked links carry a signature. Every other attribute must contain the text itself.
             let right = *value == plain.replace(PLAIN, text) || ["href", "src"].contains(&name.as_str());
             assert!(right, "{text}: {name}={value} was {plain}");
             assert!(!value.trim_start().to_lowercase().starts_with("javascript:"), "{text}: {name}={value}");
@@ -98,7 +98,7 @@ async fn no_text_of_anybody_becomes_markup_on_the_way_of_a_mail() {
     }
     for ((subject, _, shown), template) in SHOWN.iter().zip(&templates) {
         let (html, plain) = mailed(&system, 0, subject).await;
-        // The whole way was gone: nothing of MJML is left, the rule stands at its element, and links are tracked.
+        // The pipeline ran completely: no MJML is left, the CSS is inlined, and links are tracked.
         assert!(!html.contains("<mj-") && html.contains("color: #123456") && html.contains("/c/"), "{html}");
         let inlined =
             |tag: &markup::Tag| tag.attributes.iter().any(|(name, value)| name == "style" && value.contains("#123456"));
@@ -111,7 +111,7 @@ async fn no_text_of_anybody_becomes_markup_on_the_way_of_a_mail() {
             same_but_for_the_text(&plain_preview, &previewed(api, template, n, text).await, text, *shown);
         }
     }
-    // Of content that a message brings, what is filled in is a text, too.
+    // Placeholders in a message's own content are escaped, too.
     for (n, text) in texts.iter().enumerate() {
         for (subject, body, _) in SHOWN {
             let own = json!({ "userId": person(n), "channel": "EMAIL", "subject": format!("own {subject}"), "body": body,

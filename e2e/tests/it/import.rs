@@ -1,4 +1,4 @@
-//! People by the thousand, in and out, through the whole system.
+//! Imports and exports thousands of users through the whole system.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::eventually;
 
 const PEOPLE: usize = 20_000;
-/// A gateway that was killed holds its import for half a minute.
+/// A killed gateway holds the lease of its import for half a minute.
 const HELD: Duration = Duration::from_mins(1);
 const SOON: Duration = Duration::from_secs(20);
 
@@ -37,7 +37,7 @@ async fn a_file_of_people_outlives_a_crash_gives_way_to_events_and_comes_out_aga
     let before = api.get("/users/import/file").await.expect(200);
     assert!(before["nextLine"].as_u64() < Some(PEOPLE as u64), "{before}");
 
-    // Sent again, with somebody doing things meanwhile, each of which is recorded in its time.
+    // Sends the file again while a user is active. Their events must be recorded in time.
     let again = eventually(HELD, async || {
         let answer = api.import("file", lines()).await?;
         if answer.status == 200 { Ok(answer.json) } else { Err(format!("{answer:?}")) }
@@ -68,13 +68,13 @@ async fn a_file_of_people_outlives_a_crash_gives_way_to_events_and_comes_out_aga
     });
     assert_eq!(wrong, None);
 
-    // Who is erased is not among them, and nothing of what they did.
+    // Exports contain neither an erased user nor their events.
     let erased = api.call(Method::DELETE, "/users/u7", &api.secret_key, None).await.unwrap();
     erased.expect(200);
     let exported = api.export("/users/export").await;
     assert!(exported.len() == PEOPLE - 1 && !ids(&exported).contains("u7"));
     assert_eq!(api.export("/events/export").await, Vec::<Value>::new());
-    // The same file under the same key changes nothing any more.
+    // Repeating the same file with the same key has no effect.
     let same = api.import("file", lines()).await.unwrap().expect(200);
     assert_eq!(same["imported"], json!(PEOPLE));
     assert_eq!(api.get("/users/u7").await.status, 404);

@@ -1,5 +1,5 @@
-//! The examples of docs/automations.md: read from there, posted, and run by the real programs in this process, whose clock
-//! is moved on by hand. What takes ten days there takes seconds here.
+//! Runs the examples of docs/automations.md with the real programs in this process. The test advances their clock, so
+//! that ten days take seconds.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -29,7 +29,7 @@ const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1
 const SOON: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_hours(24);
 
-/// Gateway, worker-automation and scheduler under one clock.
+/// Gateway, worker-automation and scheduler with one manual clock.
 struct Place {
     clock: Clock,
     api: Api,
@@ -80,7 +80,7 @@ impl Place {
         Self { clock, api, sql: database.client().await, shutdown, _servers: (database, nats) }
     }
 
-    /// A template; what it is called is what it is known by in `sent`.
+    /// Creates a template. `sent` reports it by its name.
     async fn template(&self, name: &str) -> String {
         let new = json!({ "name": name, "channel": "EMAIL", "subject": name, "body": name });
         self.api.create("/templates", &new).await
@@ -91,7 +91,7 @@ impl Place {
         self.api.track("/events", &event).await.expect(202);
     }
 
-    /// Who was sent what so far, as `user:template`.
+    /// Returns the messages sent so far, as `user:template`.
     async fn sent(&self) -> String {
         let sql = "SELECT coalesce(string_agg(u.external_id || ':' || t.name, ' ' ORDER BY u.external_id, m.created_at), '') \
                    FROM message m JOIN users u ON u.id = m.user_id JOIN template t ON t.id = m.template_id";
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-/// A project with a public and a secret key.
+/// Creates a project with a public and a secret key.
 async fn keys(store: &Store, master_keys: &MasterKeys, clock: &Clock) -> [String; 2] {
     let now = clock.now();
     let project = ProjectId(ids::fresh(now.as_millisecond()));
@@ -131,7 +131,7 @@ async fn keys(store: &Store, master_keys: &MasterKeys, clock: &Clock) -> [String
     keys
 }
 
-/// An example of the documentation, with these ids in place of its words.
+/// Returns an example from the documentation, with IDs in place of its placeholders.
 fn example(heading: &str, words: &[(&str, &str)]) -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/automations.md");
     let page = std::fs::read_to_string(path).unwrap();
@@ -149,7 +149,7 @@ async fn from_a_welcome_to_the_first_order_by_every_way() {
     let words = [("$WELCOME", &*welcome), ("$REMINDER", &*reminder), ("$DISCOUNT", &*discount)];
     let journey = example("From a welcome to the first order", &words);
     let automation = place.api.create("/automations", &journey).await;
-    // Who orders early, when they were reminded, and never; and signing up twice is no second welcome.
+    // Users who order early, after the reminder, and never. A second sign-up sends no second welcome.
     for user in ["early", "late", "never"] {
         place.track(user, "signed_up").await;
     }
@@ -188,14 +188,14 @@ async fn from_a_welcome_to_the_first_order_by_every_way() {
 async fn every_birthday_at_nine_where_the_person_is() {
     let place = Place::start().await;
     let birthday = place.template("birthday").await;
-    // Five days from now, of a year that had that day, too.
+    // Five days from now, in a birth year that has the same day.
     let today = place.clock.now().to_zoned(TimeZone::UTC);
     let day = today.date().checked_add(5.days()).unwrap();
     let born = day.checked_sub(28.years()).unwrap().to_string();
     let identify = async |user: &str, properties: Value| {
         place.api.track("/users/identify", &json!({ "user_id": user, "properties": properties })).await.expect(202);
     };
-    // Before the automation is made, and after it.
+    // One user before the automation is created, one after it.
     identify("east", json!({ "birthday": born, "timezone": "Asia/Tokyo" })).await;
     identify("none", json!({ "birthday": "in May" })).await;
     place.until("SELECT count(*) FROM users", 2).await;
@@ -214,7 +214,7 @@ async fn every_birthday_at_nine_where_the_person_is() {
     place.until_sent("east:birthday").await;
     advance_to(nine("America/New_York"));
     place.until_sent("east:birthday west:birthday").await;
-    // And again next year.
+    // The next occurrence is a year later.
     let next = "SELECT count(*) FROM date_due WHERE due_at > now() + interval '360 days'";
     place.until(next, 2).await;
     assert_eq!(place.sent().await, "east:birthday west:birthday");

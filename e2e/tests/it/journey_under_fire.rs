@@ -1,8 +1,8 @@
-//! Runs of a journey while what moves them on is killed at random, again and again: every step's effect happens once, no run
-//! is stuck, and the books balance.
+//! Kills the programs that advance the runs of a journey, at random and repeatedly. Every step takes effect once, no
+//! run gets stuck, and all counts match.
 //!
-//! `E2E_JOURNEY_RUNS` (1500) is how many they are, `E2E_JOURNEY_KILLS` (one for 600 of them, 6 at least) how often something
-//! is killed, and `E2E_SEED` chooses what and when. The long form is 50000.
+//! `E2E_JOURNEY_RUNS` (1500) sets the number of runs, `E2E_JOURNEY_KILLS` (one per 600 runs, at least 6) the number of
+//! kills, and `E2E_SEED` the victims and times. The long form is 50000.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,19 +18,19 @@ use crate::shop::number;
 
 const API_KEY: &str = "re_test";
 const VICTIMS: [Victim; 3] = [Victim::Scheduler, Victim::Automation, Victim::Delivery];
-/// Milliseconds before each kill, and seconds from one to the next on average.
+/// Milliseconds before each kill, and average seconds between kills.
 const PAUSE: Range<u64> = 1_000..4_000;
 const SECONDS_A_KILL: u64 = 3;
 /// Seconds that a run waits for an order.
 const TIMEOUT: u64 = 10;
-/// People who sign up together, as many as one request takes.
+/// Users per sign-up request, at most the size of a batch.
 const TOGETHER: u64 = 100;
 const SOON: Duration = Duration::from_mins(1);
 
-/// What is created first.
+/// The automation and the templates.
 struct Shop {
     automation: String,
-    /// By their names.
+    /// Template IDs by name.
     templates: BTreeMap<&'static str, String>,
 }
 
@@ -41,8 +41,8 @@ async fn every_step_of_a_journey_happens_once_whatever_is_killed() {
     let kills = number("E2E_JOURNEY_KILLS").unwrap_or_else(|| (runs / 600).max(6));
     println!("E2E_SEED={seed}, {runs} runs, {kills} kills");
     let provider = ProviderServer::start(MailService::new(API_KEY, "shop.example.com")).await;
-    // Short leases, so that what the dead held is soon taken over. More repeats than usual of calls whose outcome was
-    // never learned: one message may well be under way in several kills.
+    // Short leases, so that the work of killed processes is soon taken over. More retries of calls with an unknown
+    // outcome than usual, because several kills may hit the same message.
     let options = Options::default()
         .env("MAIL_BASE_URL", provider.url())
         .env("PARTITION_LEASE_MS", 1_500)
@@ -79,7 +79,7 @@ async fn every_step_of_a_journey_happens_once_whatever_is_killed() {
     books.events(&db, runs).await;
 }
 
-/// A journey of six steps, and the people who are going to walk it.
+/// Creates a journey of six steps, and the users who will enter it.
 async fn opened(system: &System, people: u64) -> Shop {
     let api = &system.api;
     let channel = json!({ "emailProvider": "MAILPROVIDER", "mailproviderApiKey": API_KEY,
@@ -118,8 +118,8 @@ async fn opened(system: &System, people: u64) -> Shop {
     Shop { automation: api.create("/automations", &automation).await, templates }
 }
 
-/// Everybody signs up, and half of them order a little later. Each order is in the stream long before the wait for it is over,
-/// and a person's items keep their order: so whoever orders takes that arm, whatever is killed.
+/// Signs up all users; half of them order a little later. Each order is in the stream long before its wait ends, and a
+/// user's items stay in order, so every user who orders takes that arm in spite of the kills.
 async fn sign_up(api: &Api, people: u64, over: Duration) {
     let groups = people.div_ceil(TOGETHER);
     let pace = over / u32::try_from(groups).expect("not so many");
@@ -153,10 +153,10 @@ async fn count(db: &Client, sql: &str) -> u64 {
     u64::try_from(count).expect("a count")
 }
 
-/// What the report says, held against what the runs themselves say.
+/// Compares the report with the runs themselves.
 struct Books {
     report: Value,
-    /// How often what happened at which step by which arm, by the runs' trails.
+    /// Occurrences by step, action and arm, from the trails of the runs.
     trails: BTreeMap<(String, String, String), u64>,
 }
 
@@ -179,7 +179,7 @@ impl Books {
         self.trails.get(&(step.to_owned(), did.to_owned(), arm.to_owned())).copied().unwrap_or(0)
     }
 
-    /// Those who ordered, and those who did not.
+    /// Returns the runs with an order, and those without.
     fn arms_of_wait(&self) -> [u64; 2] {
         ["then", "else"].map(|arm| self.did("steps[1]", "took", arm))
     }
@@ -198,7 +198,7 @@ impl Books {
         assert_eq!(of_runs, expected.map(Some), "{report}");
         assert_eq!(arms, [runs.div_ceil(2), runs / 2], "whoever ordered took that arm");
         assert_eq!(split.iter().sum::<u64>(), runs, "{split:?}");
-        // 3 : 3 : 1, by chance: six standard deviations on either side.
+        // The random split is 3 : 3 : 1. Six standard deviations are allowed.
         for (arm, share) in split.iter().zip([3.0 / 7.0, 3.0 / 7.0, 1.0 / 7.0]) {
             let (mean, deviation) = (runs as f64 * share, (runs as f64 * share * (1.0 - share)).sqrt());
             assert!((*arm as f64 - mean).abs() <= 6.0 * deviation, "{split:?}");
@@ -222,7 +222,7 @@ impl Books {
         assert!(told.is_empty(), "not in the report: {told:?}");
     }
 
-    /// Each event of a step was recorded once for each run that came by, and nothing is left of any wait.
+    /// Checks that each step's event was recorded once per run that reached it, and that no wait is left.
     async fn events(&self, db: &Client, runs: u64) {
         let ([ordered, _], [_, without_gift, exited]) = (self.arms_of_wait(), self.arms_of_split());
         for (event, expected) in [
@@ -243,7 +243,7 @@ impl Books {
     }
 }
 
-/// One row for each step that sends and run that came by, and one mail where that is a mail.
+/// Checks that there is one row per sending step and run that reached it, and one mail per row with a mail.
 async fn messages_were_sent_once(
     db: &Client,
     provider: &ProviderServer<MailService>,

@@ -1,4 +1,5 @@
-//! Two gateways while Redis or the broker is away: a project's limit holds, and a revoked key is soon refused.
+//! Runs two gateways while Redis or the broker is down. A project's rate limit holds, and a revoked key is soon
+//! refused.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +11,18 @@ use serde_json::json;
 use store_projects::api_keys::KeyType;
 use uuid::Uuid;
 
-/// Requests a second, and how many of them may be used at once.
+/// Requests per second, and the burst.
 const LIMIT: u32 = 20;
 const BURST: u32 = 2 * LIMIT;
 const GATEWAYS: u32 = 2;
-/// Clients of each gateway, which together want far more than the limit.
+/// Clients per gateway. Together they request far more than the limit.
 const CLIENTS: usize = 4;
 const PHASE: Duration = Duration::from_secs(3);
-/// By then a gateway knows that Redis is back, or away.
+/// Time after which a gateway has noticed that Redis is up or down.
 const NOTICED: Duration = Duration::from_secs(1);
-/// By then a gateway has taken over what was written in the database.
+/// Time after which a gateway has read a change from the database.
 const TAKEN_OVER: Duration = Duration::from_secs(10);
-/// By then a revoked key is refused: where the broker tells, and where it is away.
+/// Time limits until a revoked key is refused: normally, and while the broker is down.
 const REFUSED: Duration = Duration::from_secs(5);
 const REFUSED_WITHOUT_BROKER: Duration = Duration::from_mins(1);
 
@@ -30,9 +31,9 @@ async fn status(api: &Api, key: &str) -> Option<u16> {
     api.call(Method::POST, "/events", key, Some(&event)).await.ok().map(|answer| answer.status)
 }
 
-/// How many requests are accepted by all gateways in this time, of as many as can be sent.
+/// Returns how many requests all gateways accept in this time, at the maximum request rate.
 ///
-/// Panics where one is answered neither 202 nor 429.
+/// Panics on a status other than 202 and 429.
 async fn accepted(apis: &[&Api], time: Duration) -> u32 {
     let began = Instant::now();
     let clients = apis.iter().flat_map(|api| (0..CLIENTS).map(move |_| *api)).map(|api| async move {
@@ -49,9 +50,11 @@ async fn accepted(apis: &[&Api], time: Duration) -> u32 {
     join_all(clients).await.into_iter().sum()
 }
 
-/// Whether so many are no more than the limit lets in: what comes in so many seconds, a burst for each time that the tokens in
-/// Redis began anew, and one of all gateways together, of which each has its share, for each time that they were alone. Until
-/// all of them have noticed, shares may come on top of what Redis gives. A lease is one token here.
+/// Returns whether the accepted requests are within the limit: the rate over the time, one burst for each time that the
+/// tokens in Redis started full, and one for each time that the gateways limited alone, each with its share.
+///
+/// Until all gateways have noticed a change, their shares may come on top of the tokens from Redis. A lease is one
+/// token here.
 fn holds(accepted: u32, took: Duration, fresh: u32, alone: u32) -> bool {
     let bursts = BURST * (fresh + alone);
     let time = took + NOTICED * alone;
@@ -79,7 +82,7 @@ async fn a_limit_holds_over_two_gateways_while_redis_comes_and_goes() {
     db.execute(sql, &[&system.project, &i32::try_from(LIMIT).expect("a small number")]).await.expect("a limit");
     let here = system.api.clone();
     let all = [&here, &there];
-    // With the old limit none of so many would be refused.
+    // The default limit would refuse none of these.
     testkit::eventually_true("both know the limit", TAKEN_OVER, async || {
         let at_once = all.iter().map(|api| async move {
             let asked = (0..2 * BURST).map(|_| status(api, &api.public_key));
@@ -102,18 +105,18 @@ async fn a_limit_holds_over_two_gateways_while_redis_comes_and_goes() {
         let accepted = accepted(&all, PHASE).await;
         let elapsed = began.elapsed();
         println!("{what}: {accepted} accepted in {elapsed:?}");
-        // What one gateway let in alone until it noticed the change counts, too.
+        // Requests that a gateway admitted alone before it noticed the change count, too.
         assert!(holds(accepted, elapsed, fresh, alone + u32::from(what == "Redis again")), "{what}: {accepted}");
         assert!(f64::from(accepted) >= f64::from(LIMIT) * PHASE.as_secs_f64() / 4.0, "{what}: only {accepted}");
         sum += accepted;
     }
-    // With the time between, in which tokens came as well.
+    // Includes the time between the phases, in which tokens were added, too.
     let took = began_all.elapsed();
     system.redis.resume();
     assert!(holds(sum, took, 2, 2), "{sum} in {took:?}");
 }
 
-/// A key of the system's project, and its id.
+/// Creates a key for the system's project. Returns its ID and the key.
 async fn key(system: &System, provision: &Provision) -> (Uuid, String) {
     let made = provision.create_key(system.project, KeyType::Public, "to be revoked").await.expect("a key");
     (made.id, made.key)
@@ -134,12 +137,12 @@ async fn a_revoked_key_is_soon_refused_also_while_the_broker_is_away() {
         if !broker {
             system.nats.kill().await;
             for api in apis {
-                // Known as ever; there is only nobody to take the event.
+                // The key is still valid, but no broker accepts the event.
                 let known = async || status(api, &key).await == Some(503);
                 testkit::eventually_true("the broker is missed", REFUSED, known).await;
             }
         }
-        // As somebody does who sits at the database's machine: no gateway is told.
+        // Revokes the key in the database only, as an operator on its machine does, so that no gateway is notified.
         provision.revoke_key(system.project, id).await.expect("it worked until now");
         let revoked = Instant::now();
         for api in apis {

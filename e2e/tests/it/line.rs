@@ -1,4 +1,4 @@
-//! The line as a whole, with nothing going wrong.
+//! Checks the whole pipeline without faults.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use crate::shop::{Shop, event_id};
 
-/// An event that was accepted while idle is readable through the API.
+/// Time limit until an event that was accepted in an idle system is readable through the API.
 const READABLE: Duration = Duration::from_secs(1);
-/// A mail that is due now is in the mailbox.
+/// Time limit until a due mail is in the mailbox.
 const MAILED: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,7 +34,7 @@ async fn a_batch_becomes_an_event_a_person_and_mail() {
         .expect(202);
     assert_eq!((&answer["processed"], &answer["errors"]), (&json!(3), &json!(0)), "{answer}");
 
-    // Both promises count from the same moment, so they are watched at the same time.
+    // Both limits start at the same moment, so both are checked concurrently.
     let readable = async {
         let event = system.api.until(&format!("/events/{id}"), READABLE, |_| true).await;
         (event, accepted.elapsed())
@@ -70,7 +70,7 @@ async fn keys_open_what_they_are_for() {
     assert_eq!(status(&api.secret_key).await, 200);
     assert_eq!(status(&api.public_key).await, 403, "a public key on a secret endpoint");
     assert_eq!(status(&format!("sk_live_{}", "x".repeat(32))).await, 401);
-    // A direct message, on the way: for a person that an event in front of it makes.
+    // A direct message to a user whom the preceding item in the stream creates.
     api.track("/users/identify", &json!({ "user_id": "eve", "properties": { "email": "eve@example.com" } }))
         .await
         .expect(202);
@@ -83,7 +83,7 @@ async fn keys_open_what_they_are_for() {
     println!("a direct message to a new person took {:?}", sent.elapsed());
 }
 
-/// Everything is stopped in order, servers too, with items in the stream, runs that wait and mail to be sent.
+/// Stops everything in order, including the servers, while items are in the stream, runs wait and mail is queued.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_of_everything_loses_nothing() {
     let mut system = System::start().await;
@@ -96,7 +96,7 @@ async fn a_restart_of_everything_loses_nothing() {
             let name = if i == 0 { "checkout_started" } else { "page_viewed" };
             json!({ "type": "track", "event": name, "user_id": format!("u{n}"), "id": id, "properties": { "cartId": id } })
         }));
-        // The last ones meet workers that are stopping, or none at all.
+        // The last batches arrive while workers stop or are stopped.
         if n == 2 {
             system.automation.stop().await;
         }
@@ -119,7 +119,7 @@ async fn a_restart_of_everything_loses_nothing() {
     assert!(e2e::mails::copies(&system.mailbox).values().all(|copies| *copies == 1));
 }
 
-/// What the API answers is the same after everything was applied: one person under both ids.
+/// The API returns one user under both IDs once everything is applied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_done_anonymously_belongs_to_the_person() {
     let system = System::start().await;

@@ -1,4 +1,4 @@
-//! Mail that cannot be sent as it is: it waits, or costs nobody else anything.
+//! Mail that cannot be sent as it is: it is held, or fails without affecting other messages.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn a_wrong_password_is_shown_and_mail_waits_until_it_is_mended() {
     api.until("/channels", SOON, |c| c["email"]["error"].is_null()).await;
 }
 
-/// The message of this id in a page of them; null where it is not.
+/// Returns the message with this ID from a page, or null.
 fn of<'a>(page: &'a Value, id: &str) -> &'a Value {
     let found = page["messages"].as_array().and_then(|all| all.iter().find(|m| m["id"] == id));
     found.unwrap_or(&Value::Null)

@@ -1,4 +1,4 @@
-//! The product as a whole.
+//! End-to-end tests of the whole product.
 
 mod broker_cluster;
 mod broker_users;

@@ -1,6 +1,6 @@
-//! Servers that are away, hang or are full: what was answered 202 is there afterwards, exactly once.
+//! Servers that are down, hang or are full: every event answered with 202 is recorded exactly once.
 //!
-//! `E2E_OUTAGE_SECONDS` is how long Postgres stays away (20).
+//! `E2E_OUTAGE_SECONDS` (20) sets how long PostgreSQL is down.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use serde_json::json;
 
 use crate::shop::{Shop, event_id};
 
-/// Until a client hears that the broker is away.
+/// Time limit until a client gets the error that the broker is down.
 const HEARD: Duration = Duration::from_secs(2);
-/// From the return of a server until all is well.
+/// Time limit from a server's return until everything works.
 const BACK: Duration = Duration::from_secs(5);
 
-/// Single events under ids of our own, and which of them were accepted.
+/// Sends single events with generated IDs, and keeps which of them were accepted.
 struct Sender {
     api: Api,
     accepted: Vec<String>,
@@ -44,7 +44,7 @@ impl Sender {
         answer
     }
 
-    /// Sends for so long, and expects this status of every answer.
+    /// Sends for `time`, and checks that every response has this status.
     async fn send_for(&mut self, time: Duration, padding: usize, status: u16) {
         let began = Instant::now();
         while began.elapsed() < time {
@@ -54,7 +54,7 @@ impl Sender {
         }
     }
 
-    /// Sends until one is accepted, for which there is time until all must be well again.
+    /// Sends until an event is accepted, at most for `BACK`.
     async fn until_accepted(&mut self) {
         let back = Instant::now();
         while self.send(0).await.status != 202 {
@@ -64,7 +64,7 @@ impl Sender {
         println!("accepted again after {:?}", back.elapsed());
     }
 
-    /// Sends what was refused again, as clients do, and waits until every event is there: once.
+    /// Retries refused events, as clients do, and waits until every event is recorded exactly once.
     async fn all_there_once(&mut self, system: &System) {
         for id in std::mem::take(&mut self.refused) {
             let event = json!({ "event": "page_viewed", "user_id": "late", "id": id, "properties": {} });
@@ -116,7 +116,7 @@ async fn without_postgres_events_are_accepted() {
     Shop::open(&system, 2).await;
     let mut sender = Sender::new(&system);
     sender.send_for(Duration::from_millis(500), 0, 202).await;
-    // A mail that is due during the outage.
+    // A mail that becomes due during the outage.
     let known = json!({ "user_id": "ada", "properties": { "email": "ada@example.com", "name": "Ada" } });
     system.api.track("/users/identify", &known).await.expect(202);
     system.api.until("/users/ada", Duration::from_secs(5), |_| true).await;
@@ -165,7 +165,7 @@ async fn a_full_stream_refuses_and_keeps_what_it_accepted() {
     assert!(sender.accepted.len() > 20, "{} of 30 kB were accepted", sender.accepted.len());
     sender.send_for(Duration::from_secs(1), 30_000, 503).await;
 
-    // Once they are applied there is room: the scheduler makes it, at its start and every minute.
+    // Once they are applied, the scheduler frees space in the stream, at its start and every minute.
     system.automation.start().await;
     let db = drained::database(&system).await;
     let all = sender.accepted.len() as i64;

@@ -1,4 +1,4 @@
-//! What was lost comes back: the database from a backup and the ingest stream, the broker's streams by themselves.
+//! Recovery after data loss: the database from a backup and the ingest stream, the broker's streams automatically.
 
 use std::path::Path;
 use std::process::Output;
@@ -13,20 +13,20 @@ use tokio_postgres::Client;
 
 use crate::shop::{Shop, event_id};
 
-/// From the programs' start on a restored database until all that was accepted is there.
+/// Time limit from the start on a restored database until all accepted events are recorded.
 const CAUGHT_UP: Duration = Duration::from_secs(30);
-/// Until a broker that lost its disk is used again.
+/// Time limit until a broker that lost its disk is used again.
 const TAKEN_UP: Duration = Duration::from_secs(30);
 const BATCH: usize = 20;
 
-/// `deploy/backup` or `deploy/restore`, as an operator runs it.
+/// Runs `deploy/backup` or `deploy/restore` as an operator does.
 async fn run(script: &str, system: &System, dir: &Path) -> Output {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(script);
     let ran = Command::new(path).arg(dir).env("DATABASE_URL", system.postgres.url()).output().await;
     ran.unwrap_or_else(|error| panic!("deploy/{script}: {error}"))
 }
 
-/// As [`run`], which has to go well; how long it took.
+/// Calls [`run`] and panics if it fails. Returns the duration.
 async fn done(script: &str, system: &System, dir: &Path) -> Duration {
     let began = Instant::now();
     let output = run(script, system, dir).await;
@@ -36,7 +36,7 @@ async fn done(script: &str, system: &System, dir: &Path) -> Duration {
     began.elapsed()
 }
 
-/// So many batches of events, each of a person who is made by it and renamed by the next.
+/// Sends `batches` batches of events. Each identifies a user, whom later batches update.
 async fn views(system: &System, batches: usize) -> i64 {
     for n in 0..batches {
         let user = format!("u{}", n % 7);
@@ -58,7 +58,7 @@ async fn sign_up(system: &System, name: &str) -> String {
     mail
 }
 
-/// One view, sent until it is accepted.
+/// Sends one view until it is accepted.
 async fn view_accepted(system: &System) -> i64 {
     let event = json!({ "event": "page_viewed", "user_id": "u0", "id": event_id(), "properties": {} });
     eventually(TAKEN_UP, async || match system.api.track("/events", &event).await {
@@ -68,7 +68,7 @@ async fn view_accepted(system: &System) -> i64 {
     .await
 }
 
-/// Waits until so many views are there, each once.
+/// Waits until `count` views are recorded, each exactly once.
 async fn viewed(db: &Client, count: i64, within: Duration) {
     eventually(within, async || match drained::events(db, "page\\_viewed").await {
         stored if stored == StoredEvents::each_once(count) => Ok(()),
@@ -77,7 +77,7 @@ async fn viewed(db: &Client, count: i64, within: Duration) {
     .await;
 }
 
-/// Everybody, with what is known of them.
+/// Returns all users with their data.
 async fn people(db: &Client) -> Vec<String> {
     let sql = "SELECT concat_ws(' ', external_id, email, name, properties) FROM users ORDER BY external_id";
     db.query(sql, &[]).await.expect("the people").iter().map(|row| row.get(0)).collect()
@@ -93,7 +93,7 @@ async fn a_restored_backup_catches_up_with_all_that_was_accepted_after_it() {
     shop.mails(&early, 1, CAUGHT_UP).await;
     drained::until_drained(&system, &db, CAUGHT_UP).await;
 
-    // The backup is made while more comes in, and yet more comes afterwards.
+    // Events arrive during the backup and after it.
     let dir = system.dir().join("backup");
     let (took, meanwhile) = tokio::join!(done("backup", &system, &dir), views(&system, 60));
     count += meanwhile + views(&system, 30).await;
@@ -123,7 +123,7 @@ async fn a_restored_backup_catches_up_with_all_that_was_accepted_after_it() {
     let total = system.api.get("/events?event=page_viewed&limit=1").await.expect(200)["pagination"]["total"].clone();
     assert_eq!(total, json!(count), "the exact counter");
 
-    // What was sent before the backup is known to be sent. What was sent after it is sent again, as the same message.
+    // Mails sent before the backup are recorded as sent. Those sent after it are sent again, with the same message IDs.
     let shop_mails = async |to: &str, count: usize| {
         eventually(CAUGHT_UP, async || match mails::to(&system.mailbox, to).len() {
             came if came == count => Ok(()),

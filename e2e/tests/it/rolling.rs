@@ -1,7 +1,7 @@
-//! Two of each program, and every process restarted in its turn under load: nobody who sends is cut off, nothing is lost, and
-//! nothing happens twice.
+//! Runs two of each program, and restarts every process in sequence under load. No client is cut off, nothing is lost,
+//! and nothing happens twice.
 //!
-//! `E2E_ROLLING_ROUNDS` is how often each process is restarted (2).
+//! `E2E_ROLLING_ROUNDS` (2) sets how often each process is restarted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,35 +17,35 @@ use testkit::eventually;
 use crate::shop::{Shop, event_id, number};
 
 pub const CLIENTS: usize = 6;
-/// Between two requests of a client.
+/// Pause between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(25);
-/// Of a client's requests, every so manieth brings somebody who is mailed.
+/// One in this many requests of a client signs up a user, who gets a mail.
 const SIGN_UPS: usize = 8;
-/// From SIGTERM to the end.
+/// Time limit from SIGTERM to exit.
 const STOPPED: Duration = Duration::from_secs(30);
-/// A gateway that lets nobody in is at its end.
+/// A gateway refuses connections only this long before it exits and until it is ready again.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
-/// A request that was refused by one gateway is not refused by both.
+/// A request that one gateway refuses is not refused by both.
 const TRIES: usize = 3;
-/// What the broker had just sent to a worker that stopped, it sends again after half a minute.
+/// The broker redelivers messages that a stopped worker had just received after half a minute.
 const DRAIN: Duration = Duration::from_mins(1);
 
-/// A program's way from SIGTERM over its end to its being ready again.
+/// Times of a program's restart: SIGTERM, exit, and ready again.
 pub struct Restart {
     program: &'static str,
-    /// Which of the gateways it was.
+    /// Index of the gateway, if it is one.
     gateway: Option<usize>,
     told: Instant,
     ended: Instant,
     ready: Instant,
 }
 
-/// What the gateways said, each by its place and the time.
+/// Responses of the gateways. The pairs hold a gateway's index and the time.
 #[derive(Default)]
 pub struct Seen {
-    /// Singles of `page_viewed` that were answered 202.
+    /// Single `page_viewed` events that were answered with 202.
     viewed: i64,
-    /// People who signed up, each in one batch that was answered 202.
+    /// Users who signed up, each in one batch that was answered with 202.
     people: Vec<String>,
     requests: u64,
     told_to_come_back: Vec<(usize, Instant)>,
@@ -53,7 +53,7 @@ pub struct Seen {
     slowest: Duration,
 }
 
-/// As an SDK that knows both gateways, without a balancer: what one of them does not take goes to the other.
+/// An SDK that knows both gateways, without a load balancer: it fails over to the other gateway.
 struct Client {
     gateways: [Api; 2],
     at: usize,
@@ -88,7 +88,7 @@ impl Client {
         panic!("{TRIES} times in a row neither gateway took a request");
     }
 
-    /// Sends until it is over.
+    /// Sends until the load ends.
     async fn load(mut self, name: usize, over: &AtomicBool) -> Seen {
         for n in 0.. {
             if over.load(Ordering::Relaxed) {
@@ -115,7 +115,7 @@ impl Client {
     }
 }
 
-/// SIGTERM, its own end in time and without a complaint, and another start.
+/// Sends SIGTERM, checks that the program exits in time and without errors, and starts it again.
 async fn restart(program: &mut Program, gateway: Option<usize>) -> Restart {
     let told = Instant::now();
     program.stop().await;
@@ -125,7 +125,7 @@ async fn restart(program: &mut Program, gateway: Option<usize>) -> Restart {
     Restart { program: program.name(), gateway, told, ended, ready: Instant::now() }
 }
 
-/// The second of each program.
+/// The second instance of each program.
 pub struct Second {
     pub api: Api,
     gateway: Program,
@@ -145,14 +145,14 @@ impl Second {
     }
 }
 
-/// What the `n`th client sees until it is over, over connections of its own.
+/// Runs the `n`th client, with its own connections, until the load ends. Returns what it saw.
 pub async fn load(gateways: &[Api; 2], n: usize, over: &AtomicBool) -> Seen {
     let own = |api: &Api| api.of_another_client();
     let gateways = [own(&gateways[0]), own(&gateways[1])];
     Client { gateways, at: n % 2, seen: Seen::default() }.load(n, over).await
 }
 
-/// Every process in its turn.
+/// Restarts every process in sequence.
 pub async fn restart_each(first: &mut System, second: &mut Second) -> Vec<Restart> {
     let mut restarts = vec![restart(&mut first.gateway, Some(0)).await, restart(&mut second.gateway, Some(1)).await];
     for program in [
@@ -168,7 +168,7 @@ pub async fn restart_each(first: &mut System, second: &mut Second) -> Vec<Restar
     restarts
 }
 
-/// What was seen while programs were restarted.
+/// Results of the clients while programs were restarted.
 pub struct Rolled {
     pub seen: Vec<Seen>,
     pub restarts: Vec<Restart>,
@@ -176,7 +176,7 @@ pub struct Rolled {
 }
 
 impl Rolled {
-    /// Nobody was cut off, and what was answered 202 is there once.
+    /// Checks that no client was cut off, and that everything answered with 202 is recorded exactly once.
     pub async fn check(&self, system: &System, db: &tokio_postgres::Client) {
         let people: Vec<&String> = self.seen.iter().flat_map(|seen| &seen.people).collect();
         let viewed: i64 = self.seen.iter().map(|seen| seen.viewed).sum();
@@ -210,7 +210,7 @@ async fn a_rolling_restart_under_load_cuts_nobody_off_and_loses_and_repeats_noth
     Rolled { seen, restarts, took: began.elapsed() }.check(&system, &db).await;
 }
 
-/// A gateway asks to come back while it stops, and lets nobody in only when it is at its end.
+/// Checks that a gateway asked clients to retry only while it stopped, and refused connections only around its exit.
 fn only_while_it_stopped(seen: &[Seen], restarts: &[Restart]) {
     let of = |gateway: usize| restarts.iter().filter(move |restart| restart.gateway == Some(gateway));
     for (gateway, at) in seen.iter().flat_map(|seen| &seen.told_to_come_back) {
@@ -227,7 +227,7 @@ fn only_while_it_stopped(seen: &[Seen], restarts: &[Restart]) {
     assert!(asked > 0, "no request came while a gateway stopped");
 }
 
-/// What was answered 202 is stored once, its mails came once, and nothing is left over.
+/// Checks that everything answered with 202 is stored once, its mails were sent once, and no work is left.
 async fn everything_once(system: &System, db: &tokio_postgres::Client, viewed: i64, people: &[&String]) {
     let (signed_up, over) = (people.len() as i64, Instant::now());
     for (event, count) in [("page_viewed", viewed), ("signed\\_up", signed_up), ("checkout\\_started", signed_up)] {

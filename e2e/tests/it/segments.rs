@@ -1,4 +1,4 @@
-//! Who enters a segment, and leaves it, starts automations.
+//! Entering or leaving a segment triggers automations.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use kernel::clock::{Clock, rfc3339};
 use serde_json::{Value, json};
 
-/// What a change leads to: evaluated, recorded and shown.
+/// Time limit until a change is evaluated, recorded and visible.
 const SOON: Duration = Duration::from_secs(10);
 
 async fn automation(system: &System, trigger: &str, segment: &str, event: &str) -> String {
@@ -42,7 +42,7 @@ async fn people_come_and_go_by_what_they_do_and_by_the_passing_of_time() {
 
     let shopper = json!({ "user_id": "ada", "properties": { "plan": "pro" } });
     system.api.track("/users/identify", &shopper).await.expect(202);
-    // Ordered long enough ago to leave in some seconds.
+    // The order is old enough to fall out of the segment's window in a few seconds.
     let ordered = Instant::now();
     let ago = rfc3339(Clock::system().now() - SignedDuration::from_secs(50));
     let order = json!({ "user_id": "ada", "event": "order_completed", "timestamp": ago });

@@ -1,4 +1,4 @@
-//! What most tests set up first: a shop with a welcome and a reminder.
+//! Setup that most tests share: a shop with a welcome and a reminder.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl<'a> Shop<'a> {
         Self::open_for(system, &system.api, wait_seconds).await
     }
 
-    /// The same of one of the system's other projects.
+    /// Like `open`, for another project of the system.
     pub async fn open_for(system: &'a System, api: &Api, wait_seconds: u32) -> Shop<'a> {
         let welcome = template(api, "Welcome {{ name }}", "<h1>Hello {{ name }}</h1>").await;
         let reminder = template(api, "Cart {{ properties.cartId }}", "<p>It waits for you, {{ name }}.</p>").await;
@@ -29,7 +29,7 @@ impl<'a> Shop<'a> {
         Self { system }
     }
 
-    /// Waits until there are at least so many mails to an address, and gives all.
+    /// Waits until an address has at least `count` mails, and returns all of them.
     pub async fn mails(&self, address: &str, count: usize, within: Duration) -> Vec<Mail> {
         let probe = async || {
             let mails = mails::to(&self.system.mailbox, address);
@@ -50,12 +50,12 @@ async fn automation(api: &Api, event: &str, steps: &serde_json::Value) {
     api.create("/automations", &automation).await;
 }
 
-/// A new id of the form that is an event's own.
+/// Returns a new event ID.
 pub fn event_id() -> String {
     ids::fresh(Clock::system().now_ms()).to_string()
 }
 
-/// A number that a variable of the environment sets.
+/// Returns the number in an environment variable, or `None` if it is unset or blank. Panics on other text.
 pub fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok().filter(|text| !text.trim().is_empty())?;
     Some(text.trim().parse().unwrap_or_else(|_| panic!("{variable}={text}: not a number")))

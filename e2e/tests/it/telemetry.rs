@@ -1,4 +1,4 @@
-//! What is told of the work, told everywhere alike: the list of metrics, the programs, the docs, the dashboard and the alerts.
+//! The list of metrics, the programs, the docs, the dashboard and the alerts name the same metrics.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +17,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Everything that begins as a metric's name does.
+/// Returns every word that starts with the metrics' prefix.
 fn names(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("rekindle_"));

@@ -1,4 +1,4 @@
-//! What the programs tell of their work: a trace that shows every hop.
+//! A trace shows every hop of an event.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,7 +21,7 @@ pub fn traced(receiver: &ProviderServer<OtlpReceiver>, sampler: &str) -> Options
         .env("OTEL_TRACES_SAMPLER", sampler)
 }
 
-/// The hops of a program by their name, each with what it is behind.
+/// Returns a program's spans with this name.
 fn hops<'a>(trace: &'a [ReceivedSpan], service: &str, name: &str) -> Vec<&'a ReceivedSpan> {
     trace.iter().filter(|span| span.service == service && span.name == name).collect()
 }
@@ -42,14 +42,14 @@ async fn a_trace_shows_every_hop_of_an_event() {
             { "type": "track", "event": "checkout_started", "user_id": user, "properties": { "cartId": "c7" } },
         ] })
     };
-    // Nobody asked for this one to be traced.
+    // This request carries no trace context.
     system.api.track("/events/batch", &batch("bob")).await.expect(202);
     let parent = format!("00-{TRACE}-{CALLER}-01");
     system.api.traced("/events/batch", &batch("ada"), &parent).await.expect(202);
     shop.mails("ada@example.com", 2, SOON).await;
     shop.mails("bob@example.com", 2, SOON).await;
 
-    // The last hop of each mail ends once it is settled.
+    // A mail's last span ends once the mail is settled.
     let probe = async || {
         let trace = receiver.vendor().trace(TRACE);
         let delivered = hops(&trace, "rekindle-worker-delivery", "deliver").len();
@@ -69,13 +69,13 @@ async fn a_trace_shows_every_hop_of_an_event() {
     assert!(published.len() == 1 && behind(published[0], &request), "{trace:#?}");
     let recorded = hops(&trace, automation, "record");
     assert!(!recorded.is_empty() && recorded.iter().all(|span| behind(span, &request)), "{trace:#?}");
-    // Both automations start behind what was recorded; the one that waits goes on behind its own beginning.
+    // Both automations' runs start as children of the recording; the waiting run continues as a child of its own start.
     let runs = hops(&trace, automation, "run");
     let (started, went_on): (Vec<&ReceivedSpan>, Vec<&ReceivedSpan>) =
         runs.iter().copied().partition(|run| behind(run, &recorded));
     assert!(started.len() == 2 && went_on.len() == 1 && behind(went_on[0], &started), "{trace:#?}");
     assert!(went_on[0].began_ns - request[0].began_ns >= 900_000_000, "it waited for a second");
-    // Messages are queued in the transaction of their run.
+    // Messages are queued in the transaction of their run, so there is no publish span.
     assert!(hops(&trace, automation, "publish SEND").is_empty(), "{trace:#?}");
     let delivered = hops(&trace, delivery, "deliver");
     assert!(

@@ -1,5 +1,5 @@
-//! Upgrading while people send: the next version's migrations, made up here, under this version's programs, which then are the older
-//! ones; and a migration that such programs must not meet. And messages that an older version has queued.
+//! Applies the migrations of a made-up next version under load, with this version's programs as the older ones. Also
+//! covers a migration that these programs must not run with, and messages that an older version queued.
 
 mod queued;
 
@@ -21,10 +21,10 @@ use crate::rolling::{self, CLIENTS, Rolled};
 use crate::shop::Shop;
 
 const SOON: Duration = Duration::from_secs(30);
-/// Over the lock's own time, on a machine that does other things.
+/// Tolerance on top of the lock timeout, for a busy machine.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// What the next version brings, for tables that everything goes through.
+/// Migrations of the next version, for the busiest tables.
 const EXPANDING: [&str; 6] = [
     "ALTER TABLE events ADD COLUMN made_up text;",
     "ALTER TABLE users ADD COLUMN made_up integer NOT NULL DEFAULT 7;",
@@ -38,7 +38,7 @@ fn next(bodies: &[&str], min_reader: i32) -> Vec<Migration> {
     let made_up = bodies.iter().enumerate().map(|(n, body)| Migration {
         version: known_version() + 1 + n as i32,
         name: "made_up",
-        // A migration's text is a constant of its program.
+        // `Migration` holds `'static` text.
         sql: format!("-- min-reader: {min_reader}\n{body}").leak(),
     });
     MIGRATIONS.iter().copied().chain(made_up).collect()
@@ -48,14 +48,14 @@ fn database(system: &System) -> DatabaseConfig {
     DatabaseConfig { url: system.postgres.url(), pool_size: 2 }
 }
 
-/// Whether the migrator waits for a lock now.
+/// Returns whether the migrator is waiting for a lock.
 async fn migrator_waits(db: &Client) -> bool {
     let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
                AND application_name LIKE 'rekindle-migrate%' AND wait_event_type = 'Lock')";
     db.query_one(sql, &[]).await.expect("the sessions").get(0)
 }
 
-/// The longest that any of the programs has waited for a table until it is over.
+/// Returns the longest time that any program has waited for a table lock.
 async fn longest_wait(db: Client, over: &AtomicBool) -> Duration {
     let sql = "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - l.waitstart)), 0)::float8 \
                FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
@@ -68,7 +68,7 @@ async fn longest_wait(db: Client, over: &AtomicBool) -> Duration {
     Duration::from_secs_f64(longest)
 }
 
-/// The next version's migrations, while somebody's report reads for longer than the migrator waits.
+/// Applies the next version's migrations while a report reads longer than the migrator's lock timeout.
 async fn migrate_behind_a_report(system: &System) -> Duration {
     let mut reader = drained::database(system).await;
     let db = drained::database(system).await;
@@ -80,7 +80,7 @@ async fn migrate_behind_a_report(system: &System) -> Duration {
         tokio::spawn(
             async move { migrate::apply(&config, &Clock::system(), &next(&EXPANDING, known_version())).await },
         );
-    // It waits, gives way, and tries again.
+    // The migrator waits, times out, and retries.
     for _ in 0..2 {
         eventually(SOON, async || if migrator_waits(&db).await { Ok(()) } else { Err("the migrator does not wait") })
             .await;
@@ -105,7 +105,7 @@ async fn an_upgrade_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
     let began = Instant::now();
     let upgrade = async {
         let migrated = migrate_behind_a_report(&system).await;
-        // As each is replaced; and all work with the newer schema from their start, too.
+        // Restarts each process. All must also start on the newer schema.
         let restarts = rolling::restart_each(&mut system, &mut second).await;
         over.store(true, Ordering::Relaxed);
         (migrated, restarts)
@@ -137,7 +137,7 @@ async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it
     }
     taken(&system).await;
 
-    // As if they had come in the moment between its look and its end.
+    // Simulates programs that started between the migrator's check and the end of the migration.
     let sql = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES ($1, 'made_up', '', $1)";
     let version = known_version() + 1;
     db.execute(sql, &[&version]).await.expect("a row");
@@ -146,7 +146,7 @@ async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it
         let status = status.unwrap_or_else(|_| panic!("{} works on", program.name()));
         assert_eq!(status.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_end());
         assert!(program.log_end().contains("upgrade the program"), "{}", program.log_end());
-        // Started again, it does not even begin.
+        // A restarted program exits at once.
         program.launch();
         assert_eq!(program.ended().await.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_end());
     }
@@ -162,13 +162,13 @@ async fn taken(system: &System) {
     system.api.track("/events", &event).await.expect(202);
 }
 
-/// The newer program first, its migration after it.
+/// Starts the newer programs before their migration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves() {
     let mut system = System::start().await;
     system.stop_programs().await;
     let db = drained::database(&system).await;
-    // As before the first migration.
+    // The state before the first migration.
     db.batch_execute("ALTER TABLE schema_migration RENAME TO kept").await.expect("another name");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
         program.launch();
@@ -185,7 +185,7 @@ async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves(
         let (status, why) = program.probed("/readyz").await;
         assert!(status == 503 && why.starts_with(WAITING), "{}: {status} {why}", program.name());
     }
-    // Who sends is not let in before there is somebody to answer.
+    // The gateway does not listen before it can answer.
     let address = system.origin.trim_start_matches("http://");
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the gateway listens without a schema");
     db.batch_execute("ALTER TABLE kept RENAME TO schema_migration").await.expect("its name");

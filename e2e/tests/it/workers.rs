@@ -1,4 +1,4 @@
-//! Two recording workers: they share the partitions, and neither a death nor a pause of one costs order or counts.
+//! Two recording workers share the partitions. Neither a kill nor a pause of one affects order or counts.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::shop::event_id;
 const USERS: usize = 6;
 const UPDATES: usize = 1_000;
 const BATCH: usize = 20;
-/// From a worker's death until its partitions are read again, and all is applied.
+/// Time limit from a worker's death until its partitions are read again and everything is applied.
 const TAKEN_OVER: Duration = Duration::from_secs(15);
 
-/// Sends `UPDATES` numbered updates of one user, each with an event, in their order. Each takes away what the one before it
-/// left, so that one that was applied out of its turn, or once more, leaves something behind for ever.
+/// Sends `UPDATES` numbered updates of one user in order, each with an event. Each removes the property that its
+/// predecessor set, so an update applied out of order or twice leaves a permanent trace.
 async fn updates(api: &Api, user: usize, pause: Duration) {
     for first in (1..=UPDATES).step_by(BATCH) {
         let items: Vec<_> = (first..first + BATCH)
@@ -34,7 +34,7 @@ async fn updates(api: &Api, user: usize, pause: Duration) {
     }
 }
 
-/// Waits until so many workers hold partitions, all eight together.
+/// Waits until `count` workers own all eight partitions.
 async fn owners(db: &Client, count: i64, within: Duration) {
     let sql = "SELECT count(DISTINCT owner), count(owner) FROM ingest_partition WHERE lease_until > now()";
     let probe = async || {
@@ -45,7 +45,7 @@ async fn owners(db: &Client, count: i64, within: Duration) {
     eventually(within, probe).await;
 }
 
-/// Every user's last update won, and every event was counted once.
+/// Checks that every user's last update won, and that every event was counted once.
 async fn all_applied(system: &System, within: Duration) {
     let path = "/events?event=counted&limit=1";
     let all = USERS * UPDATES;
@@ -58,7 +58,7 @@ async fn all_applied(system: &System, within: Duration) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_killed_is_replaced_in_time_and_order_is_kept() {
-    // With the leases as they are by default.
+    // Uses the default leases.
     let mut system = System::start().await;
     let db = drained::database(&system).await;
     let mut second = system.another("worker-automation", "second");
@@ -95,7 +95,7 @@ async fn a_worker_that_was_paused_for_longer_than_its_lease_changes_nothing() {
         futures_util::future::join_all((0..USERS).map(|user| updates(&api, user, Duration::from_millis(160))));
     let pausing = async {
         for paused in [&system.automation, &second].repeat(4) {
-            // In the middle of whatever it does; when it wakes up, the other owns what it holds.
+            // The worker stops at an arbitrary point. When it resumes, the other worker owns its partitions.
             paused.suspend().await;
             owners(&db, 1, TAKEN_OVER).await;
             paused.resume().await;

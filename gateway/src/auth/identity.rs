@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn only_the_hash_of_this_user_under_this_secret_counts() {
         let secret = "key";
-        // HMAC-SHA256, the widely published example.
+        // The widely published HMAC-SHA256 example.
         let hash = "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8";
         let user = "The quick brown fox jumps over the lazy dog";
         assert!(is_hash(secret, user, hash));

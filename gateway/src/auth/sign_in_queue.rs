@@ -186,7 +186,7 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// Waiters in the order in which they are given their turns, as each gives its own back at once.
+    /// Returns each waiter's position in the order of permits. Every waiter releases its permit at once.
     async fn order(queue: &SignInQueue, waiters: &[(u8, &str)]) -> Vec<usize> {
         let held = queue.turn(ip(250), "holder@example.com").await.ok();
         let place = AtomicUsize::new(0);

@@ -146,7 +146,7 @@ mod tests {
 
     const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
 
-    /// The times of the items in each round by partition, which are those of the items' numbers.
+    /// Returns the items in each round, by partition. The receipt time of an item is its number.
     fn rounds(items: &[(String, usize)]) -> Vec<Vec<(u16, Vec<IngestItem>)>> {
         let mut outgoing = Outgoing::of(PROJECT, 8, items.len());
         for (n, (user, bytes)) in items.iter().enumerate() {
@@ -200,7 +200,7 @@ mod tests {
         };
         assert_eq!(of("u"), (0..100).filter(|n| n % 50 != 3).collect::<Vec<_>>());
         assert_eq!(of("v"), [3, 53]);
-        // Of one partition, a round has one part.
+        // A round has one part for each partition.
         for parts in &rounds {
             let partitions: std::collections::HashSet<u16> = parts.iter().map(|(p, _)| *p).collect();
             assert_eq!(partitions.len(), parts.len());

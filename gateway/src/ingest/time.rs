@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_wrong_clock_is_corrected() {
-        // An hour fast, and a day slow; the event was two minutes old when it was sent.
+        // The client's clock is an hour fast, then a day slow. The event happened two minutes before it was sent.
         for wrong in [HOUR, -24 * HOUR] {
             let (sent, happened_at) = (NOW + wrong, NOW + wrong - 120_000);
             assert_eq!(happened(Some(happened_at), skew(Some(sent), NOW), NOW), NOW - 120_000);

@@ -160,7 +160,7 @@ fn each_route_is_there_once_and_found() {
     }
 }
 
-/// The parameters that stand in the pattern.
+/// Returns the parameters in the pattern.
 fn params(route: &Route) -> Vec<&'static str> {
     route.pattern.split('/').filter_map(|segment| segment.strip_prefix(':')).collect()
 }
@@ -168,7 +168,7 @@ fn params(route: &Route) -> Vec<&'static str> {
 #[test]
 fn handlers_get_the_parameters_of_their_patterns() {
     for route in ROUTES {
-        // A project that is named is known by the context.
+        // The request context provides the project that the path names.
         let expected = if route.names_project { Vec::new() } else { params(route) };
         assert_eq!(route.params, expected, "{} {}", route.method, route.pattern);
     }

@@ -1,4 +1,4 @@
-//! Every operation of `openapi.yaml`, called by everybody: new ones are covered by themselves.
+//! Calls every operation of `openapi.yaml` as each kind of caller. New operations are covered automatically.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::fixture::Gateway;
 use crate::http::Call;
 use crate::setup::Tenant;
 
-/// Who calls. The project is the one that is asked for.
+/// The caller, relative to the project that the request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     Nobody,
@@ -22,7 +22,7 @@ enum Caller {
     ForeignKey,
     Member,
     Admin,
-    /// The admin of another project, who names this one.
+    /// The admin of another project, who names this project in the request.
     Stranger,
 }
 
@@ -36,7 +36,7 @@ const CALLERS: [Caller; 7] = [
     Caller::Stranger,
 ];
 
-/// The status that keeps a caller out; none lets them in.
+/// Returns the status with which a caller is refused, or `None` if the caller is allowed.
 #[expect(clippy::match_same_arms, reason = "a table, read from top to bottom")]
 fn refusal(access: Access, caller: Caller) -> Option<u16> {
     match (access, caller) {
@@ -83,7 +83,7 @@ async fn everybody_is_let_in_where_they_may_and_nowhere_else() {
             let answer = call.header("content-type", "application/json").send(body).await;
             let right = match refusal(operation.access, caller) {
                 Some(status) => answer.status == status,
-                // By itself, what nobody may do without a signature or a token is refused by its handler.
+                // Public operations that need a signature or a token are refused by their handlers.
                 None if operation.access == Access::Anyone => answer.status < 500,
                 None => ![401, 403, 405, 500].contains(&answer.status),
             };
@@ -106,7 +106,7 @@ async fn call(
     (method, path): (&str, &str),
 ) -> Call {
     let keyed = |key: &str| gateway.call(method, path).header("x-api-key", key);
-    // A session of its own for each call: logging out is among them.
+    // Each call has its own session, because logging out is one of the operations.
     let (of, role) = match caller {
         Caller::Nobody => return gateway.call(method, path),
         Caller::Public => return keyed(&project.public),

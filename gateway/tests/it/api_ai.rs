@@ -1,4 +1,4 @@
-//! `/ai/generate`
+//! Tests for `/ai/generate`.
 
 use serde_json::{Value, json};
 use testkit::TestAi;

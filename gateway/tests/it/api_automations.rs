@@ -1,4 +1,4 @@
-//! `/automations`
+//! Tests for `/automations`.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn workers_see_versions_and_changes() {
     let changed = automations::changed_after(&db, seen).await.unwrap();
     assert_eq!(changed, [FollowedAutomation { project: project.id, id, active: None, hears: vec![] }]);
     assert!(!automations::is_active(&db, project.id, id).await.unwrap());
-    // Runs under way keep what they started with.
+    // Active runs keep the version that they started with.
     assert!(automations::get_version(&db, project.id, id, 1).await.unwrap().is_some());
 }
 
@@ -164,7 +164,7 @@ async fn every_kind_of_step_is_kept_as_it_was_sent() {
     let without = gateway.put(&project, &path, &json!({"goal": null, "exitRules": null})).await.expect(200);
     assert_eq!((&without["goal"], &without["exitRules"], &without["version"]), (&Value::Null, &Value::Null, &json!(2)));
 
-    // What it names must be there, wherever it is named.
+    // Every referenced resource must exist, at any depth.
     let missing = Uuid::from_u128(1);
     let within = |step: Value| json!([{"type": "BRANCH", "branches": [{"rules": [], "steps": [step]}]}]);
     for (steps, field) in [
@@ -268,12 +268,12 @@ async fn a_segment_that_starts_an_automation_is_followed_and_stays() {
         ("", &Value::Null)
     );
     gateway.delete(&project, &of_segment).await.expect(200);
-    // It cannot be switched on without its segment.
+    // The automation cannot be activated without its segment.
     let answer = gateway.put(&project, &path, &json!({"active": true})).await;
     assert_eq!((answer.status, answer.fields()), (422, vec!["triggerSegmentId"]));
 }
 
-/// Whoever changes segments locks their topic, then the segment.
+/// A change of segments locks the topic first, then the segment.
 #[tokio::test]
 async fn an_automation_that_a_segment_started_waits_for_a_change_of_segments_and_is_not_waited_for() {
     let gateway = Gateway::start().await;

@@ -1,4 +1,4 @@
-//! `/campaigns/:id/report`
+//! Tests for `/campaigns/:id/report`.
 
 use domain::message::DeliveryState;
 use serde_json::json;
@@ -23,9 +23,9 @@ async fn a_report_counts_the_last_sending() {
         (1, DeliveryState::Sent, Some("A"), 1),
         (1, DeliveryState::Sent, Some("B"), 1),
         (1, DeliveryState::Queued, None, 1),
-        // Of an earlier sending.
+        // From an earlier occurrence.
         (0, DeliveryState::Sent, Some("A"), 1),
-        // All of these have moved on.
+        // Messages that have left the state.
         (1, DeliveryState::Cancelled, Some("A"), 2),
         (1, DeliveryState::Cancelled, Some("A"), -2),
     ] {
@@ -64,7 +64,7 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
     }
     let mut db = gateway.app.store.connection().await.unwrap();
     counts::add(&db, project.id, &changes).await.unwrap();
-    // Of the first, the same page twice; of the third, another.
+    // The first message has two clicks on one page, the third has clicks on different pages.
     let receipt = |n: u8, url: &str| Receipt {
         message: message(n),
         state: DeliveryState::Clicked,
@@ -79,7 +79,8 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
         receipts::apply(&tx, project.id, &clicks, gateway.app.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }
-    // The first bought twice; the second before they were known as that, long after, or something else; a third in time.
+    // Conversions: user 1 buys twice, user 30, who is merged into user 3, buys in time. User 2 buys after the window of two days
+    // and does something else. User 9 received no message.
     let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                  VALUES ($1, $2, $3, $4, '{}', now() + make_interval(mins => $5), now())";
     for (n, name, who, minutes) in [
@@ -93,7 +94,7 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
         let event_id = kernel::ids::timed(started + 5, [n; 10]);
         gateway.sql.execute(event, &[&project.id.0, &event_id, &name, &user(who), &minutes]).await.unwrap();
     }
-    // What the third did when nobody knew them counts.
+    // Events of the anonymous user who was merged into user 3 count.
     let merged = "INSERT INTO users (project_id, id, anonymous_id, properties, created_at, last_seen_at, updated_at, merged_into, merged_at) \
                   VALUES ($1, $2, 'a', '{}', now(), now(), now(), $3, now())";
     gateway.sql.execute(merged, &[&project.id.0, &user(30), &user(3)]).await.unwrap();
@@ -109,7 +110,7 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
     assert_eq!([&report["variants"][0]["converted"], &report["variants"][1]["converted"]], [&json!(1), &json!(1)]);
     assert_eq!(report["byStatus"], json!({"clicked": 3, "sent": 1}));
 
-    // Beyond 200 links they are counted together, one by one or all at once.
+    // Beyond 200 links, clicks are summed in one entry, whether they arrive one by one or in one batch.
     let more: Vec<Receipt> = (0..300).map(|n| receipt(2, &format!("{home}?who={n}"))).collect();
     let tx = db.transaction().await.unwrap();
     receipts::apply(&tx, project.id, &more, gateway.app.clock.now()).await.unwrap();

@@ -1,4 +1,4 @@
-//! `/campaigns`
+//! Tests for `/campaigns`.
 
 use domain::message::Channel;
 use kernel::ids;
@@ -11,7 +11,7 @@ use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
 use crate::setup::Tenant;
 
-/// A segment and an EMAIL template.
+/// Creates a segment and an EMAIL template; returns their IDs.
 pub async fn parts(gateway: &Gateway, project: &Tenant) -> (Value, Value) {
     let segment = gateway.post(project, "/segments", &json!({"name": "s", "rules": []})).await.expect(201);
     (segment["id"].clone(), template(gateway, project, "EMAIL").await)
@@ -64,7 +64,7 @@ async fn a_campaign_is_made_read_changed_and_deleted() {
     let changed = gateway.put(&project, &path, &whole).await.expect(200);
     assert_eq!((&changed["recurrence"], &changed["throttlePerMinute"]), (&whole["recurrence"], &json!(600)));
     assert_eq!((&changed["variants"][1]["name"], &changed["winner"]["metric"]), (&json!("B"), &json!("opened")));
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     let same = gateway.put(&project, &path, &changed).await.expect(200);
     assert_eq!(same["variants"], changed["variants"]);
     let back = gateway.put(&project, &path, &json!({"scheduledAt": null})).await.expect(200);
@@ -116,7 +116,7 @@ async fn a_state_forbids_what_would_change_what_is_sent() {
         let changed = gateway.put(&project, &path, &json!({"throttlePerMinute": 7 + i})).await;
         assert_eq!(changed.status, if editable { 200 } else { 409 }, "{status}");
     }
-    // What the audience was shared by when it was taken.
+    // Variants and time zones decided how the audience was snapshotted, so they cannot change afterwards.
     gateway.sql.execute("UPDATE campaign SET under_way = true, status = 'PAUSED'", &[]).await.unwrap();
     let variants = json!([{"name": "A", "templateId": template, "weight": 100}]);
     for change in [json!({"variants": variants}), json!({"sendInUserTimezone": true})] {
@@ -124,7 +124,7 @@ async fn a_state_forbids_what_would_change_what_is_sent() {
     }
     let push = self::template(&gateway, &project, "PUSH").await;
     assert_eq!(gateway.put(&project, &path, &json!({"channel": "PUSH", "templateId": push})).await.status, 409);
-    // A template that is mended is another one; until the end both stay.
+    // A replaced template and its replacement are both in use until the campaign ends.
     let mended = self::template(&gateway, &project, "EMAIL").await;
     gateway.put(&project, &path, &json!({"templateId": mended})).await.expect(200);
     for used in [&template, &mended] {
@@ -163,7 +163,7 @@ async fn what_a_campaign_goes_by_stays_while_it_may_send() {
     for path in &used {
         gateway.delete(&project, path).await.expect(200);
     }
-    // What is over can still be renamed, though what it went by is gone.
+    // A finished campaign can still be renamed, although its segment and template are deleted.
     gateway.put(&project, &path(&campaign), &json!({"name": "Sale of 2026"})).await.expect(200);
 }
 
@@ -238,7 +238,7 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     later["sendInUserTimezone"] = json!(true);
     later["scheduledAt"] = json!(in_an_hour(&gateway));
     let later = gateway.post(&project, "/campaigns", &later).await.expect(201);
-    // Somebody has to look at it before it is that time anywhere on earth.
+    // The scheduler must check it before that local time is reached in the first time zone.
     let sql = "SELECT scheduled_at - look_at = interval '26 hours' FROM campaign WHERE id = $1";
     let id: uuid::Uuid = later["id"].as_str().unwrap().parse().unwrap();
     let looked_at = async || gateway.sql.query_one(sql, &[&id]).await.unwrap().get::<_, Option<bool>>(0);
@@ -250,7 +250,7 @@ async fn a_campaign_is_sent_paused_resumed_and_cancelled() {
     assert_eq!(gateway.post(&project, &format!("/campaigns/{id}/send"), &none).await.expect(200)["status"], "SENDING");
 }
 
-/// What a message of a test is to say, and to whom.
+/// Returns the content, the data and the template ID of a test message.
 fn told(message: &DirectMessage) -> (Value, Value, Value) {
     let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
     (json(&message.content), json(&message.data), json!(uuid("template", &message.template_id).unwrap()))
@@ -291,7 +291,7 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
         ]
     );
 
-    // Twice over, under the same ids: delivery writes each row once.
+    // The retry publishes the same IDs; delivery writes each row once.
     let messages = queued_by(&gateway, Channel::Email).await;
     assert_eq!(messages.len(), 8);
     assert_eq!(messages[..4], messages[4..]);
@@ -314,7 +314,7 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
     }
     assert_eq!(gateway.post(&other, &path, &json!({"to": ["a@b.c"]})).await.status, 404);
     assert!(queued_by(&gateway, Channel::Email).await.is_empty());
-    // It is still a draft, of which nothing was sent.
+    // The campaign is still a draft and has sent nothing.
     let report = gateway.get(&project, &path.replace("/test", "/report")).await.expect(200);
     assert_eq!((&report["status"], &report["total"]), (&json!("DRAFT"), &json!(0)));
 }

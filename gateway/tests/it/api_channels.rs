@@ -1,4 +1,4 @@
-//! `/channels`
+//! Tests for `/channels`.
 
 use domain::message::Channel;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn settings_are_kept_and_secrets_are_not_shown() {
     assert!(!shown.to_string().contains("hunter2"));
     assert_eq!(gateway.get(&other, "/channels").await.expect(200), empty);
 
-    // At rest, too.
+    // The database holds no secret in plain text either.
     let rows = gateway.sql.query("SELECT settings::text, secrets FROM channel", &[]).await.unwrap();
     for row in rows {
         assert!(!row.get::<_, String>(0).contains("hunter2"));
@@ -73,12 +73,12 @@ async fn what_is_not_sent_stays_and_what_is_empty_goes() {
     let keys = &gateway.app.master_keys;
     let stored = channels::get(&db, keys, project.id, Channel::Email).await.unwrap().unwrap();
     assert_eq!(stored.secret("smtpPassword"), None);
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     assert_eq!(gateway.put(&project, "/channels", &shown).await.status, 200);
     assert_eq!(gateway.get(&project, "/channels").await.expect(200), shown);
 }
 
-/// Whoever may change the settings must not learn a secret by pointing the channel at a server of their own.
+/// A caller who may change the settings must not obtain a secret by pointing the channel at their own server.
 #[tokio::test]
 async fn a_secret_does_not_follow_its_channel_to_another_address() {
     let gateway = Gateway::start().await;
@@ -104,14 +104,14 @@ async fn a_secret_does_not_follow_its_channel_to_another_address() {
         (Channel::Sms, "smsAuthToken", json!({"smsAccountId": "AC2"})),
     ] {
         assert_eq!(gateway.put(&project, "/channels", &all).await.expect(200), json!({"updated": true}));
-        // The same address again, and what is no address, leave it.
+        // The secret is kept if the address is the same or other settings change.
         let same = json!({"smtpHost": "smtp.example.com", "emailFromName": "Shop", "smsRateLimit": 5});
         assert_eq!(gateway.put(&project, "/channels", &same).await.expect(200), json!({"updated": true}));
         assert_eq!(secret(channel, name).await.as_deref(), Some("hunter2"));
         let answer = gateway.put(&project, "/channels", &change).await.expect(200);
         assert_eq!(answer, json!({"updated": true, "clearedSecrets": [name]}), "{change}");
         assert_eq!(secret(channel, name).await, None, "{change}");
-        // With the secret, the change keeps it.
+        // A change that includes the secret keeps it.
         let mut whole = change.clone();
         whole[name] = json!("new");
         gateway.put(&project, "/channels", &whole).await.expect(200);
@@ -161,7 +161,7 @@ async fn wrong_settings_change_nothing() {
     assert_eq!(gateway.get(&project, "/channels").await.expect(200)["email"]["fromName"], Value::Null);
 }
 
-/// Stands in for delivery: takes the test out of its lane and settles it like this.
+/// Acts as worker-delivery: takes the test message from its lane and settles it with `status`.
 async fn settle_test(
     gateway: &Gateway,
     project: &Tenant,

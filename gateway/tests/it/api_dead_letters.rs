@@ -1,4 +1,4 @@
-//! `/dead-letters`
+//! Tests for `/dead-letters`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::setup::Tenant;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A message that failed, as worker-delivery leaves it.
+/// Inserts a failed message as worker-delivery does; returns its ID.
 async fn failed(gateway: &Gateway, project: &Tenant, user: Uuid, channel: &str, reason: &str) -> Uuid {
     let id = ids::fresh(gateway.app.clock.now_ms());
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, attempt, failures, ambiguous, \
@@ -26,7 +26,7 @@ async fn failed(gateway: &Gateway, project: &Tenant, user: Uuid, channel: &str, 
     id
 }
 
-/// An item of the stream DEAD, as the scheduler takes it over.
+/// Inserts an item of the stream DEAD as the scheduler does; returns its ID.
 pub async fn item(gateway: &Gateway, project: &Tenant) -> Uuid {
     let id = ids::fresh(gateway.app.clock.now_ms());
     let sql = "INSERT INTO dead_item (project_id, id, name, reason, partition, subject, payload, created_at, died_at) \
@@ -101,13 +101,13 @@ async fn another_try_goes_through_the_ledger_under_the_same_id() {
                FROM message WHERE id = $1";
     let row = gateway.sql.query_one(sql, &[&id]).await.unwrap();
     assert_eq!((row.get::<_, &str>(0), row.get::<_, Option<&str>>(1)), ("queued", None));
-    // The number of its attempts goes on.
+    // The attempt number continues.
     assert_eq!((row.get::<_, i32>(2), row.get::<_, i32>(3), row.get::<_, i32>(4)), (9, 0, 0));
     assert_eq!((row.get::<_, bool>(5), row.get::<_, bool>(6), row.get::<_, i64>(7)), (false, true, 1));
     let hint = tokio::time::timeout(SOON, hints.next()).await.expect("a hint for the workers").unwrap();
     let queue = Queue { project: project.id, channel: Channel::Email, lane: Lane::Direct };
     assert_eq!(wake::queues(Channel::Email, &hint.payload), [queue]);
-    // It has left the list, and a second wish finds nothing.
+    // It has left the list, and a second request replays nothing.
     assert_eq!(gateway.get(&project, "/dead-letters").await.expect(200)["total"], 0);
     assert_eq!(replay(&gateway, &project, json!({"ids": [id]})).await, (0, 0));
     let shown = gateway.get(&project, &format!("/messages/{id}")).await.expect(200);

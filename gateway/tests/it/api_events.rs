@@ -1,4 +1,4 @@
-//! `GET /events`
+//! Tests for `GET /events`.
 
 use kernel::ids::{self, IdSpace, derived_event_id};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn an_event_is_shown_under_every_id_that_it_has() {
     });
     assert_eq!(shown, expected);
 
-    // A client's id of another form: text, and a UUID that cannot be a row's own.
+    // Client IDs that cannot be row IDs: free text, and a UUID of another version.
     let old = "0f8fad5b-d9cb-469f-a165-70867728950e";
     for client_id in ["order 1/ä", old] {
         let (row, derived) =
@@ -99,7 +99,7 @@ async fn an_external_id_wins_over_an_internal_one() {
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
     let first = rows.user("u1", None, None, 0).await;
-    // Somebody whose external id is the internal id of another.
+    // A user whose external ID is the internal ID of another.
     let second = rows.user(&first.to_string(), None, None, 0).await;
     rows.event(first, "of the first", 20).await;
     rows.event(second, "of the second", 10).await;
@@ -122,7 +122,7 @@ async fn pages_and_cursors_meet_without_gap_or_repeat() {
     let second = gateway.get(&project, "/events?limit=3&page=2").await.expect(200);
     assert_eq!(texts(&second["events"], "eventName"), by_cursor[1]);
     assert_eq!(second["pagination"]["totalPages"], 3);
-    // What arrives meanwhile shifts pages, but not cursors.
+    // Events that arrive in between shift pages, but not cursors.
     let first = gateway.get(&project, "/events?limit=3").await.expect(200);
     rows.event(user, "new", 0).await;
     let next = first["nextCursor"].as_str().unwrap();
@@ -175,7 +175,8 @@ async fn a_backends_event_wins_over_one_of_a_public_key_with_its_id() {
     assert_eq!((&shown["eventName"], &shown["id"]), (&json!("by the backend"), &json!(own)));
 }
 
-/// A backend's event from before row ids were marked, one from now, and a public key's with an id that happens to bear the mark.
+/// Covers an event from before row IDs were marked, a current one, and a public key's event
+/// whose ID happens to carry the mark.
 #[tokio::test]
 async fn an_event_with_a_derived_row_id_is_found_by_the_id_that_its_client_sent() {
     let gateway = Gateway::start().await;
@@ -211,7 +212,7 @@ async fn a_deleted_event_is_gone_and_counted_no_more() {
     assert_eq!(gateway.delete(&project, &format!("/events/{event}")).await.status, 404);
     let list = gateway.get(&project, "/events?event=bought").await.expect(200);
     assert_eq!((texts(&list["events"], "id"), &list["pagination"]["total"]), (vec![named.to_string()], &json!(1)));
-    // By the id that its client sent, which may count anew.
+    // Deleted by the client's ID, which can then be recorded again.
     gateway.delete(&project, "/events/order-1").await.expect(200);
     let left = gateway.sql.query_one("SELECT count(*) FROM client_id", &[]).await.unwrap();
     assert_eq!(left.get::<_, i64>(0), 0);
@@ -227,13 +228,13 @@ async fn a_deleted_event_leaves_the_day_that_it_was_counted_by() {
     let gateway = Gateway::start().await;
     let project = gateway.project().await;
     let rows = Rows { gateway: &gateway, project: project.id };
-    // At any time it is another day than in UTC in one of these.
+    // At any time, the local date differs from UTC in one of these time zones.
     for timezone in ["Pacific/Kiritimati", "Pacific/Pago_Pago"] {
         let sql = "UPDATE project SET timezone = $2 WHERE project_id = $1";
         gateway.sql.execute(sql, &[&project.id, &timezone]).await.unwrap();
         let user = rows.user(timezone, None, None, 60).await;
         let event = rows.event(user, "bought", 1_000).await;
-        // As recording counts it.
+        // As the recording worker counts it.
         let sql = "UPDATE event_count_sum SET day = (now() AT TIME ZONE $2)::date WHERE project_id = $1";
         gateway.sql.execute(sql, &[&project.id, &timezone]).await.unwrap();
         gateway.delete(&project, &format!("/events/{event}")).await.expect(200);

@@ -1,4 +1,4 @@
-//! `GET /users/export` and `GET /events/export`
+//! Tests for `GET /users/export` and `GET /events/export`.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ use crate::setup::{Tenant, secs};
 
 const DAY: i64 = 86_400;
 
-/// The lines of an export.
+/// Returns the lines of an export.
 async fn export(gateway: &Gateway, project: &Tenant, path: &str) -> Vec<Value> {
     let answer = gateway.call("GET", path).header("x-api-key", &project.secret).send("").await;
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/x-ndjson")), "{answer:?}");
@@ -78,7 +78,7 @@ async fn long_lists_are_exported_whole_and_compressed_when_asked() {
     ids.dedup();
     assert_eq!(ids.len(), 12_000);
     assert_eq!(export(&gateway, &project, "/users/export?filter=active").await.len(), 120);
-    // Few, and far from the newest; and many.
+    // A search with few matches far from the newest user, and one that matches all.
     assert_eq!(export(&gateway, &project, "/users/export?search=user-77").await.len(), 111);
     assert_eq!(export(&gateway, &project, "/users/export?search=user-").await.len(), 12_000);
     let middle = &all[7_000]["id"];
@@ -140,7 +140,7 @@ async fn events_are_exported_as_the_list_shows_them() {
     assert!(lines.is_sorted_by(|a, b| a["id"].as_str() > b["id"].as_str()
         || a["id"] == json!(client_id)
         || b["id"] == json!(client_id)));
-    // Thirty names, which are far between.
+    // Thirty names, far apart.
     assert_eq!(export(&gateway, &project, "/events/export?search=name_").await.len(), 30);
 }
 
@@ -169,14 +169,14 @@ async fn a_client_that_does_not_read_holds_nothing_of_the_database() {
     })
     .await;
     assert_eq!(gateway.app.exports.taken(), 2);
-    // Others still have room.
+    // Other projects can still export.
     let other = gateway.project().await;
     assert_eq!(export(&gateway, &other, "/users/export").await.len(), 0);
     let refused = gateway.get(&project, "/users/export").await;
     assert!(refused.status == 429 && refused.body["message"].as_str().unwrap().contains("exports"), "{}", refused.body);
     gateway.get(&project, "/users").await.expect(200);
 
-    // One goes on reading, and comes to a whole end; the others went.
+    // One client reads to a complete end; the others have disconnected.
     let mut reader = clients.remove(0);
     drop(clients);
     let mut bytes = Vec::new();
@@ -200,7 +200,7 @@ async fn an_export_ends_with_its_key() {
     gateway.sql.execute("UPDATE api_key SET revoked_at = now()", &[]).await.unwrap();
     gateway.app.auth.keys.forget_all();
     let mut read = Vec::new();
-    // Cut off, with an error or without.
+    // The connection is cut, with or without an error.
     let _ = reader.read_to_end(&mut read).await;
     assert!(!read.ends_with(b"\r\n0\r\n\r\n"), "{} bytes came to a whole end", read.len());
     eventually_true("its room is free", secs(5), async || gateway.app.exports.taken() == 0).await;

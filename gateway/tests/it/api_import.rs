@@ -1,4 +1,4 @@
-//! `POST /users/import`
+//! Tests for `POST /users/import`.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn lines(from: usize, to: usize) -> String {
     (from..to).map(|n| format!("{{\"user_id\":\"u{n}\"}}\n")).collect::<Vec<_>>().concat()
 }
 
-/// Whom the stream's items name, and what they say of them.
+/// Returns the user ID, the anonymous ID and the properties of each item, sorted by the IDs.
 fn said(items: Vec<IngestItem>) -> Vec<(Option<String>, Option<String>, Value)> {
     let said = items.into_iter().map(|item| {
         let Some(Body::Identify(identify)) = item.body else { panic!("{:?}", item.body) };
@@ -148,7 +148,7 @@ async fn bodies_that_nobody_can_read() {
         );
     }
     assert!(gateway.items().await.is_empty());
-    // More than a bomb's first lines would take; there is no profile in it.
+    // Decompresses to 100 MiB without a profile in it.
     let bomb = zipped(&vec![b' '; 100 << 20]);
     let answer = import(&gateway, &project, "", &[NDJSON, GZIP], bomb).await.expect(200);
     assert_eq!((&answer["imported"], &answer["failed"]), (&json!(0), &json!(1)));
@@ -156,7 +156,7 @@ async fn bodies_that_nobody_can_read() {
     assert_eq!(answer["imported"], json!(1));
 }
 
-/// A request whose body goes on.
+/// A request whose body is still being sent.
 struct Sending(TcpStream);
 
 impl Sending {
@@ -193,7 +193,7 @@ async fn an_import_that_broke_off_goes_on_where_it_was() {
     gateway.applied_up_to(100_000).await;
     let mut sending = Sending::begin(&gateway, &project, "", "k1").await;
     sending.send(&lines(0, 1_500)).await;
-    // It can be read while it runs.
+    // The import can be retrieved while it runs.
     let running = eventually(secs(5), async || {
         let shown = gateway.get(&project, "/users/import/k1").await.body;
         if shown["nextLine"] == json!(1_001) { Ok(shown) } else { Err(shown) }
@@ -206,19 +206,19 @@ async fn an_import_that_broke_off_goes_on_where_it_was() {
     drop(sending);
     eventually_true("it is given up", secs(5), async || status(&gateway, &project, "k1").await == "interrupted").await;
 
-    // Not with another body, nor with a gap.
+    // Resuming with another body or with a gap is refused.
     let other = import(&gateway, &project, "", &key, lines(1, 2_000)).await;
     assert!(other.status == 409 && other.body["message"].as_str().unwrap().contains("differs"), "{}", other.body);
     let short = import(&gateway, &project, "", &key, lines(0, 999)).await;
     assert_eq!(short.status, 409, "{}", short.body);
     assert_eq!(import(&gateway, &project, "?fromLine=1002", &key, lines(1_001, 2_000)).await.status, 409);
     assert_eq!(import(&gateway, &project, "", &[CSV, key[1]], "user_id\nu").await.status, 409);
-    // With the rest, of which some was there before; by its own id.
+    // Resumes by the import's own ID with the remaining lines, some of which are already imported.
     let id = running["id"].as_str().unwrap();
     let rest = [NDJSON, ("idempotency-key", id)];
     let shown = import(&gateway, &project, "?fromLine=991", &rest, lines(990, 1_200)).await.expect(200);
     assert_eq!((&shown["imported"], &shown["nextLine"], &shown["id"]), (&json!(1_200), &json!(1_201), &json!(id)));
-    // With the whole.
+    // Resumes with the whole body.
     let shown = import(&gateway, &project, "", &key, lines(0, 2_000)).await.expect(200);
     assert_eq!((&shown["imported"], &shown["status"]), (&json!(2_000), &json!("completed")));
     let again = import(&gateway, &project, "", &key, lines(0, 2_000)).await.expect(200);
@@ -228,7 +228,7 @@ async fn an_import_that_broke_off_goes_on_where_it_was() {
     assert_eq!(names(&gateway).await, expected);
 }
 
-/// Of the ingest stream.
+/// Returns the last sequence of the ingest stream.
 async fn last_sequence(gateway: &Gateway) -> i64 {
     let bus = &gateway.app.bus;
     let mut stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await.unwrap();
@@ -245,7 +245,7 @@ async fn imports_give_way_to_what_is_not_recorded_yet() {
     let recording = async {
         for slice in [1_000, 2_000, 2_500] {
             eventually_true("a slice is handed on", secs(5), async || gateway.items().await.len() == slice).await;
-            // Nothing else comes until these are recorded.
+            // The next slice waits until these items are recorded.
             tokio::time::sleep(Duration::from_millis(200)).await;
             assert_eq!(gateway.items().await.len(), slice);
             gateway.applied_up_to(last_sequence(&gateway).await).await;
@@ -283,7 +283,7 @@ async fn a_body_that_stalls_is_given_up_and_says_where_it_stood() {
     let project = gateway.project().await;
     gateway.applied_up_to(100_000).await;
     let mut sending = Sending::begin(&gateway, &project, "", "k").await;
-    // Longer than a body may take in all, but never a stall.
+    // Sending takes longer than other bodies may take in total, but no single pause counts as a stall.
     for n in 0..4 {
         sending.send(&lines(n * 500, n * 500 + 500)).await;
         tokio::time::sleep(secs(3)).await;

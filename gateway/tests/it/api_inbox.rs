@@ -1,4 +1,4 @@
-//! `/inbox`
+//! Tests for `/inbox`.
 
 mod stream;
 
@@ -13,7 +13,7 @@ use crate::identity::hash;
 use crate::people::Rows;
 use crate::setup::{Tenant, master_keys};
 
-/// Delivers an in-app message as delivery does: its row in the ledger, and the one in the inbox.
+/// Inserts an in-app message as worker-delivery does, into the ledger and the inbox; returns its ID.
 pub async fn deliver(gateway: &Gateway, project: &Tenant, user: Uuid, title: &str) -> Uuid {
     let id = ids::fresh(gateway.app.clock.now_ms());
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, sent_at, updated_at) \
@@ -38,7 +38,7 @@ async fn a_person_reads_their_own_messages_newest_first() {
     let (project, other) = (gateway.project().await, gateway.project().await);
     let rows = Rows { gateway: &gateway, project: project.id };
     let (ann, bob) = (rows.user("ann", None, None, 9).await, rows.user("bob", None, None, 9).await);
-    // What came before she was known is hers, too.
+    // Messages from before the user was identified are in the inbox, too.
     let before = rows.visitor("anon-1", None).await;
     deliver(&gateway, &project, before, "a").await;
     gateway.sql.execute("UPDATE users SET merged_into = $2 WHERE id = $1", &[&before, &ann]).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_person_reads_their_own_messages_newest_first() {
     let second = gateway.get(&project, "/inbox?user_id=ann&limit=2&page=2").await.expect(200);
     assert_eq!(texts(&second["items"], "title"), ["a"]);
 
-    // Nobody's, and another project's of the same name.
+    // An unknown user, and another project's user with the same ID.
     let empty = gateway.get(&project, "/inbox?user_id=eve").await.expect(200);
     assert_eq!((&empty["items"], &empty["total"], &empty["unread"]), (&json!([]), &json!(0), &json!(0)));
     assert_eq!(gateway.get(&other, "/inbox?user_id=ann").await.expect(200)["items"], json!([]));
@@ -88,7 +88,7 @@ async fn with_a_public_key_the_user_is_always_proven() {
     let ann = rows.user("ann", None, None, 9).await;
     let id = deliver(&gateway, &project, ann, "a").await;
     let (right, bobs) = (proof(&gateway, &project, "ann").await, proof(&gateway, &project, "bob").await);
-    // In the address, as scripts of version 1.0.0 send it.
+    // In the query string, as scripts of version 1.0.0 send it.
     for (method, path) in
         [("GET", "/inbox".to_owned()), ("GET", "/inbox/stream".to_owned()), ("POST", format!("/inbox/{id}/read"))]
     {
@@ -138,7 +138,7 @@ async fn what_is_read_counts_as_opened_and_stays_so() {
     assert_eq!((&opened["status"], &opened["openedAt"]), (&json!("opened"), &item["readAt"]));
     let unread = gateway.get(&project, "/inbox?user_id=ann&unread=true").await.expect(200);
     assert_eq!((texts(&unread["items"], "title"), &unread["unread"]), (vec!["b".to_owned()], &json!(1)));
-    // What has come further stays there.
+    // Reading does not move a clicked message back.
     let sql = "UPDATE message SET status = 'clicked', clicked_at = now() WHERE id = $1";
     gateway.sql.execute(sql, &[&second]).await.unwrap();
     read(second, "ann").await.expect(200);

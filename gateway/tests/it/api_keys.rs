@@ -1,4 +1,4 @@
-//! `/api-keys`
+//! Tests for `/api-keys`.
 
 use gateway::auth::last_used;
 use serde_json::json;
@@ -78,7 +78,7 @@ async fn when_a_key_was_used_is_written_once_a_minute_by_all_gateways_together()
     last_used::write(&here.app.auth).await.unwrap();
     let first = used().await;
     assert!(first[0].is_some() && first[1].is_none(), "{first:?}");
-    // Another gateway's use within the minute changes nothing; one of later does, in either of them.
+    // A use through another gateway within a minute is not written; a later one is, through either gateway.
     there.get(&project, "/templates").await.expect(200);
     last_used::write(&there.app.auth).await.unwrap();
     assert_eq!(used().await, first);
@@ -88,7 +88,7 @@ async fn when_a_key_was_used_is_written_once_a_minute_by_all_gateways_together()
     there.get(&project, "/templates").await.expect(200);
     last_used::write(&there.app.auth).await.unwrap();
     assert!(used().await[0] >= first[0], "{first:?}");
-    // Nothing is written for a key that was not used since.
+    // Nothing is written for a key that has not been used since.
     here.sql.execute("UPDATE api_key SET last_used_at = NULL", &[]).await.unwrap();
     last_used::write(&here.app.auth).await.unwrap();
     last_used::write(&there.app.auth).await.unwrap();

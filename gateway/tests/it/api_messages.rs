@@ -1,4 +1,4 @@
-//! `/messages`
+//! Tests for `/messages`.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
 use crate::setup::Tenant;
 
-/// What the direct lane of mail holds; each message is taken out once.
+/// Takes the queued messages of the direct mail lane; each is returned once.
 async fn queued(gateway: &Gateway) -> Vec<DirectMessage> {
     queued_by(gateway, Channel::Email).await
 }
@@ -46,7 +46,7 @@ async fn send_with(gateway: &Gateway, project: &Tenant, header: (&str, &str), bo
     (answer.status, answer.body)
 }
 
-/// A row as worker-delivery writes it.
+/// Inserts a message row as worker-delivery does.
 pub async fn row(gateway: &Gateway, project: &Tenant, id: Uuid, user: Uuid, status: &str, channel: &str) {
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, subject, attempt, ambiguous, \
                provider, created_at, sent_at, updated_at) \
@@ -57,7 +57,7 @@ pub async fn row(gateway: &Gateway, project: &Tenant, id: Uuid, user: Uuid, stat
     gateway.sql.execute(sql, &[&project.id]).await.unwrap();
 }
 
-/// Makes the project's only `Idempotency-Key` one that was used two days ago; returns the id of its first use.
+/// Makes the project's only `Idempotency-Key` two days old; returns the ID of its first use.
 pub async fn used_two_days_ago(gateway: &Gateway, project: &Tenant) -> Uuid {
     let used = ids::fresh(gateway.app.clock.now_ms() - 2 * 86_400_000);
     let sql = "UPDATE client_id SET event_id = $2 WHERE project_id = $1";
@@ -100,7 +100,7 @@ async fn a_mail_in_mjml_is_compiled_and_read_as_it_was_written() {
     let html = content["compiled"].as_str().unwrap();
     assert!(content["body"] == mjml && html.contains("Hi {{ user.name }}") && !html.contains("<mj-"), "{html}");
 
-    // What is no mail is a text like any other.
+    // In other channels, MJML is ordinary text.
     let news = json!({"userId": "u1", "channel": "IN_APP", "subject": "Hi", "body": mjml});
     gateway.post(&project, "/messages", &news).await.expect(202);
     let content: Value = serde_json::from_slice(&queued_by(&gateway, Channel::InApp).await[0].content).unwrap();
@@ -168,7 +168,7 @@ async fn a_key_whose_message_was_removed_sends_nothing() {
     let project = gateway.project().await;
     let key = ("idempotency-key", "reset-1");
     let first = send_with(&gateway, &project, key, &mail("u1")).await.1;
-    // It has no row yet, and may not have reached the stream.
+    // The message has no row yet and may not have reached the stream.
     assert_eq!(send_with(&gateway, &project, key, &mail("u1")).await, (202, first));
     assert_eq!(queued(&gateway).await.len(), 2);
 
@@ -289,7 +289,7 @@ async fn the_ledger_is_listed() {
     });
     assert_eq!(shown, expected);
     assert!(shown["sentAt"].as_str().unwrap().ends_with('Z'));
-    // What was sent without a template is shown in the forms that it may be sent in.
+    // Content that was sent without a template is returned in the form in which it was sent.
     let sql = r#"UPDATE message SET subject = NULL, content = '{"subject": "T", "body": "B"}' WHERE id = ANY($1)"#;
     gateway.sql.execute(sql, &[&vec![made[1], made[2]]]).await.unwrap();
     for (id, content) in [(made[1], json!(null)), (made[2], json!({"title": "T", "body": "B"}))] {

@@ -1,4 +1,4 @@
-//! `/news` and `/feed`
+//! Tests for `/news` and `/feed`.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn an_item_is_made_read_changed_and_deleted() {
     let path = format!("/news/{}", id(&made));
     assert_eq!(gateway.get(&project, &path).await.expect(200), made);
 
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     let mut back = made.clone();
     back["title"] = json!("Hello again");
     let changed = gateway.put(&project, &path, &back).await.expect(200);
@@ -47,7 +47,7 @@ async fn clients_see_what_is_published() {
     assert_eq!(texts(&feed().await["items"], "title"), ["c", "a"]);
     assert_eq!(gateway.get(&project, "/feed").await.expect(200), feed().await);
 
-    // What is published last stands on top; what is taken back is gone.
+    // The latest published item comes first; an unpublished one is left out.
     gateway.put(&project, &format!("/news/{}", ids[1]), &json!({"published": true})).await.expect(200);
     gateway.put(&project, &format!("/news/{}", ids[0]), &json!({"published": false})).await.expect(200);
     assert_eq!(texts(&feed().await["items"], "title"), ["b", "c"]);

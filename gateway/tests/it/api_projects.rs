@@ -1,4 +1,4 @@
-//! `/projects`
+//! Tests for `/projects`.
 
 use serde_json::{Value, json};
 use store_projects::members::Role;
@@ -25,7 +25,7 @@ async fn whoever_makes_a_project_is_its_admin() {
     assert_eq!(texts(&list["projects"], "role"), ["MEMBER", "ADMIN"]);
     let path = format!("/projects/{}", made["id"].as_str().unwrap());
     assert_eq!(gateway.get_as(&member, &path).await.expect(200), made);
-    // Who belongs to several must say which.
+    // A member of several projects must name one.
     let unnamed = gateway.call("GET", "/team").header("cookie", &member.cookie).send("").await;
     unnamed.error(422);
     assert_eq!(unnamed.json()["details"][0]["field"], "X-Project-Id");
@@ -48,7 +48,7 @@ async fn settings_change_and_members_see_no_secrets() {
     gateway.put_as(&admin, &path, &read).await.expect(200);
     let changed = gateway.put_as(&admin, &path, &json!({"name": "Shop", "rateLimit": 7})).await.expect(200);
     assert_eq!((&changed["name"], &changed["timezone"]), (&json!("Shop"), &json!("UTC")));
-    // The new limit reaches the keys that are known.
+    // The new limit reaches cached keys.
     eventually(secs(1), async || {
         let answer = gateway.call("GET", "/templates").header("x-api-key", &project.secret).send("").await;
         let limit = answer.header("ratelimit-limit").map(str::to_owned);
@@ -157,7 +157,7 @@ async fn a_deleted_project_is_gone_at_every_gateway_within_a_second() {
     assert_eq!(here.get_as(&admin, &path).await.expect(200)["name"], "Test");
     assert_eq!(delete(&admin, json!({"name": "Test"})).await.expect(200), json!({"deleted": true}));
 
-    // At once for sessions, within a second for keys.
+    // Sessions lose access at once, keys within a second.
     assert_eq!(there.get_as(&admin, "/projects").await.expect(200), json!({"projects": []}));
     assert_eq!(there.get_as(&admin, &path).await.status, 404);
     assert_eq!(delete(&admin, json!({"name": "Test"})).await.status, 404);
@@ -198,7 +198,7 @@ async fn a_repeated_request_makes_one_project() {
     assert_eq!((first.status, again.status), (201, 201), "{first:?} {again:?}");
     assert_eq!(first.json(), again.json());
     assert_eq!(gateway.get_as(&ada, "/projects").await.expect(200)["projects"].as_array().unwrap().len(), 2);
-    // Another key, and another account's same key, make others.
+    // Another key, or the same key from another account, creates another project.
     let id = |answer: &crate::http::Answer| answer.json()["id"].clone();
     let (other, bobs) = (make(&ada, "k2").await, make(&bob, "k").await);
     assert!(id(&other) != id(&first) && id(&bobs) != id(&first));

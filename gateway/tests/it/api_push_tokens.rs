@@ -1,4 +1,4 @@
-//! `/push-tokens`
+//! Tests for `/push-tokens`.
 
 use domain::push_token;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn subscription(endpoint: &str) -> String {
     json!({"endpoint": endpoint, "keys": {"p256dh": point, "auth": AUTH}}).to_string()
 }
 
-/// The items of the stream with the subjects that they came by.
+/// Returns the items of the stream with their subjects.
 async fn stored(gateway: &Gateway) -> Vec<(String, IngestItem)> {
     let mut stream = gateway.bus.jetstream.get_stream(gateway.bus.names.ingest_stream()).await.unwrap();
     let last = stream.info().await.unwrap().state.last_sequence;
@@ -88,7 +88,7 @@ async fn each_project_has_a_key_of_its_own_for_good() {
     let gateway = Gateway::start().await;
     let (project, other) = (gateway.project().await, gateway.project().await);
     let read = async |key: &str| gateway.send("GET", "/push-tokens", key, &[], "").await.expect(200);
-    // Asked for twice at once, it is made once.
+    // Two concurrent first requests create one key.
     let (first, again) = tokio::join!(read(&project.public), read(&project.secret));
     assert_eq!(first, again);
     let key = first["data"]["vapid_public_key"].as_str().unwrap().to_owned();
@@ -119,7 +119,7 @@ async fn a_person_is_shown_with_their_devices() {
     let shown = gateway.get(&project, "/users/u1").await.expect(200);
     assert_eq!(texts(&shown["devices"], "platform"), ["WEB", "IOS"]);
     assert_eq!(shown["devices"][1]["id"], json!(push_token::id(project.id, "a")));
-    // What opens a device to others is not shown.
+    // The token grants access to the device and is not returned.
     assert!(shown["devices"][0].get("token").is_none());
 }
 
@@ -144,7 +144,7 @@ async fn all_devices_are_listed_newest_first() {
     assert_eq!(texts(&listed["devices"], "platform"), ["ANDROID", "WEB", "IOS"]);
     assert_eq!(listed["total"], 3);
     assert_eq!(texts(&listed["devices"], "userId"), ["ann", "bo", "ann"]);
-    // What opens a device to others is not shown.
+    // The token grants access to the device and is not returned.
     assert!(listed["devices"][0].get("token").is_none());
     let pages = gateway.pages(&project, "/push-tokens/devices?limit=2", "devices", "platform").await;
     assert_eq!(pages, [vec!["ANDROID", "WEB"], vec!["IOS"]]);
@@ -159,6 +159,6 @@ async fn all_devices_are_listed_newest_first() {
     }
     assert_eq!(gateway.get(&project, "/push-tokens/devices?platform=FRIDGE").await.status, 422);
     assert_eq!(gateway.get(&other, "/push-tokens/devices").await.expect(200)["total"], 0);
-    // A public key is no reader of who is there.
+    // A public key cannot list devices.
     assert_eq!(gateway.send("GET", "/push-tokens/devices", &project.public, &[], "").await.status, 403);
 }

@@ -1,4 +1,4 @@
-//! `/reports`
+//! Tests for `/reports`.
 
 use kernel::ids::ProjectId;
 use serde_json::{Value, json};
@@ -8,13 +8,13 @@ use crate::people::Rows;
 
 const DAY: i64 = 86_400;
 
-/// Counted events, days ago.
+/// Inserts an event count for the day `days_ago`.
 async fn events(gateway: &Gateway, project: ProjectId, days_ago: i32, name: &str, count: i64) {
     let sql = "INSERT INTO event_count_sum (project_id, day, name, count) VALUES ($1, current_date - $2::int, $3, $4)";
     gateway.sql.execute(sql, &[&project.0, &days_ago, &name, &count]).await.unwrap();
 }
 
-/// Messages that came to a state, in two lanes.
+/// Inserts a count of messages that reached `status`, in each of two lanes.
 async fn messages(gateway: &Gateway, project: ProjectId, at: &str, channel: &str, status: &str, count: i64) {
     let sql = format!(
         "INSERT INTO message_status_count (project_id, at, channel, status, lane, count) \
@@ -36,7 +36,7 @@ async fn a_range_is_added_up() {
         events(&gateway, project.id, days_ago, name, count).await;
     }
     events(&gateway, other.id, 0, "a", 1_000).await;
-    // Counted and not yet folded.
+    // Counted, but not yet folded into the sums.
     let sql = "INSERT INTO event_count_new (project_id, id, day, counts) VALUES ($1, gen_random_uuid(), current_date, '{\"a\": 2}')";
     gateway.sql.execute(sql, &[&project.id.0]).await.unwrap();
     let today = "date_trunc('day', now(), 'UTC')";
@@ -91,7 +91,7 @@ async fn days_are_those_of_the_projects_timezone() {
     let project = gateway.project().await;
     let sql = "UPDATE project SET timezone = 'Pacific/Kiritimati' WHERE project_id = $1";
     gateway.sql.execute(sql, &[&project.id.0]).await.unwrap();
-    // Fourteen hours ahead of UTC: the day begins at ten.
+    // UTC+14: the day begins at 10:00 UTC.
     let midnight = "(date_trunc('day', now() AT TIME ZONE 'Pacific/Kiritimati') AT TIME ZONE 'Pacific/Kiritimati')";
     messages(&gateway, project.id, midnight, "EMAIL", "sent", 1).await;
     messages(&gateway, project.id, &format!("{midnight} - interval '15 minutes'"), "EMAIL", "sent", 2).await;

@@ -110,7 +110,7 @@ async fn the_report_adds_up() {
     assert_eq!((&step["step"], &step["entered"], &step["waiting"]), (&json!("steps[0]"), &json!(10), &json!(3)));
     assert_eq!(step["arms"], json!({"then": 4, "else": 3}));
     assert_eq!((&report["steps"][1]["step"], &report["steps"][1]["entered"]), (&json!("steps[0].then[0]"), &json!(4)));
-    // The next version begins at nothing; the whole goes on.
+    // The next version starts at zero; the totals continue.
     gateway.put(&project, &path, &json!({"steps": []})).await.expect(200);
     let newer = gateway.get(&project, &format!("{path}/report")).await.expect(200);
     assert_eq!((&newer["version"], &newer["entered"], &newer["steps"]), (&json!(2), &json!(10), &json!([])));
@@ -127,7 +127,7 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
     let template = gateway.post(&project, "/templates", &template).await.expect(201)["id"].clone();
     let mail = json!({"type": "SEND_EMAIL", "templateId": template});
     let tier = json!([{"field": "steps.crm.response.tier", "operator": "eq", "value": 3}]);
-    // Welcome, wait 3 days, if not bought: reminder, wait for purchase up to 7 days, else discount.
+    // Welcome mail; after 3 days without a purchase a reminder; after 7 more days a discount.
     let steps = json!([
         mail,
         {"type": "WAIT_FOR_EVENT", "event": "bought", "timeout": "3d", "then": [{"type": "EXIT"}], "else": [
@@ -183,7 +183,7 @@ async fn a_dry_run_shows_the_way_and_does_nothing() {
     drop(held);
 }
 
-/// What happens in a dry run counts like what happened before it, and its time takes both out of their windows.
+/// Simulated events count like recorded ones, and simulated time moves both out of their windows.
 #[tokio::test]
 async fn a_dry_run_counts_what_happens_in_it() {
     let gateway = Gateway::start().await;
@@ -225,9 +225,9 @@ async fn a_dry_run_counts_what_happens_in_it() {
     };
     let expected = "steps[1] took branches[0], steps[3] took else, steps[5] took then, steps[6] took branches[0]";
     assert_eq!((arms(&way).as_str(), &way["status"]), (expected, &json!("completed")), "{way}");
-    // Without the one that is only thought, what they spent is too little.
+    // Without the simulated event, the user has not spent enough.
     assert!(arms(&simulated(json!([]), Some("u1")).await).starts_with("steps[1] took else"));
-    // Of nobody nothing else is known.
+    // Without a user, only the simulated events are known.
     assert!(arms(&simulated(json!([bought(3600)]), None).await).starts_with("steps[1] took else"));
     let left = simulated(json!([bought(3600), bought(7200)]), Some("u1")).await;
     assert_eq!((&left["status"], &left["reason"]), (&json!("exited"), &json!("exit_rules")), "{left}");
@@ -235,7 +235,7 @@ async fn a_dry_run_counts_what_happens_in_it() {
     assert_eq!(count.get::<_, i64>(0), 2);
 }
 
-/// Ten of them at once keep nobody waiting for a connection, nor for an answer to something else.
+/// Ten concurrent simulations delay neither database connections nor other responses.
 #[tokio::test]
 async fn a_dry_run_that_costs_too_much_fails_as_the_run_would() {
     let gateway = Gateway::start().await;

@@ -1,4 +1,4 @@
-//! `/segments`
+//! Tests for `/segments`.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ fn path(segment: &Value) -> String {
     format!("/segments/{}", segment["id"].as_str().unwrap())
 }
 
-/// Three people: two of them called Ann, one of whom ordered twice.
+/// Inserts three users: two named Ann, one of whom has ordered twice.
 async fn people(gateway: &Gateway, project: &Tenant) -> [Uuid; 3] {
     let rows = Rows { gateway, project: project.id };
     let ann = rows.user("ann", Some("ann@example.com"), Some("Ann"), 30).await;
@@ -49,7 +49,7 @@ async fn a_segment_is_made_read_changed_and_deleted() {
     let changed = json!({"rules": [rule("event:order", "did", json!({"count": {"gte": 2}}))]});
     let changed = gateway.put(&project, &path, &changed).await.expect(200);
     assert_eq!((&changed["userCount"], &changed["name"]), (&json!(1), &made["name"]));
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     let same = gateway.put(&project, &path, &changed).await.expect(200);
     assert_eq!(same["rules"], changed["rules"]);
 
@@ -82,7 +82,7 @@ async fn an_estimate_counts_and_shows_some() {
         let answer = gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await.expect(200);
         assert_eq!(answer, json!({"estimatedCount": count}), "{rules}");
     }
-    // Who was merged counts once, with all that they did.
+    // A merged user counts once, with the events of both.
     let rows = Rows { gateway: &gateway, project: project.id };
     let before = rows.visitor("a1", Some(ann)).await;
     rows.event(before, "order", 30_000).await;
@@ -123,7 +123,7 @@ async fn lists_hold_whom_they_were_given() {
     let list = segment(&gateway, &project, json!({"name": "VIP"})).await;
     assert_eq!((&list["type"], &list["userCount"], &list["rules"]), (&json!("MANUAL"), &json!(0), &json!([])));
     let members = format!("{}/members", path(&list));
-    // Under another id of the same person they are still one.
+    // Two IDs of the same user are one member.
     let added = gateway.post(&project, &members, &json!({"add": ["ann", visitor, "nobody", ben]})).await.expect(200);
     assert_eq!(added, json!({"added": 3, "removed": 0, "notFound": ["nobody"], "userCount": 2}));
     let again = gateway.post(&project, &members, &json!({"add": ["ann"], "remove": ["ben"]})).await.expect(200);
@@ -232,7 +232,7 @@ async fn bad_rules_are_refused_at_their_place() {
         check(gateway.post(&project, "/segments", &json!({"name": "n", "rules": rules})).await);
         check(gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await);
     }
-    // What looks like SQL or a pattern is a text like any other.
+    // Input that resembles SQL or a pattern is matched literally.
     for hostile in ["' OR 1=1 --", "%", "$1", "\\", "{}"] {
         let rules = json!([rule("email", "contains", json!(hostile)), rule(hostile, "eq", json!(hostile))]);
         let answer = gateway.post(&project, "/segments/estimate", &json!({"rules": rules})).await.expect(200);

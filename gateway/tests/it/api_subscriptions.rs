@@ -1,4 +1,4 @@
-//! `/subscription-groups` and `/users/:id/subscriptions`
+//! Tests for `/subscription-groups` and `/users/:id/subscriptions`.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use crate::fixture::{Gateway, texts};
 use crate::people::Rows;
 use crate::setup::Tenant;
 
-/// A group with other fields; returns its id.
+/// Creates a group with further fields; returns its ID.
 pub async fn group(gateway: &Gateway, project: &Tenant, name: &str, more: Value) -> Uuid {
     let mut new = json!({ "name": name });
     new.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -16,7 +16,7 @@ pub async fn group(gateway: &Gateway, project: &Tenant, name: &str, more: Value)
     made["id"].as_str().unwrap().parse().unwrap()
 }
 
-/// What recording would make of a choice.
+/// Writes the row that recording a choice would write.
 pub async fn chose(gateway: &Gateway, project: &Tenant, (user, group): (Uuid, Uuid), subscribed: bool) {
     let sql = "INSERT INTO subscription (project_id, user_id, group_id, subscribed, source, changed_at) \
                VALUES ($1, $2, $3, $4, 'page', '2026-01-01T00:00:00Z') \
@@ -24,7 +24,7 @@ pub async fn chose(gateway: &Gateway, project: &Tenant, (user, group): (Uuid, Uu
     gateway.sql.execute(sql, &[&project.id, &user, &group, &subscribed]).await.unwrap();
 }
 
-/// Choices: the groups' ids, and whether they are subscribed to.
+/// Returns the group IDs of the choices, and whether each is subscribed.
 pub fn choices(chosen: &Subscribe) -> Vec<(Uuid, bool)> {
     chosen.choices.iter().map(|c| (Uuid::from_slice(&c.group_id).unwrap(), c.subscribed)).collect()
 }
@@ -50,7 +50,7 @@ async fn a_group_is_made_read_changed_and_deleted() {
         (&renamed["name"], &renamed["description"], &renamed["public"]),
         (&json!("Digest"), &json!(""), &json!(false))
     );
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     assert_eq!(gateway.put(&project, &path, &renamed).await.expect(200)["name"], "Digest");
     for (body, field) in
         [(json!({"name": ""}), "name"), (json!({"public": 1}), "public"), (json!({"channel": "EMAIL"}), "channel")]
@@ -59,7 +59,7 @@ async fn a_group_is_made_read_changed_and_deleted() {
         assert_eq!((answer.status, answer.fields()), (422, vec![field]));
     }
 
-    // Another project's looks like none.
+    // A group of another project is reported as missing.
     for answer in [
         gateway.get(&other, &path).await,
         gateway.put(&other, &path, &json!({"name": "mine"})).await,
@@ -144,10 +144,10 @@ async fn a_group_in_use_stays() {
     let of_automation = format!("/automations/{}", made["id"].as_str().unwrap());
     gateway.put(&project, &of_automation, &json!({"active": false})).await.expect(200);
     gateway.delete(&project, &path).await.expect(200);
-    // Whoever switches it on again has to do without.
+    // Reactivating the automation requires removing the group.
     let answer = gateway.put(&project, &of_automation, &json!({"active": true})).await;
     assert_eq!(answer.status, 422, "{}", answer.body);
-    // A step without one is as it was.
+    // A step without a group is unchanged.
     let without = gateway.post(&project, "/automations", &automation(json!(null))).await.expect(201);
     assert!(without["steps"][0]["branches"][0]["steps"][0].get("subscriptionGroupId").is_none());
 }
@@ -171,7 +171,7 @@ async fn what_a_person_gets_is_chosen_by_the_way_of_events() {
     assert_eq!(shown, expected);
     let person = gateway.get(&project, "/users/ann").await.expect(200);
     assert_eq!(person["subscriptions"], expected["groups"]);
-    // What was read can be sent back, and chooses nothing.
+    // `PUT` accepts the representation that `GET` returns, and ignores its subscriptions.
     gateway.put(&project, "/users/ann", &json!({"subscriptions": []})).await.expect(200);
     assert!(gateway.items().await.iter().all(|item| !matches!(item.body, Some(Body::Subscribe(_)))));
     let before = gateway.items().await.len();
@@ -199,7 +199,7 @@ async fn what_a_person_gets_is_chosen_by_the_way_of_events() {
     assert_eq!(public.status, 403);
     assert_eq!(gateway.items().await.len(), before);
 
-    // What is chosen already is no change; the rest goes into the person's own partition.
+    // A choice that is already stored is no change; the others go to the user's partition.
     let wanted = json!({"groups": [{"id": digest, "subscribed": true}, {"id": news, "subscribed": true}, {"id": news, "subscribed": false}]});
     assert_eq!(gateway.put(&project, "/users/ann/subscriptions", &wanted).await.expect(200), expected);
     let items = &gateway.items().await[before..];
@@ -209,6 +209,6 @@ async fn what_a_person_gets_is_chosen_by_the_way_of_events() {
         (choices(chosen), &chosen.user_id[..], chosen.resubscribe),
         (vec![(news, false)], &ann.as_bytes()[..], false)
     );
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     gateway.put(&project, "/users/ann/subscriptions", &expected).await.expect(200);
 }

@@ -1,4 +1,4 @@
-//! `/suppressions`, and the page by which people put themselves on the list.
+//! Tests for `/suppressions` and the page on which recipients unsubscribe.
 
 use domain::link::{self, About};
 use domain::message::Channel;
@@ -21,7 +21,7 @@ async fn addresses_are_put_on_the_list_and_taken_off() {
         (&made["channel"], &made["address"], &made["reason"], &made["userId"]),
         (&json!("EMAIL"), &json!("ann@example.com"), &json!("manual"), &json!(null))
     );
-    // Again, it stays as it was.
+    // Repeating the request changes nothing.
     let again = gateway.post(&project, "/suppressions", &json!({"address": "ann@example.com"})).await.expect(201);
     assert_eq!(again, made);
     let unsubscribed = json!({"address": "ann@example.com", "reason": "unsubscribed"});
@@ -51,7 +51,7 @@ async fn addresses_are_put_on_the_list_and_taken_off() {
         let json = [("content-type", "application/json")];
         gateway.send("DELETE", "/suppressions", &of.secret, &json, body.to_string()).await
     };
-    // Another project's id looks like none.
+    // A suppression of another project is reported as missing.
     assert_eq!(remove(&other, json!({"id": made["id"]})).await.status, 404);
     assert_eq!(remove(&project, json!({"id": made["id"]})).await.expect(200), json!({"deleted": true}));
     assert_eq!(remove(&project, json!({"id": made["id"]})).await.status, 404);
@@ -100,7 +100,7 @@ async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
         let form = ("content-type", "application/x-www-form-urlencoded");
         Call::new(gateway.address(), method, path).header(form.0, form.1).send(body).await
     };
-    // Whatever scans mails follows their links.
+    // Link scanners request the page with these methods.
     for method in ["GET", "HEAD"] {
         let page = call(method, &path, "").await;
         assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
@@ -116,7 +116,7 @@ async fn only_a_post_unsubscribes_and_only_by_a_link_that_was_made_here() {
     assert_eq!(call("DELETE", &path, "").await.status, 405);
     assert!(gateway.items().await.is_empty());
 
-    // As mail programs do it, without a page.
+    // One-click unsubscription, as mail clients send it.
     let page = call("POST", &path, "List-Unsubscribe=One-Click").await;
     assert!(page.status == 200 && page.text.contains("You are unsubscribed"), "{page:?}");
     let items = gateway.items().await;

@@ -1,4 +1,4 @@
-//! `/team`, its invitations, and `/auth/invites/accept`
+//! Tests for `/team`, its invitations, and `/auth/invites/accept`.
 
 use kernel::ids::ProjectId;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn an_invitation_is_no_way_around_the_limit_on_passwords() {
     let (gateway, _, admin) = started().await;
     account(&gateway.app.store, "grace@example.com", Some("her password")).await;
     let (_, token) = invite(&gateway, &admin, "grace@example.com", "MEMBER").await;
-    // A token is found as a whole or not at all, and says nothing of who is invited.
+    // A token matches only as a whole, and the error does not reveal the invited address.
     let mut said = std::collections::BTreeSet::new();
     for at in 0..token.len() {
         let other = if token.as_bytes()[at] == b'0' { "1" } else { "0" };
@@ -90,7 +90,7 @@ async fn invitations_end() {
     gateway.delete_as(&admin, &format!("/team/invites/{id}")).await.expect(200);
     accept(&gateway, &revoked, "long enough").await.error(409);
     assert_eq!(gateway.delete_as(&admin, &format!("/team/invites/{id}")).await.status, 409);
-    // A second one takes the place of the first.
+    // A second invitation revokes the first.
     let (_, first) = invite(&gateway, &admin, "b@example.com", "MEMBER").await;
     let (_, second) = invite(&gateway, &admin, "B@example.com", "ADMIN").await;
     accept(&gateway, &first, "long enough").await.error(409);
@@ -124,11 +124,11 @@ async fn roles_change_and_the_last_admin_stays() {
     assert_eq!(gateway.delete_as(&admin, &own).await.status, 409);
     let made = gateway.put_as(&admin, &other, &to_admin).await.expect(200);
     assert_eq!(made["role"], "ADMIN");
-    // What was read can be sent back, and it holds at once.
+    // `PUT` accepts the representation that `GET` returns. The new role applies at once.
     gateway.put_as(&admin, &other, &made).await.expect(200);
     gateway.get_as(&member, "/api-keys").await.expect(200);
 
-    // Two who take each other's role away at once: one of them stays.
+    // Two admins demote each other concurrently: one remains admin.
     let (a, b) = tokio::join!(gateway.put_as(&admin, &other, &to_member), gateway.put_as(&member, &own, &to_member));
     let sql = "SELECT count(*) FROM member WHERE role = 'ADMIN'";
     let admins: i64 = gateway.sql.query_one(sql, &[]).await.unwrap().get(0);
@@ -153,7 +153,7 @@ async fn who_is_no_admin_any_more_leaves_no_invitations_behind() {
     assert_eq!(statuses(&gateway, &admin).await, ["REVOKED", "REVOKED", "PENDING"]);
     accept(&gateway, &back, "long enough").await.error(409);
     accept(&gateway, &again, "long enough").await.error(409);
-    // One that was being made while its maker was removed.
+    // An invitation that was created while its creator was being removed.
     gateway.sql.execute("UPDATE invite SET revoked_at = NULL", &[]).await.unwrap();
     accept(&gateway, &back, "long enough").await.error(409);
     accept(&gateway, &kept, "long enough").await;
@@ -265,7 +265,7 @@ async fn an_account_creates_a_limited_number_of_invitations_a_day_over_all_its_p
     let colleague = gateway.session_of(colleague, "colleague@example.com", second.project).await;
     invite(&colleague, 101).await.expect(201);
 
-    // The first 50 leave the window.
+    // The first 50 invitations leave the window.
     let aged = "UPDATE login_attempt SET failed_at = ARRAY(SELECT CASE WHEN n <= 50 THEN t - interval '1 day' ELSE t END \
                 FROM unnest(failed_at) WITH ORDINALITY AS v (t, n)) WHERE cardinality(failed_at) = 100";
     assert_eq!(gateway.sql.execute(aged, &[]).await.unwrap(), 1);

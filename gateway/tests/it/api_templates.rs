@@ -1,4 +1,4 @@
-//! `/templates`
+//! Tests for `/templates`.
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ async fn a_template_is_made_read_changed_and_deleted() {
     );
     let edited = gateway.put(&project, &path, &json!({"subject": "Hello"})).await.expect(200);
     assert_eq!((&edited["version"], &edited["body"]), (&json!(2), &new["body"]));
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     let same = gateway.put(&project, &path, &edited).await.expect(200);
     assert_eq!(same["version"], 2);
 
@@ -58,7 +58,7 @@ async fn a_push_template_opens_a_url_and_no_other_does() {
     let mail = json!({"name": "n", "channel": "EMAIL", "body": "b"});
     let mail = gateway.post(&project, "/templates", &mail).await.expect(201);
     let mail_path = format!("/templates/{}", mail["id"].as_str().unwrap());
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     gateway.put(&project, &mail_path, &mail).await.expect(200);
     for (path, url) in [(&path, "//evil.example"), (&path, "javascript:{{ x }}"), (&mail_path, "/orders")] {
         let refused = gateway.put(&project, path, &json!({"url": url})).await;
@@ -147,7 +147,7 @@ async fn a_template_in_use_stays() {
     let path = format!("/automations/{}", automation["id"].as_str().unwrap());
     gateway.put(&project, &path, &json!({"active": false})).await.expect(200);
     gateway.delete(&project, &format!("/templates/{id}")).await.expect(200);
-    // It cannot be switched on again without its template.
+    // The automation cannot be activated without its template.
     let refused = gateway.put(&project, &path, &json!({"active": true})).await;
     assert_eq!((refused.status, refused.fields()), (422, vec!["steps[1].templateId"]));
 }
@@ -186,7 +186,7 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     let answer = gateway.post(&project, &path, &json!({})).await;
     assert_eq!((answer.status, answer.fields()), (422, vec!["body"]), "{}", answer.body);
 
-    // Where its owner's share is in use, a request is refused after a moment; one of another owner is not.
+    // While the owner's share of the permits is in use, a request is refused after a short wait. Other owners are served.
     let held = held_renderings(&gateway, &project).await;
     assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 503);
     let other = gateway.project().await;
@@ -213,7 +213,7 @@ async fn a_mail_in_mjml_is_compiled_once_saved_and_read_as_it_was_written() {
     let html = seen["body"].as_str().unwrap();
     assert_eq!((html.matches("Hi you").count(), html.contains("<mj-")), (2, false), "{html}");
 
-    // Another name leaves what was made; another body is made anew, and what cannot be is refused with its place.
+    // Renaming keeps the compiled body. Another body is compiled again, and one that does not compile is refused with a position.
     gateway.put(&project, &path, &json!({"name": "m"})).await.expect(200);
     assert_eq!(gateway.post(&project, &preview, &json!({})).await.expect(200)["body"], seen["body"]);
     let include = json!({"body": "<mjml>\n<mj-body><mj-include path=\"/etc/passwd\" /></mj-body></mjml>"});

@@ -1,4 +1,4 @@
-//! `GET /users`
+//! Tests for `GET /users`.
 
 use database::ingest_partitions;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn a_person_is_found_by_either_id_and_after_a_merge() {
     let rows = Rows { gateway: &gateway, project: project.id };
     let known = rows.user("u/1", Some("ann@example.com"), Some("Ann"), 60).await;
     let merged = rows.visitor("a1", Some(known)).await;
-    // Somebody who became one who became another.
+    // A user who was merged into a user who was merged into another.
     let sql = "UPDATE users SET merged_into = $2 WHERE id = $1";
     let earlier = rows.visitor("a0", Some(merged)).await;
     gateway.sql.execute(sql, &[&earlier, &merged]).await.unwrap();
@@ -33,7 +33,7 @@ async fn a_person_is_found_by_either_id_and_after_a_merge() {
         assert_eq!(gateway.get(&other, &format!("/users/{id}")).await.status, 404);
     }
     let stranger = rows.visitor("a2", None).await;
-    // An anonymous id is one where nobody has it for another.
+    // An external ID takes precedence over an equal anonymous ID.
     rows.user("a3", None, None, 0).await;
     rows.visitor("a3", None).await;
     assert_eq!(gateway.get(&project, "/users/a3").await.expect(200)["externalId"], "a3");
@@ -84,7 +84,7 @@ async fn lists_are_newest_first_searched_and_filtered() {
     }
 }
 
-/// Also where few of the newest are among them, and when it is known already that they are many.
+/// Also if few of the newest users match, and if the cache already knows that many match.
 #[tokio::test]
 async fn more_than_are_counted_are_found_alike_however_often_one_asks() {
     let gateway = Gateway::start().await;
@@ -113,7 +113,7 @@ async fn pages_and_cursors_meet_without_gap_or_repeat() {
     for i in 0..5 {
         rows.user(&format!("u{i}"), None, None, 100 - i).await;
     }
-    // Two of one microsecond are told apart by their ids.
+    // Users with the same timestamp are ordered by ID.
     gateway
         .sql
         .execute("UPDATE users SET created_at = '2026-01-01 00:00:00.000001Z' WHERE external_id < 'u3'", &[])
@@ -136,7 +136,7 @@ async fn changes_go_the_way_of_events_and_are_answered_when_they_took_effect() {
     let rows = Rows { gateway: &gateway, project: project.id };
     let known = rows.user("identify", Some("ann@example.com"), Some("Ann"), 60).await;
     let visitor = rows.visitor("a1", None).await;
-    // As if recording had applied everything already: what it does is tried with the whole system.
+    // As if the worker had recorded everything; end-to-end tests cover recording itself.
     let stream = &gateway.app.ingest.stream;
     let db = gateway.app.store.connection().await.unwrap();
     ingest_partitions::ensure(&db, stream.partitions, stream.created_ms).await.unwrap();

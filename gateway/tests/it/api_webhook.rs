@@ -1,4 +1,4 @@
-//! `/webhook/:projectId`
+//! Tests for `/webhook/:projectId`.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn send(gateway: &Gateway, project: &str, headers: &[(&str, &str)], body: 
     gateway.send("POST", &format!("/webhook/{project}"), "", &[&json, headers].concat(), body.to_owned()).await
 }
 
-/// Every item of the ingest stream with its subject.
+/// Returns every item of the ingest stream.
 async fn stored(gateway: &Gateway) -> Vec<IngestItem> {
     let mut stream = gateway.bus.jetstream.get_stream(gateway.bus.names.ingest_stream()).await.unwrap();
     let last = stream.info().await.unwrap().state.last_sequence;
@@ -64,7 +64,7 @@ async fn what_is_signed_is_taken() {
     let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
     let data: Value = serde_json::from_slice(&told.data).unwrap();
     assert_eq!((told.kind.as_str(), &data["messageId"]), ("message.delivered", &json!(message)));
-    // Repeats bear one id to be found by; another timestamp makes another webhook.
+    // Repeats share a deduplication ID; another timestamp makes another webhook.
     assert_eq!(items[0].dedupe_id, items[1].dedupe_id);
     assert!(items[0].dedupe_id != items[2].dedupe_id && items[0].dedupe_id.len() == 16);
 }
@@ -87,7 +87,7 @@ async fn nothing_else_is() {
     ] {
         assert_eq!(send(&gateway, &id, headers, body).await.status, 401, "{headers:?}");
     }
-    // Any one digit of it wrong, or missing; that of another project; and another one beside it.
+    // A signature with a wrong or missing digit, one of another project, and a second signature header.
     for at in 0..good.len() {
         let digit = if good.as_bytes()[at] == b'0' { "1" } else { "0" };
         for forged in [format!("{}{digit}{}", &good[..at], &good[at + 1..]), good[..at].to_owned()] {
@@ -110,7 +110,7 @@ async fn nothing_else_is() {
     for unknown in ["00000000-0000-7000-8000-000000000000", "shop"] {
         assert_eq!(send(&gateway, unknown, &headers, body).await.status, 404, "{unknown}");
     }
-    // What is about no message of ours is taken, or its sender would send it again and again; nothing comes of it.
+    // An event that concerns no message of ours is accepted, or its sender would retry it forever. It has no effect.
     let of_others = r#"{"event": "message.opened", "data": {"messageId": "provider-7"}}"#;
     for (body, status) in
         [("[]", 400), ("{", 400), ("{}", 422), (r#"{"event": "message.opened"}"#, 202), (of_others, 202)]

@@ -1,4 +1,4 @@
-//! `/webhook-endpoints`
+//! Tests for `/webhook-endpoints`.
 
 use serde_json::{Value, json};
 use store_projects::members::Role;
@@ -6,7 +6,7 @@ use store_projects::members::Role;
 use crate::fixture::{Gateway, texts};
 use crate::login::Login;
 
-/// Needs no name to be resolved.
+/// A URL that needs no name resolution.
 const URL: &str = "https://8.8.8.8/hook";
 
 async fn make(gateway: &Gateway, admin: &Login) -> Value {
@@ -33,7 +33,7 @@ async fn an_endpoint_is_made_read_changed_and_deleted() {
     assert_eq!(gateway.get_as(&admin, &path).await.expect(200), made);
     assert_eq!(gateway.get_as(&admin, "/webhook-endpoints").await.expect(200), json!({ "endpoints": [made] }));
 
-    // The secret is kept sealed.
+    // The secret is stored sealed.
     let kept: Vec<u8> = gateway.sql.query_one("SELECT secrets FROM webhook_endpoint", &[]).await.unwrap().get(0);
     assert!(!kept.windows(6).any(|bytes| bytes == b"whsec_"));
 
@@ -90,7 +90,7 @@ async fn what_may_not_be_called_or_is_not_told_is_refused() {
         make(&gateway, &admin).await;
     }
     assert_eq!(gateway.post_as(&admin, "/webhook-endpoints", &json!({"url": URL, "events": ["*"]})).await.status, 409);
-    // The dashboard's admins only.
+    // Only admins in the dashboard have access.
     let member = gateway.log_in(&project, Role::Member).await;
     assert_eq!(gateway.get_as(&member, "/webhook-endpoints").await.status, 403);
     assert_eq!(gateway.get(&project, "/webhook-endpoints").await.status, 403);

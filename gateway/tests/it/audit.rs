@@ -1,4 +1,4 @@
-//! What sessions and keys do leaves a line, in the transaction that does it.
+//! Changes by sessions and keys are recorded in the audit log, in the transaction that makes them.
 
 use serde_json::{Value, json};
 use store_projects::members::Role;
@@ -9,7 +9,7 @@ use crate::login::Login;
 use crate::people::Rows;
 use crate::setup::secs;
 
-/// The actions of the log, oldest first, and the names that they concern.
+/// Returns the actions of the log, oldest first, with the names of their resources.
 async fn lines(gateway: &Gateway, admin: &Login) -> Vec<(String, String)> {
     let log = gateway.get_as(admin, "/audit-log?limit=100").await.expect(200);
     let (actions, names) = (texts(&log["entries"], "action"), texts(&log["entries"], "resourceName"));
@@ -39,7 +39,7 @@ async fn campaigns_and_segments() {
     for wish in ["send", "pause", "resume", "cancel"] {
         gateway.post_as(&admin, &format!("{sale}/{wish}"), &json!({})).await.expect(200);
     }
-    // What was refused has no line.
+    // A refused request is not recorded.
     assert_eq!(gateway.post_as(&admin, &format!("{sale}/send"), &json!({})).await.status, 409);
     gateway.delete_as(&admin, &sale).await.expect(200);
     let expected = [
@@ -71,12 +71,12 @@ async fn people_and_messages() {
     let ann = rows.user("ann", Some("ann@example.com"), Some("Ann"), 60).await;
     let event = rows.event(ann, "bought", 1_000).await;
     let mail = json!({"userId": "ann", "channel": "EMAIL", "subject": "Hi", "body": "a secret"});
-    // Servers send and change as often as they track: there is no line, but for what is erased.
+    // Changes by secret keys are as frequent as events and are not recorded, except for deletions.
     gateway.post(&project, "/messages", &mail).await.expect(202);
     assert_eq!(lines(&gateway, &admin).await, []);
     let sent = gateway.post_as(&admin, "/messages", &mail).await.expect(202);
     gateway.delete_as(&admin, &format!("/events/{event}")).await.expect(200);
-    // Nobody applies it here, so that no answer comes: what is asked for stands in the log all the same.
+    // No worker applies the change here, so the request gets no response. It is recorded all the same.
     let noted = async |count: usize| {
         eventually(secs(5), async || match lines(&gateway, &admin).await.len() {
             found if found == count => Ok(()),

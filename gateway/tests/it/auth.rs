@@ -1,4 +1,4 @@
-//! Keys: which open what, and how fast a change of them is known.
+//! API keys: the operations that each type opens, and how fast a change takes effect.
 
 use kernel::clock::Clock;
 use store_projects::api_keys::{self, KeyType};
@@ -25,7 +25,7 @@ async fn both_headers_open_and_anything_else_does_not() {
         ("x-api-key", api_keys::random_key(KeyType::Secret)),
         ("authorization", format!("Basic {secret}")),
     ] {
-        // The body is not looked at: it is no JSON.
+        // The key is checked before the body, which is not JSON.
         call(name, &value).send("nope").await.error(401);
     }
     let listed = f.gateway.call("GET", "/events", public).send("").await;

@@ -1,4 +1,4 @@
-//! Bad input: a clear error in the one shape, other items unharmed, nothing half taken.
+//! Bad input: a clear error in the common format, other items unaffected, nothing partially accepted.
 
 use std::io::Write;
 
@@ -85,8 +85,8 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
 async fn many_bombs_at_once_take_little_memory() {
     let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
     let tenant = tenant(&database.store(), 100_000).await;
-    // In a process of its own, whose memory no other test takes. A bomb has a thread to itself while it is unpacked, and machines have
-    // as many as they please.
+    // Runs in its own process, so that other tests do not affect its memory. Each decompression occupies a thread,
+    // and the default number of threads depends on the machine.
     let mut process = Process::start(&[
         ("DATABASE_URL", database.url()),
         ("NATS_URL", nats.url()),
@@ -96,7 +96,7 @@ async fn many_bombs_at_once_take_little_memory() {
     let serving = process.says("serving on").await;
     let [main, _] = addresses(&serving)[..] else { panic!("{serving}") };
     let call = |path: &str| Call::new(main, "POST", &format!("/api/v1{path}")).header("x-api-key", &tenant.secret);
-    // A thousand to one, in one layer and in two.
+    // Compressed 1000:1, in one layer and in two.
     let bomb = zipped(&vec![b' '; 100 << 20]);
     assert!(bomb.len() < 1 << 20, "{}", bomb.len());
     let bombs = [bomb.clone(), zipped(&bomb)];

@@ -1,4 +1,4 @@
-//! What `openapi.yaml` says about its operations.
+//! The operations of `openapi.yaml`.
 
 use gateway::router::Access;
 use serde_json::Value;
@@ -7,27 +7,27 @@ const DOCUMENT: &str = include_str!("../../../openapi.yaml");
 
 pub struct Operation {
     pub method: String,
-    /// With `{id}`.
+    /// The path template, with `{id}`.
     pub path: String,
-    /// Who may call it.
+    /// The required authorization.
     pub access: Access,
-    /// The names of the parameters that its query string must hold.
+    /// The names of the required query parameters.
     pub query: Vec<String>,
-    /// A body that it takes, where the document shows one.
+    /// The example of its body, if the document has one.
     pub example: Option<Value>,
-    /// The schema of its JSON body, without references, if it takes one.
+    /// The schema of its JSON body with references resolved, if it takes one.
     pub body: Option<Value>,
-    /// The kinds of bodies that it takes.
+    /// The media types that it accepts.
     pub media: Vec<String>,
-    /// Whether a request may come without a body.
+    /// Whether the body is optional.
     pub is_body_optional: bool,
-    /// The parameters of its query string and headers, without references.
+    /// The parameters of its query string and headers, with references resolved.
     pub parameters: Vec<Value>,
-    /// The status of its success.
+    /// The status of a successful response.
     pub success: u16,
-    /// Whether its success goes on until somebody hangs up.
+    /// Whether a successful response is a stream that lasts until the client disconnects.
     pub is_endless: bool,
-    /// Whether its success is told in JSON.
+    /// Whether a successful response is JSON.
     pub answers_json: bool,
 }
 
@@ -36,12 +36,12 @@ impl Operation {
         self.path.contains("{id}")
     }
 
-    /// The path up to and with `{id}`.
+    /// Returns the path up to and including `{id}`.
     pub fn upto_id(&self) -> &str {
         self.path.find("{id}").map_or(&self.path, |at| &self.path[..at + "{id}".len()])
     }
 
-    /// Whether it takes a parameter in the query string.
+    /// Whether the query string has this parameter.
     pub fn takes(&self, name: &str) -> bool {
         self.parameters.iter().any(|p| p["in"] == "query" && p["name"] == name)
     }
@@ -51,19 +51,19 @@ impl Operation {
     }
 }
 
-/// A pattern of the table of routes (`/users/:id`) as the document writes it (`/users/{id}`).
+/// Converts a pattern of the route table (`/users/:id`) to the document's notation (`/users/{id}`).
 pub fn in_braces(pattern: &str) -> String {
     let segment =
         |segment: &str| segment.strip_prefix(':').map_or_else(|| segment.to_owned(), |name| format!("{{{name}}}"));
     pattern.split('/').map(segment).collect::<Vec<_>>().join("/")
 }
 
-/// Every operation whose answer has an end, in the document's order of addresses.
+/// Returns every operation whose response ends, in the document's order of paths.
 pub fn operations() -> Vec<Operation> {
     all_operations().into_iter().filter(|operation| !operation.is_endless).collect()
 }
 
-/// Every operation.
+/// Returns every operation.
 pub fn all_operations() -> Vec<Operation> {
     let document: Value = serde_saphyr::from_str(DOCUMENT).unwrap();
     let mut found = Vec::new();
@@ -105,8 +105,10 @@ pub fn all_operations() -> Vec<Operation> {
     found
 }
 
-/// A part of the document with what it refers to in place of the references. `within` are the references that led here: a
-/// schema that contains itself, as rules do, takes anything there, or the copies would fill the memory.
+/// Resolves the references in a part of the document.
+///
+/// `within` holds the references that are being resolved. A schema that contains itself, as rules do, becomes one that allows
+/// anything at that point, because the copies would be endless.
 fn resolved(document: &Value, part: &Value, within: &[&str]) -> Value {
     match part {
         Value::Object(fields) => {
@@ -128,7 +130,7 @@ fn resolved(document: &Value, part: &Value, within: &[&str]) -> Value {
     }
 }
 
-/// The least that a key must be and a session must have, by the roles in `security`.
+/// Returns the lowest key type and role that the roles in `security` admit.
 fn access(security: &Value) -> Option<Access> {
     let role = |scheme: &str| {
         let roles = security.as_array()?.iter().find_map(|s| s.get(scheme))?.as_array()?;

@@ -1,4 +1,4 @@
-//! A served gateway and projects in it, and a client that speaks JSON.
+//! A running gateway with projects, and a client that speaks JSON.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Gateway {
     pub sql: tokio_postgres::Client,
     pub bus: Bus,
     served: setup::Gateway,
-    /// Its own.
+    /// Its own servers, dropped with it.
     _servers: Option<(TestDatabase, TestNats)>,
 }
 
@@ -34,13 +34,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The names in `details`.
+    /// Returns the field names in `details`.
     pub fn fields(&self) -> Vec<&str> {
         let details = self.body["details"].as_array().into_iter().flatten();
         details.filter_map(|detail| detail["field"].as_str()).collect()
     }
 
-    /// The body of an answer with this status.
+    /// Returns the body; panics if the status differs.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.body);
@@ -53,14 +53,14 @@ impl Gateway {
         Self::start_with(&[]).await
     }
 
-    /// With environment variables.
+    /// Starts a gateway with environment variables.
     pub async fn start_with(variables: &[(&str, &str)]) -> Self {
         let (database, nats) = tokio::join!(TestDatabase::create(), TestNats::create());
         let gateway = Self::start_as(&database, &nats, variables).await;
         Self { _servers: Some((database, nats)), ..gateway }
     }
 
-    /// On servers that others use too.
+    /// Starts a gateway on servers that are shared with other gateways.
     pub async fn start_on(database: &TestDatabase, nats: &TestNats) -> Self {
         Self::start_as(database, nats, &[]).await
     }
@@ -73,7 +73,7 @@ impl Gateway {
         Self { app, sql: database.client().await, bus, served, _servers: None }
     }
 
-    /// A new project with a public and a secret key.
+    /// Creates a project with a public and a secret key.
     pub async fn project(&self) -> Tenant {
         setup::tenant(&self.app.store, 100_000).await
     }
@@ -82,18 +82,18 @@ impl Gateway {
         self.served.addr
     }
 
-    /// Stops it; returns once every request is answered.
+    /// Stops the gateway; returns once every request is answered.
     pub async fn stop(&mut self) {
         self.served.shutdown.cancel();
         (&mut self.served.serving).await.unwrap();
     }
 
-    /// A call below `/api/v1`, as nobody.
+    /// Starts an unauthenticated call to a path below `/api/v1`.
     pub fn call(&self, method: &str, path: &str) -> Call {
         Call::new(self.served.addr, method, &format!("/api/v1{path}"))
     }
 
-    /// Sends a request with a key; the path is one below `/api/v1`.
+    /// Sends a request with a key to a path below `/api/v1`.
     pub async fn send(
         &self,
         method: &str,
@@ -108,12 +108,12 @@ impl Gateway {
         Answer { status: answer.status, body: answer.json() }
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.served.addr
     }
 
-    /// As if recording had applied everything up to a message, already or soon; what it does is tried with the whole system.
+    /// Marks everything up to `seq` as recorded, present or future. End-to-end tests cover recording itself.
     pub async fn applied_up_to(&self, seq: i64) {
         let stream = &self.app.ingest.stream;
         let db = self.app.store.connection().await.unwrap();
@@ -121,12 +121,12 @@ impl Gateway {
         db.execute("UPDATE ingest_partition SET applied_seq = $1", &[&seq]).await.unwrap();
     }
 
-    /// The items in the stream.
+    /// Returns the items in the stream.
     pub async fn items(&self) -> Vec<IngestItem> {
         self.served.stored().await
     }
 
-    /// With a project's secret key.
+    /// Sends a `GET` with the project's secret key.
     pub async fn get(&self, project: &Tenant, path: &str) -> Answer {
         self.send("GET", path, &project.secret, &[], "").await
     }
@@ -143,7 +143,7 @@ impl Gateway {
         self.send("DELETE", path, &project.secret, &[], "").await
     }
 
-    /// Reads a list to its end by cursor; returns the items' `field`, page by page.
+    /// Reads a list to its end by cursor; returns the `field` of its items, page by page.
     pub async fn pages(&self, project: &Tenant, path: &str, list: &str, field: &str) -> Vec<Vec<String>> {
         let mut pages = Vec::new();
         let mut cursor: Option<String> = None;
@@ -160,7 +160,7 @@ impl Gateway {
     }
 }
 
-/// Takes the project's whole share of the permits to render.
+/// Acquires the project's whole share of the rendering permits.
 pub async fn held_renderings(gateway: &Gateway, project: &Tenant) -> [Option<Permit>; 2] {
     let acquire = || gateway.app.renderings.acquire(project.id.into(), Duration::ZERO);
     let held = [acquire().await, acquire().await];
@@ -168,7 +168,7 @@ pub async fn held_renderings(gateway: &Gateway, project: &Tenant) -> [Option<Per
     held
 }
 
-/// A field of every item of a list.
+/// Returns a field of every item of a list.
 pub fn texts(list: &Value, field: &str) -> Vec<String> {
     list.as_array().unwrap().iter().map(|item| item[field].as_str().unwrap_or("").to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! Names that want to be more than names, on the pages to which people are led by links in their mails.
+//! Hostile names on the pages that links in mails open.
 
 use domain::link::{self, About};
 use domain::message::Channel;
@@ -22,14 +22,14 @@ async fn no_name_of_a_project_or_group_becomes_markup_of_a_page() {
     let news = group(&gateway, &project, "News", json!({"description": "All of them"})).await;
     gateway.applied_up_to(1_000).await;
     let pages = async |text: &str| -> Vec<Seen> {
-        // As nobody could save some of them.
+        // Written directly, because the API refuses some of these texts.
         for sql in [
             "UPDATE subscription_group SET name = $2, description = $2 WHERE project_id = $1",
             "UPDATE project SET name = $2 WHERE project_id = $1",
         ] {
             assert_eq!(gateway.sql.execute(sql, &[&project.id, &text]).await.unwrap(), 1);
         }
-        // Of another message each time: what one link may change in a minute is bounded.
+        // Each round uses another message, because the changes by one link are limited per minute.
         let message = ids::fresh(gateway.app.clock.now_ms());
         let about = About { project: project.id, message, user, group: None, channel: Some(Channel::Email) };
         let choose = link::preferences(&master_keys(), "", about);

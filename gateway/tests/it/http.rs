@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants it to.
+//! An HTTP client with full control over the request.
 
 use std::net::SocketAddr;
 
@@ -9,13 +9,13 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// An answer whose body was read.
+/// A response whose body has been read.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: http::HeaderMap,
     pub bytes: Bytes,
-    /// Empty where the body is no UTF-8.
+    /// The body as text; empty if it is not UTF-8.
     pub text: String,
 }
 
@@ -28,7 +28,7 @@ impl Answer {
         self.headers.get(name).map(|v| v.to_str().unwrap())
     }
 
-    /// The error's shape, checked; returns its message.
+    /// Checks the format of an error; returns its message.
     pub fn error(&self, status: u16) -> String {
         let body = self.json();
         assert_eq!((self.status, body["status"].as_u64()), (status, Some(u64::from(status))), "{self:?}");

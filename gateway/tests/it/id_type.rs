@@ -1,4 +1,4 @@
-//! `idType`: which user an id names where one user's external id is another's internal id.
+//! `idType`: selects the user if the external ID of one user is the internal ID of another.
 
 use domain::message::Channel;
 use domain::push_token;
@@ -15,7 +15,7 @@ use crate::setup::Tenant;
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
-/// Ann and the user whose external id is Ann's internal id.
+/// Ann, and a user whose external ID is Ann's internal ID.
 struct Shadowed {
     gateway: Gateway,
     project: Tenant,
@@ -38,7 +38,7 @@ impl Shadowed {
         Rows { gateway: &self.gateway, project: self.project.id }
     }
 
-    /// What Ann's internal id names by each query string: the rest of it, and the user's internal and external id.
+    /// Returns, for each query string, the internal and external ID of the user that Ann's internal ID selects.
     fn named(&self) -> [(&'static str, Uuid, String); 3] {
         let shadow = |query| (query, self.shadow, self.ann.to_string());
         [("idType=internal", self.ann, "ann".to_owned()), shadow("idType=external"), shadow("")]
@@ -53,7 +53,7 @@ impl Shadowed {
         made["id"].as_str().unwrap().to_owned()
     }
 
-    /// The users of the only message that was queued since it was asked last.
+    /// Returns the users of the only message queued since the last call.
     async fn queued(&self) -> Vec<Uuid> {
         let messages = queued_by(&self.gateway, Channel::Email).await;
         assert_eq!(messages.len(), 1);
@@ -141,7 +141,7 @@ async fn lists_honor_id_type() {
             let found = s.get(&format!("{path}={}&{query}", s.ann)).await;
             assert_eq!(texts(&found[list], "userId"), [external_id.as_str()], "{path} {query}");
         }
-        // Of one line.
+        // The export consists of one line.
         let exported = s.get(&format!("/events/export?user={}&{query}", s.ann)).await;
         assert_eq!(exported["userId"], json!(external_id), "{query}");
         let inbox = s.get(&format!("/inbox?user_id={}&{query}", s.ann)).await;
@@ -218,7 +218,7 @@ async fn an_id_of_the_other_kind_is_refused_in_a_body() {
         let answer = s.gateway.get(&s.project, &format!("{path}?user_id=ann&idType=internal")).await;
         assert_eq!((answer.status, answer.fields()), (422, vec!["user_id"]), "{path}");
     }
-    // What a public key proves is an external id.
+    // A public key's proof covers an external ID.
     let hash = proof(&s.gateway, &s.project, &s.ann.to_string()).await;
     let path = format!("/inbox?user_id={}&user_hash={hash}", s.ann);
     let ask = async |query| s.gateway.send("GET", &format!("{path}&{query}"), &s.project.public, &[], "").await;

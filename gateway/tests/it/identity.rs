@@ -1,4 +1,4 @@
-//! Identity verification: public keys speak for users only with a proof.
+//! Identity verification: requests with a public key act for a user only with a proof.
 
 mod rotation;
 mod tokens;
@@ -20,7 +20,7 @@ pub fn hash(secret: &str, user: &str) -> String {
     hex::encode(mac.finalize().into_bytes())
 }
 
-/// A JSON Web Token of this header and these claims.
+/// Builds a JSON Web Token from this header and these claims.
 pub fn jwt(secret: &str, header: &Value, claims: &Value) -> String {
     let part = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
     let signed = format!("{}.{}", part(header), part(claims));
@@ -28,7 +28,7 @@ pub fn jwt(secret: &str, header: &Value, claims: &Value) -> String {
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
 }
 
-/// As a customer's server makes one: it expires `seconds` from now.
+/// Builds a token as a customer's server does; it expires `seconds` from now.
 pub fn token(secret: &str, user: &str, seconds: i64) -> String {
     let now = kernel::clock::Clock::system().now().as_second();
     jwt(secret, &json!({"alg": "HS256", "typ": "JWT"}), &json!({"sub": user, "iat": now, "exp": now + seconds}))
@@ -83,7 +83,7 @@ async fn a_public_key_names_a_user_only_with_the_proof() {
         }
         assert_eq!(send(&project.secret, path, with(json!({"user_id": "ann"}))).await.status, 202, "{path}");
     }
-    // Each item of a batch by itself.
+    // Each item of a batch is verified separately.
     let batch = json!({"batch": [
         {"type": "track", "event": "e", "user_id": "ann", "user_hash": ann},
         {"type": "identify", "user_id": "ann"},
@@ -93,7 +93,7 @@ async fn a_public_key_names_a_user_only_with_the_proof() {
     let answer = send(&project.public, "/events/batch", batch).await.expect(202);
     assert_eq!((&answer["processed"], &answer["errors"]), (&json!(2), &json!(2)));
     assert_eq!((&answer["details"][0]["index"], &answer["details"][1]["index"]), (&json!(1), &json!(2)));
-    // What names an anonymous id alone is marked, for that may have been merged into a user; what brings the proof is not.
+    // Items with only an anonymous ID are marked, because that ID may belong to a merged user. Items with a proof are not.
     let items = gateway.items().await;
     let sent = items.iter().filter(|item| item.anonymous_id.as_deref() == Some("a") && item.user_id.is_none());
     assert!(sent.clone().count() >= 4 && sent.clone().all(|item| item.unproven));

@@ -1,4 +1,4 @@
-//! What is accepted, what is answered, and what stands in the stream.
+//! Ingestion: the accepted requests, their responses, and the items in the stream.
 
 use kernel::ids::{IdSpace, UserKey, fresh, own_row_id};
 use serde_json::{Value, json};
@@ -144,7 +144,7 @@ async fn a_wrong_clock_is_corrected() {
     assert_eq!(items[1].timestamp_ms, items[1].received_ms);
 }
 
-/// Whoever has read a public key must not use up the ids of a backend's events, profile updates or webhooks.
+/// A caller with only the public key must not use up the IDs of a backend's events, profile updates or webhooks.
 #[tokio::test]
 async fn callers_of_different_kinds_do_not_share_ids() {
     let f = fixture().await;
@@ -163,7 +163,7 @@ async fn callers_of_different_kinds_do_not_share_ids() {
             assert_eq!(f.gateway.post("/users/identify", key, body).await.status, 202);
         }
     }
-    // The same caller gets the same id, and a UUIDv7 is the event's id whoever sends it.
+    // Repeats by one key type get the same ID, and a UUIDv7 is the event's ID for either key type.
     assert_eq!((&answered[0], &answered[1]), (&answered[2], &answered[3]));
     assert_ne!(answered[0], answered[1]);
     assert!(answered[4..].iter().all(|id| *id == own));

@@ -1,5 +1,5 @@
-//! Addresses that nobody may have called on their behalf (server-side request forgery), in every spelling that resolvers and
-//! HTTP libraries know, against a server that would notice.
+//! Server-side request forgery: internal addresses, in every spelling that resolvers and HTTP libraries accept, are not called.
+//! A server that counts connections verifies it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::fixture::Gateway;
 use crate::setup::secs;
 
-/// One of every range that is not anybody's on the internet, and the two ends of the private ones.
+/// One address of every range that is not public, and both ends of the private ranges.
 const INNER_V4: [&str; 26] = [
     "127.0.0.1",
     "127.255.255.254",
@@ -70,7 +70,7 @@ const INNER_V6: [&str; 20] = [
     "5f00::1",
 ];
 
-/// Names of this machine, and texts that some resolver might take for its address.
+/// Names of this machine, and texts that a resolver might read as its address.
 const NAMES: [&str; 12] = [
     "localhost",
     "LOCALHOST",
@@ -86,7 +86,7 @@ const NAMES: [&str; 12] = [
     "",
 ];
 
-/// The ways to write an address of four bytes, alone and within one of sixteen.
+/// Returns the spellings of an IPv4 address, alone and embedded in IPv6.
 fn spellings(ip: Ipv4Addr) -> Vec<String> {
     let ([a, b, c, d], all) = (ip.octets(), ip.to_bits());
     let (high, low) = (all >> 16, all & 0xffff);
@@ -120,7 +120,7 @@ fn hosts() -> Vec<String> {
     v4.chain(v6).chain(NAMES.map(str::to_owned)).collect()
 }
 
-/// A server on every address of this machine, which counts who calls.
+/// A server on every address of this machine that counts connections.
 struct Canary {
     port: u16,
     called: Arc<AtomicUsize>,
@@ -131,7 +131,7 @@ impl Canary {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let called = Arc::new(AtomicUsize::new(0));
-        // Where this machine has such addresses.
+        // If this machine has IPv6.
         let over_v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok();
         for listener in [Some(listener), over_v6].into_iter().flatten() {
             let called = called.clone();
@@ -144,7 +144,7 @@ impl Canary {
         Self { port, called }
     }
 
-    /// Whether nobody has called before; a call that is allowed must be noticed.
+    /// Asserts that there was no connection before, and that an allowed call is counted.
     async fn is_untouched(&self) {
         let allowing = Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.0/8")]);
         let client = HttpClient::from_env(&allowing).unwrap();
@@ -206,7 +206,7 @@ async fn nobody_is_led_inside_by_an_answer() {
                 .unwrap();
         }
     });
-    // The one service stands for what is outside.
+    // This allowed server represents an external one.
     let client = HttpClient::from_env(&Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.1/32")])).unwrap();
     for status in statuses {
         let answer = call(&client, &format!("http://127.0.0.1:{outside}/")).await.unwrap();
@@ -223,7 +223,7 @@ async fn an_inner_address_is_refused_when_it_is_saved() {
     let admin = gateway.log_in(&project, Role::Admin).await;
     let (policy, mut refused) = (OutboundPolicy::default(), 0);
     for host in hosts() {
-        // What nobody knows the address of is vetted when it is called.
+        // Names that do not resolve are checked when they are called.
         if !matches!(policy.resolve(&host, 443).await, Err(OutboundError::Refused(..))) {
             continue;
         }

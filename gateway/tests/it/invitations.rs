@@ -1,4 +1,4 @@
-//! Invitations and their links, for tests: the API itself returns no link.
+//! Invitations and their links for tests; the API returns no link.
 
 use serde_json::json;
 use store_projects::invites;
@@ -9,11 +9,11 @@ use crate::http;
 use crate::login::Login;
 use crate::setup::master_keys;
 
-/// Environment of a gateway whose delivery can mail invitations.
+/// The environment of a gateway whose worker can mail invitations.
 pub const SYSTEM_MAIL: &[(&str, &str)] =
     &[("SYSTEM_SMTP_URL", "smtp://127.0.0.1:2525?security=none"), ("SYSTEM_MAIL_FROM", "rekindle@example.com")];
 
-/// An invitation, and the token of the link that is mailed.
+/// Creates an invitation; returns its ID and the token in the mailed link.
 pub async fn invite(gateway: &Gateway, by: &Login, email: &str, role: &str) -> (String, String) {
     let body = gateway.post_as(by, "/team/invites", &json!({"email": email, "role": role})).await.expect(201);
     assert_eq!((&body["invite"]["status"], &body["invite"]["email"]), (&json!("PENDING"), &json!(email)));
@@ -25,7 +25,7 @@ pub async fn invite(gateway: &Gateway, by: &Login, email: &str, role: &str) -> (
     (id, link.split_once("?token=").unwrap().1.to_owned())
 }
 
-/// The token of the link that an operator prints for the pending invitation of an address.
+/// Creates the token that an operator prints for the pending invitation of an address.
 pub async fn operator_token(gateway: &Gateway, of: &Login, email: &str) -> String {
     let mut db = gateway.app.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();

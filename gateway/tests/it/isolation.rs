@@ -1,6 +1,6 @@
-//! Another project's ids find nothing and change nothing, at every address of `openapi.yaml` that takes one.
+//! Another project's IDs find and change nothing, at every path of `openapi.yaml` that takes one.
 //!
-//! Nothing has to be added for a new address, unless the database holds no row that it finds: then `controls` says so.
+//! New paths are covered automatically. If `fill` creates no row that a new path finds, `controls` reports it.
 
 mod controls;
 mod keys;
@@ -20,7 +20,7 @@ use crate::people::Rows;
 use crate::setup::Tenant;
 use crate::{api_dead_letters, api_inbox};
 
-/// One of everything.
+/// Creates one of every resource.
 pub async fn fill(gateway: &Gateway, project: &Tenant) {
     let admin = gateway.log_in(project, Role::Admin).await;
     let made = async |path: &str, body: Value| {
@@ -44,7 +44,7 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
     made("/team/invites", json!({"email": "grace@example.com"})).await;
     let endpoint = made("/webhook-endpoints", json!({"url": "https://8.8.8.8/hook", "events": ["*"]})).await;
     let endpoint: uuid::Uuid = endpoint.parse().unwrap();
-    // Of the endpoint's own id, so that one id finds both.
+    // Has the endpoint's ID, so that one ID finds both.
     let delivery = "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, data, happened_at, status, created_at) \
                     VALUES ($1, $2, $2, 'message.sent', '{}', now(), 'delivered', now())";
     gateway.sql.execute(delivery, &[&project.id, &endpoint]).await.unwrap();
@@ -55,7 +55,7 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
                VALUES ($1, $2, $3, 'EMAIL', 'direct', 'sent', now(), now())";
     let automation: uuid::Uuid = automation.parse().unwrap();
-    // Of the automation's own id, so that one id finds both.
+    // Has the automation's ID, so that one ID finds both.
     let run = "INSERT INTO run (project_id, id, automation_id, version, user_id, status, position, partition, context, started_at, \
                updated_at) VALUES ($1, $2, $2, 1, $3, 'waiting', 'steps[0]', 0, '{}', now(), now())";
     gateway.sql.execute(run, &[&project.id, &automation, &user]).await.unwrap();
@@ -70,9 +70,9 @@ pub async fn fill(gateway: &Gateway, project: &Tenant) {
     made("/suppressions", json!({"address": "gone@example.com"})).await;
 }
 
-/// The address of an operation with an id, and a body: what it asks for beside, it is given.
+/// Returns the path of an operation with an ID and its required query, and a body.
 fn asked(operation: &Operation, id: &str) -> (String, String) {
-    // Where a person is asked for, one that there is.
+    // Where a user is required, names an existing one.
     let query = operation.query.iter().map(|name| format!("{name}=u")).collect::<Vec<_>>().join("&");
     let body = match &operation.example {
         _ if operation.method == "GET" => String::new(),
@@ -82,7 +82,7 @@ fn asked(operation: &Operation, id: &str) -> (String, String) {
     (format!("{}?{query}", operation.at(id)), body)
 }
 
-/// The tables that hold rows of projects, and whether they have an id.
+/// Returns the tables that hold rows of projects, and whether they have a UUID `id`.
 async fn tables(gateway: &Gateway) -> Vec<(String, bool)> {
     let sql = "SELECT c.table_name::text, bool_or(c.column_name = 'id' AND c.udt_name = 'uuid') \
                FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name) \
@@ -92,7 +92,7 @@ async fn tables(gateway: &Gateway) -> Vec<(String, bool)> {
     gateway.sql.query(sql, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Every id in the project's rows.
+/// Returns every ID in the project's rows.
 pub async fn ids_of(gateway: &Gateway, project: &Tenant) -> Vec<String> {
     let mut found = vec![project.id.to_string()];
     for (table, has_id) in tables(gateway).await {
@@ -110,11 +110,11 @@ pub async fn ids_of(gateway: &Gateway, project: &Tenant) -> Vec<String> {
     found
 }
 
-/// All rows of a project, table by table.
+/// Returns all rows of a project by table.
 async fn rows_of(gateway: &Gateway, project: &Tenant) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for (table, _) in tables(gateway).await {
-        // But for when a key was used, which its own project's requests change.
+        // Except for `last_used_at`, which requests of the key's own project change.
         let without = if table == "api_key" { " - 'last_used_at'" } else { "" };
         let sql = format!("SELECT (to_jsonb(t){without})::text FROM {table} t WHERE project_id = $1 ORDER BY 1");
         let rows = gateway.sql.query(&sql, &[&project.id]).await.unwrap();
@@ -137,14 +137,14 @@ async fn another_projects_ids_find_and_change_nothing() {
         for id in &ids {
             let (path, body) = asked(operation, id);
             let foreign = gateway.send_as(&eve, &operation.method, &path, body).await;
-            // What looks at no session either refuses it for the want of a signature.
+            // Operations without a session refuse the request, because it has no signature.
             let refused = if operation.access == Access::Anyone { 401 } else { 404 };
             if foreign.status != refused {
                 wrong.push(format!("{} {path}: {} {}", operation.method, foreign.status, foreign.body));
             }
         }
     }
-    // Those that take their id in the body.
+    // Operations with the ID in the body.
     for (method, id) in ids.iter().flat_map(|id| [("DELETE", id), ("PUT", id)]) {
         let answer = gateway.send_as(&eve, method, "/api-keys", json!({ "id": id }).to_string()).await;
         assert_eq!(answer.status, 404, "{method} {id}");

@@ -1,4 +1,4 @@
-//! What a public key may be restricted to: origins of browsers, and a number of requests per second.
+//! Restrictions of a public key: allowed origins, and a rate limit.
 
 use serde_json::{Value, json};
 use store_projects::members::Role;
@@ -34,7 +34,7 @@ async fn a_browser_uses_a_key_from_its_allowed_origins_only() {
     for (origin, status) in [
         (Some("https://shop.example.com"), 202),
         (Some("https://eu.example.org"), 202),
-        // What is no browser need not say where it comes from.
+        // Clients other than browsers need not send an origin.
         (None, 202),
         (Some("https://example.org"), 403),
         (Some("http://shop.example.com"), 403),
@@ -43,16 +43,16 @@ async fn a_browser_uses_a_key_from_its_allowed_origins_only() {
     ] {
         let answer = tracked(&gateway, &key, origin).await;
         assert_eq!(answer.status, status, "{origin:?}: {}", answer.text);
-        // The page may read why it was refused.
+        // The page may read the error.
         assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
         assert_eq!(answer.header("access-control-allow-credentials"), None);
     }
-    // A preflight brings no key.
+    // A preflight request carries no key.
     let preflight = Call::new(gateway.addr(), "OPTIONS", "/api/v1/events");
     let preflight =
         preflight.header("origin", "https://elsewhere.test").header("access-control-request-method", "POST");
     assert_eq!(preflight.send("").await.status, 204);
-    // A key without restrictions works from anywhere.
+    // A key without restrictions is accepted from any origin.
     assert_eq!(tracked(&gateway, &project.public, Some("https://elsewhere.test")).await.status, 202);
 
     let change = json!({"id": made["id"], "name": "shop", "allowedOrigins": ["https://elsewhere.test"]});
@@ -65,7 +65,7 @@ async fn a_browser_uses_a_key_from_its_allowed_origins_only() {
     .await;
     assert_eq!(tracked(&gateway, &key, Some("https://elsewhere.test")).await.status, 202);
 
-    // What was read can be sent back, and changes nothing.
+    // `PUT` accepts the representation that `GET` returns and changes nothing.
     let listed = gateway.get_as(&admin, "/api-keys").await.expect(200);
     assert_eq!(listed["keys"][2], changed);
     assert_eq!(gateway.put_as(&admin, "/api-keys", &changed).await.expect(200), changed);

@@ -1,4 +1,4 @@
-//! Limits: of each project alone, shared by all gateways, and kept by each alone while Redis is away.
+//! Rate limits: separate for each project, shared by all gateways, and enforced locally while Redis is unavailable.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::setup::{Gateway, MB, Tenant, bus_config, fixture_with, secs, tenant};
 
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
-/// Sends `n` requests to the gateways in turn, of a project that may send `limit` a second; returns how many were accepted.
+/// Sends `n` requests to the gateways in rotation; returns how many were accepted. The project's limit is `limit` per second.
 async fn accepted(gateways: &[&Gateway], key: &str, limit: u32, n: usize) -> usize {
     let mut accepted = 0;
     for i in 0..n {
@@ -55,7 +55,7 @@ async fn two_gateways_share_one_limit_and_go_on_without_redis() {
 
     let since = Instant::now();
     let sent = accepted(&[&first, &second], &tenant.public, 60, 400).await;
-    // Each gateway may hold a lease that it has not spent, three tokens here, and the next one.
+    // Each gateway may hold an unspent lease, three tokens here, and the next one.
     let most = 120.0 + since.elapsed().as_secs_f64() * 60.0;
     assert!(sent >= 108 && sent as f64 <= most + 1.0, "{sent} of at most {most}");
 
@@ -115,7 +115,7 @@ async fn a_changed_limit_is_taken_over() {
     .await;
 }
 
-/// The head of a request whose body is announced and kept back.
+/// Sends the head of a request and withholds the body that it announces.
 async fn announced(gateway: &Gateway, project: &Tenant) -> TcpStream {
     let mut stream = TcpStream::connect(gateway.addr).await.unwrap();
     let head = format!(
@@ -127,7 +127,7 @@ async fn announced(gateway: &Gateway, project: &Tenant) -> TcpStream {
     stream
 }
 
-/// The beginning of what is answered; none where nothing is for this long.
+/// Returns the start of the response, or `None` if nothing arrives within the time.
 async fn answered(stream: &mut TcpStream, within: Duration) -> Option<String> {
     let mut status = [0; 12];
     let read = tokio::time::timeout(within, stream.read_exact(&mut status)).await.ok()?;
@@ -135,15 +135,14 @@ async fn answered(stream: &mut TcpStream, within: Duration) -> Option<String> {
     Some(String::from_utf8_lossy(&status).into_owned())
 }
 
-/// One project asks for far more than it may, also without ever sending a body; another one under the same limit asks for a
-/// part of its own meanwhile.
+/// One project sends far more than its limit, also without bodies. Meanwhile another project with the same limit sends a part of it.
 async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
     let (since, gateways) = (Instant::now(), [gateway]);
     let at_once = async || {
         let sent = join_all((0..100).map(|_| accepted(&gateways, &flooding.public, 20, 1))).await;
         sent.into_iter().sum::<usize>()
     };
-    // Until it is over its limit, however slow this machine is: before the other one asks for anything.
+    // First exceed the limit, however slow this machine is, before the other project sends anything.
     let mut taken = 0;
     loop {
         let sent = at_once().await;
@@ -165,7 +164,7 @@ async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
             assert_eq!(answer.status, 202, "after {sent}: {answer:?}");
             sent += 1;
         }
-        // Whoever is let in is waited for: of a body that is kept back nothing is said.
+        // An admitted request waits for its body; without the body there is no response.
         let mut stream = announced(gateway, calm).await;
         assert_eq!(answered(&mut stream, Duration::from_millis(300)).await, None);
         stream.write_all(EVENT.as_bytes()).await.unwrap();
@@ -173,7 +172,7 @@ async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
     };
     let ((full, told, took), ()) = tokio::join!(flood, others);
     taken += full;
-    // Some had a token again, and wait for their bodies; all others were refused without.
+    // Some requests got a new token and wait for their bodies; all others were refused before their bodies.
     let waited_for = told.iter().filter(|status| status.is_none()).count();
     let refused = told.iter().flatten().filter(|status| *status == "HTTP/1.1 429").count();
     assert_eq!(refused + waited_for, told.len(), "{told:?}");

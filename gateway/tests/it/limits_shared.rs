@@ -1,4 +1,4 @@
-//! Limits that keep one tenant, one public key or one address from locking others out.
+//! Limits that keep one project, one public key or one address from locking others out.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::setup::{Tenant, tenant};
 
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
-/// Sends events with the public key until many in a row are refused.
+/// Sends events with the public key until most of a round are refused.
 async fn flood(gateway: &Gateway, project: &Tenant) {
     let track = || Call::new(gateway.addr(), "POST", "/api/v1/events").header("x-api-key", &project.public).send(EVENT);
     loop {
@@ -36,7 +36,7 @@ async fn a_flood_with_a_public_key_leaves_secret_keys_and_sessions_their_share()
     flood(&gateway, &project).await;
     gateway.get(&project, "/templates").await.expect(200);
     gateway.get_as(&admin, "/api-keys").await.expect(200);
-    // All of it used up, a key can still be revoked.
+    // With the whole limit used up, a key can still be revoked.
     let mut let_in = 0;
     while gateway.get(&project, "/templates").await.status == 200 {
         let_in += 1;
@@ -73,7 +73,7 @@ async fn an_account_has_its_share_whatever_the_number_of_its_projects() {
         let call = gateway.call_as(project, "POST", "/users/import").header("content-type", "application/x-ndjson");
         call.send("{\"user_id\":\"u\"}\n").await.error(429);
     }
-    // The project of the fixture is another owner's, also for its member.
+    // The first project has another owner, even when one of its members calls.
     gateway.call_as(&mallory, "GET", "/users/export").send("").await;
     let stranger = gateway.project().await;
     let call = gateway.call("GET", "/users/export").header("x-api-key", &stranger.secret);
@@ -90,7 +90,7 @@ async fn the_operator_bounds_what_tenants_set() {
     let project = gateway.project().await;
     let admin = gateway.log_in(&project, Role::Admin).await;
     let path = format!("/projects/{}", project.id);
-    // What was stored before counts as the ceiling, for keys and sessions alike.
+    // A higher limit that was stored before is capped, for keys and sessions alike.
     for call in [
         gateway.call_as(&admin, "GET", "/templates"),
         gateway.call("GET", "/templates").header("x-api-key", &project.secret),
@@ -114,7 +114,7 @@ async fn the_operator_bounds_what_tenants_set() {
     let refused = gateway.post_as(&admin, "/projects", &json!({"name": "p2"})).await.expect(409);
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("2 projects") && message.contains("MAX_PROJECTS_PER_ACCOUNT"), "{message}");
-    // Another account has its own, and a deleted project no longer counts.
+    // Other accounts have their own count, and a deleted project no longer counts.
     let other = gateway.log_in(&project, Role::Member).await;
     gateway.post_as(&other, "/projects", &json!({"name": "theirs"})).await.expect(201);
     let gone = format!("/projects/{}", made[0]["id"].as_str().unwrap());
@@ -122,7 +122,7 @@ async fn the_operator_bounds_what_tenants_set() {
     gateway.post_as(&admin, "/projects", &json!({"name": "p2"})).await.expect(201);
 }
 
-/// A request that proves nothing, from an address that the proxy reports.
+/// Sends an unauthenticated request from an address that the proxy reports.
 async fn unproven(gateway: &Gateway, method: &str, path: &str, client: &str) -> Answer {
     let call = gateway.call(method, path).header("x-forwarded-for", client).header("x-signature", &"0".repeat(64));
     call.header("cookie", &format!("session={}", "0".repeat(64))).send("{}").await
@@ -147,7 +147,8 @@ async fn an_address_that_proves_nothing_is_refused_after_a_while_and_no_other_is
         }
         let message = refused.unwrap_or_else(|| panic!("{path} goes on")).error(429);
         assert!(message.contains("address"), "{message}");
-        // Others are answered, a known key is from that address too, and an address that is not public may be a proxy's.
+        // Other addresses are served, and so is a known key from this address. A non-public address is not limited,
+        // because it may be a proxy's.
         assert_eq!(unproven(&gateway, method, path, "198.51.100.77").await.status, 401);
         let session = gateway.call_as(&admin, "GET", "/auth/session").header("x-forwarded-for", "198.51.100.78");
         assert_eq!(session.send("").await.status, 200);
@@ -189,13 +190,13 @@ async fn refusals_of_others_at_an_address_do_not_affect_known_sessions_and_keys(
         assert_eq!(answer.status, 200, "{path}: {}", answer.text);
     }
     until_refused(&made_up_session).await;
-    // The gateway forgets a new key once, when it reads that the key was made.
+    // The gateway drops a new key from its cache once, when it reads the change that created it.
     gateway.get(&project, "/templates").await.expect(200);
     assert_eq!(by_key(&project.secret).await.status, 200);
     let made_up_key = format!("sk_live_{}", "0".repeat(32));
     until_refused(async || by_key(&made_up_key).await).await;
 
-    // An ended session is refused at once, and later requests with it for their address.
+    // An ended session is refused at once; later requests with it count against their address.
     until_refused(&made_up_session).await;
     assert_eq!(by_session("POST", "/auth/logout").await.status, 200);
     assert_eq!(by_session("GET", "/team").await.status, 401);

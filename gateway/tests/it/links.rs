@@ -1,4 +1,4 @@
-//! Opens and clicks, by the links in mails.
+//! Opens and clicks, by links in mails.
 
 use domain::link::{self, About, Sent};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn call(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &st
     headers.iter().fold(call, |call, (name, value)| call.header(name, value)).send("").await
 }
 
-/// What has been told of messages: kinds and data, with the id by which repeats are found.
+/// Returns the delivery events: kinds, data and deduplication IDs.
 async fn told(gateway: &Gateway) -> Vec<(String, Value, Vec<u8>)> {
     let items = gateway.items().await.into_iter();
     items
@@ -76,11 +76,11 @@ async fn one_link_that_is_called_without_end_does_not_fill_the_stream() {
         for click in [&click, &other] {
             assert_eq!(call(&gateway, "GET", click, &[AGENT]).await.status, 302);
         }
-        // Each counts, so many in a minute: it may have been taken back.
+        // Each unsubscription counts, because the user may have resubscribed; the number per minute is limited.
         let status = call(&gateway, "POST", &unsubscribe, &[AGENT]).await.status;
         assert!(status == 200 || status == 429, "{status}");
     }
-    // A minute may have ended meanwhile.
+    // The requests may span two minutes.
     let told = told(&gateway).await;
     let unsubscribed = told.iter().filter(|(told, ..)| told == "message.unsubscribed").count();
     assert!((20..=40).contains(&unsubscribed) && (3..=6).contains(&(told.len() - unsubscribed)), "{told:?}");
@@ -107,7 +107,7 @@ async fn a_link_that_was_not_made_here_leads_nowhere() {
         let answer = call(&gateway, "GET", path, &[AGENT]).await;
         assert_eq!((answer.status, answer.header("location")), (404, None), "{path}");
     }
-    // The picture comes all the same.
+    // The pixel is served anyway.
     for path in ["/o/x", &click.replace("/c/", "/o/")] {
         assert_eq!(call(&gateway, "GET", path, &[AGENT]).await.status, 200);
     }
@@ -129,7 +129,7 @@ async fn an_address_of_two_lines_adds_no_header() {
         ("\r\n\r\n", false),
         ("\r\n ", false),
         ("\0", false),
-        // In HTTP these are no ends of lines.
+        // HTTP does not treat these as line ends.
         ("\u{85}", true),
         ("\u{2028}", true),
         ("%0d%0a", true),

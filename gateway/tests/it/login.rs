@@ -1,4 +1,4 @@
-//! People who are logged in, for tests of what needs a session.
+//! Signed-in accounts, for tests that need a session.
 
 use bytes::Bytes;
 use database::Store;
@@ -16,7 +16,7 @@ use crate::fixture::{Answer, Gateway};
 use crate::http::{self, Call};
 use crate::setup::{Tenant, secs};
 
-/// Somebody who is logged in, and the project that they work on.
+/// A signed-in account and the project that it works on.
 #[derive(Clone)]
 pub struct Login {
     pub account: Uuid,
@@ -26,7 +26,7 @@ pub struct Login {
     pub csrf_token: String,
 }
 
-/// Makes an account; without a password nobody can log in to it by one.
+/// Creates an account; without a password, no password signs in to it.
 pub async fn account(store: &Store, email: &str, password: Option<&str>) -> Uuid {
     let now = Clock::system().now();
     let hash = password.map_or(password::NOBODYS.to_owned(), |p| password::hash(p).unwrap());
@@ -47,7 +47,7 @@ pub async fn join(store: &Store, project: ProjectId, account: Uuid, role: Role) 
 }
 
 impl Gateway {
-    /// A new member of a project, logged in.
+    /// Creates an account with this role in the project and signs it in.
     pub async fn log_in(&self, project: &Tenant, role: Role) -> Login {
         let store = &self.app.store;
         let email = format!("{:016x}@example.com", rand::random::<u64>());
@@ -56,7 +56,7 @@ impl Gateway {
         self.session_of(account, &email, project.id).await
     }
 
-    /// A session without the way over a password, which takes its time.
+    /// Creates a session directly, because password hashing is slow.
     pub async fn session_of(&self, account: Uuid, email: &str, project: ProjectId) -> Login {
         let id = hex::encode(rand::random::<[u8; 32]>());
         let now = Clock::system().now();
@@ -73,7 +73,7 @@ impl Gateway {
         login
     }
 
-    /// A call below `/api/v1` by somebody who is logged in.
+    /// Starts a call below `/api/v1` with a session.
     pub fn call_as(&self, login: &Login, method: &str, path: &str) -> Call {
         self.call(method, path)
             .header("cookie", &login.cookie)
@@ -102,7 +102,7 @@ impl Gateway {
         self.send_as(login, "DELETE", path, "").await
     }
 
-    /// Logs in by email and password.
+    /// Signs in with an email address and a password.
     pub async fn post_login(&self, email: &str, password: &str) -> http::Answer {
         let body = serde_json::json!({ "email": email, "password": password });
         self.call("POST", "/auth/login").send(body.to_string()).await

@@ -1,4 +1,4 @@
-//! `openapi.yaml` and the table of routes say the same.
+//! `openapi.yaml` and the route table agree.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const DOCUMENT: &str = include_str!("../../../openapi.yaml");
 
 type Routes = BTreeSet<(String, String)>;
 
-/// Methods and addresses, by the document's indentation.
+/// Returns the methods and paths, by the document's indentation.
 fn documented() -> Routes {
     let mut routes = Routes::new();
     let mut path = "";

@@ -1,4 +1,4 @@
-//! Servers away and back: what is refused says when to come back, and nothing needs a restart.
+//! Outages of the servers: refusals carry `Retry-After`, and no restart is needed afterwards.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::setup::{Gateway, MB, bus_config, fixture_with, secs, tenant};
 
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
-/// A refusal that arrived within 2 s and says when to come back.
+/// Asserts that the request was refused within 2 s, with a `Retry-After` of 1 to 5 s.
 fn come_back(answer: &Answer, since: Instant) {
     let took = since.elapsed();
     answer.error(503);
@@ -56,7 +56,7 @@ async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back(
     nats.start_again().await;
     eventually(secs(5), async || is_accepted(&gateway, &tenant.public).await).await;
 
-    // Stopped in its tracks: connected, but silent.
+    // NATS is suspended: connected, but silent.
     nats.suspend().await;
     eventually(secs(5), async || {
         let since = Instant::now();
@@ -68,7 +68,7 @@ async fn without_the_broker_nothing_is_accepted_and_all_goes_on_when_it_is_back(
         Ok(())
     })
     .await;
-    // Many are refused meanwhile, and next to none of them is recorded later.
+    // Many requests are refused during the outage, and hardly any of them is recorded later.
     let late = || gateway.post("/events", &tenant.public, r#"{"event":"late","user_id":"u"}"#);
     for answer in join_all((0..100).map(|_| late())).await {
         answer.error(503);

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::fixture::Gateway;
 use crate::setup::Tenant;
 
-/// Writes people and events.
+/// Writes users and events.
 pub struct Rows<'g> {
     pub gateway: &'g Gateway,
     pub project: ProjectId,
@@ -22,7 +22,7 @@ impl Rows<'_> {
         UserKey::Anonymous(id).internal_id(self.project)
     }
 
-    /// A known person, created and last seen so many seconds ago.
+    /// Inserts an identified user who was created and last seen `age_secs` ago; returns the internal ID.
     pub async fn user(&self, id: &str, email: Option<&str>, name: Option<&str>, age_secs: i64) -> Uuid {
         let sql = "INSERT INTO users (project_id, id, external_id, email, name, properties, created_at, last_seen_at, updated_at) \
                    SELECT $1, $2, $3, $4, $5, '{\"plan\": \"pro\"}', t, t, t FROM (SELECT now() - $6::bigint * interval '1 second' AS t) AS t";
@@ -38,7 +38,7 @@ impl Rows<'_> {
         internal
     }
 
-    /// A person without a known id; merged into one if that is given.
+    /// Inserts an anonymous user, merged into another if `into` is given; returns the internal ID.
     pub async fn visitor(&self, id: &str, into: Option<Uuid>) -> Uuid {
         let sql = "INSERT INTO users (project_id, id, anonymous_id, merged_into, merged_at, created_at, last_seen_at, updated_at) \
                    VALUES ($1, $2, $3, $4, CASE WHEN $4::uuid IS NOT NULL THEN now() END, now(), now(), now())";
@@ -64,7 +64,7 @@ impl Rows<'_> {
         self.gateway.sql.execute(&sql, &[&self.project, &by]).await.unwrap();
     }
 
-    /// An event of so many milliseconds ago; returns its row's id.
+    /// Inserts an event of `age_ms` ago; returns its row ID.
     pub async fn event(&self, user: Uuid, name: &str, age_ms: i64) -> Uuid {
         let id = ids::fresh(self.gateway.app.clock.now_ms() - age_ms);
         self.event_with_id(id, None, user, name).await;
@@ -84,14 +84,14 @@ impl Rows<'_> {
         self.gateway.sql.execute(sql, &[&self.project, &name]).await.unwrap();
     }
 
-    /// An event whose row id was derived from a client's UUIDv7.
+    /// Inserts an event whose row ID is derived from a client's UUIDv7.
     pub async fn event_of_client_id(&self, row: Uuid, client_id: Uuid, user: Uuid, name: &str) {
         let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
                    VALUES ($1, $2, $3, $4, $5, '{}', now(), now())";
         self.gateway.sql.execute(sql, &[&self.project, &row, &client_id, &name, &user]).await.unwrap();
     }
 
-    /// Many events at once, without their counters.
+    /// Inserts many events at once, without counters.
     pub async fn bulk(&self, user: Uuid, name: &str, count: i64) {
         let base = self.gateway.app.clock.now_ms() - count - 1_000;
         let ids: Vec<Uuid> = (0..count).map(|i| ids::fresh(base + i)).collect();
@@ -101,7 +101,7 @@ impl Rows<'_> {
     }
 }
 
-/// Many people, the newest with the highest number.
+/// Inserts many users; the newest has the highest number.
 pub async fn fill_people(gateway: &Gateway, project: &Tenant, count: i64) {
     let sql = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
                SELECT $1, md5($1::uuid::text || n)::uuid, 'user-' || n, jsonb_build_object('n', n), t, \

@@ -1,4 +1,4 @@
-//! How much the lists read of large tables: what they are about, and nothing beside it.
+//! Number of rows that lists read from large tables: those they concern, and no others.
 
 use database::Transaction;
 use database::filter::Start;
@@ -18,7 +18,7 @@ use crate::fixture::Gateway;
 const MODES: [&str; 3] = ["auto", "force_generic_plan", "force_custom_plan"];
 const PEOPLE: i64 = 40_000;
 
-/// Rows that the transaction has read so far of tables with such a name: by scans of whole tables, and by indexes.
+/// Returns the rows that the transaction has read from matching tables, by sequential scans and by indexes.
 async fn read(tx: &Transaction<'_>, tables: &str) -> (i64, i64) {
     let sql = "SELECT coalesce(sum(seq_tup_read), 0)::bigint, \
                coalesce(sum(greatest(idx_tup_fetch, (SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid)) FROM pg_index i WHERE i.indrelid = t.relid))), 0)::bigint \
@@ -27,7 +27,7 @@ async fn read(tx: &Transaction<'_>, tables: &str) -> (i64, i64) {
     (row.get(0), row.get(1))
 }
 
-/// Runs a piece of work under every kind of plan, each in a transaction that is rolled back; it may read so many rows.
+/// Runs a query under every plan cache mode, in a transaction that is rolled back, and limits the rows that it reads.
 macro_rules! reads_at_most {
     ($gateway:expr, $tables:expr, $most:expr, |$tx:ident| $work:expr) => {
         for mode in MODES {
@@ -48,8 +48,7 @@ macro_rules! reads_at_most {
     };
 }
 
-/// Of 40,000 people one in ten has a rare name and lies at the older end, and 100 were seen within the month. A second
-/// project has as many.
+/// Inserts 40,000 users. The oldest tenth has a rare name, and 100 were seen within the month. A second project has as many.
 async fn people(gateway: &Gateway, project: ProjectId) {
     let sql = "INSERT INTO users (project_id, id, external_id, created_at, last_seen_at, updated_at) \
                SELECT $1, md5($1::uuid::text || n)::uuid, 'user-' || n, now() - interval '400 days' + n * interval '1 second', \
@@ -71,7 +70,7 @@ async fn of_people_only_those_in_question_are_read() {
     let month_ago = gateway.app.clock.now() - SignedDuration::from_hours(30 * 24);
     let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None, is_many: false };
     let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)), is_many: false };
-    // (what, found in all, rows read at most)
+    // (filter, total found, maximum rows read)
     for (filter, total, most) in [
         (UserFilter::default(), 0, 50),
         (search("ann"), 10_000, 2 * (2_000 + 11_200)),
@@ -89,7 +88,7 @@ async fn of_people_only_those_in_question_are_read() {
             assert_eq!(page.len() as i64, if total == 0 && filter.search.is_none() { 21 } else { total.min(21) });
         });
     }
-    // Pages behind a place go on where the others end, whichever way they were found.
+    // A page after a cursor continues where the previous page ends, whichever plan found it.
     for text in ["ann", "zelda"] {
         let mut db = gateway.app.store.connection().await.unwrap();
         let filter = search(text);
@@ -101,8 +100,8 @@ async fn of_people_only_those_in_question_are_read() {
     }
 }
 
-/// Among hundreds of small projects a large one, where one in three was merged: a plan that does not look at its values
-/// takes it for small.
+/// One large project, a third of it merged users, among hundreds of small ones. A generic plan, which ignores the parameters,
+/// assumes that the project is small.
 #[tokio::test]
 async fn whom_an_id_leads_to_is_found_without_the_others() {
     let gateway = Gateway::start().await;
@@ -135,8 +134,9 @@ async fn whom_an_id_leads_to_is_found_without_the_others() {
     });
 }
 
-/// Events of the last three whole days (of one that has just begun there would be so few that they are as well read all):
-/// most of one name, 30 of a rare one, and 60 of one person under two ids.
+/// Inserts events of the last three complete days: most of one name, 30 of rare names, and 60 of one user under two IDs.
+///
+/// The current day is left out, because it may hold so few that a sequential scan is as cheap.
 async fn events(gateway: &Gateway, project: ProjectId, ids: &[Uuid]) {
     let sql = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                SELECT $1, (lpad(to_hex($2::bigint - n * 8000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, \
@@ -182,7 +182,7 @@ async fn of_events_only_those_in_question_are_read() {
             );
         });
     }
-    // Nothing is found without a look at the table.
+    // An empty list of users finds nothing and reads no table.
     let nobody = EventFilter { names: None, user_ids: Some(Vec::new()) };
     let mut db = gateway.app.store.connection().await.unwrap();
     let (page, total) = events::list(&mut db, project, &nobody, &Start::Offset(0), 21).await.unwrap();
@@ -202,7 +202,7 @@ async fn an_export_reads_a_stretch_whatever_is_in_it() {
     let month_ago = gateway.app.clock.now() - SignedDuration::from_hours(30 * 24);
     let search = |text: &str| UserFilter { search: Some(text.to_owned()), seen_since: None, is_many: false };
     let seen = |since| UserFilter { search: None, seen_since: Some((since, month_ago)), is_many: false };
-    // (what, found in the stretch, rows read at most: the stretch's end, and who is in it)
+    // (filter, users found in the range, maximum rows read: for the end of the range and the users in it)
     for (filter, found, most) in [
         (UserFilter::default(), 200, 450),
         (search("ann"), 200, 2 * 5_000 + 900),
@@ -231,7 +231,7 @@ async fn an_export_reads_a_stretch_whatever_is_in_it() {
     }
 }
 
-/// Messages of three days, one in 30 of which is a dead letter.
+/// Inserts messages of three days; one in 30 is a dead letter.
 async fn messages(gateway: &Gateway, project: ProjectId) {
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, dead, created_at, updated_at) \
                SELECT $1, (lpad(to_hex($2::bigint - n * 8000), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, gen_random_uuid(), \
@@ -260,7 +260,7 @@ async fn of_messages_only_dead_letters_are_read() {
             assert_eq!((page.len() as i64, found.count), (total.min(21), total), "{filter:?}");
             assert!(page.is_sorted_by(|a, b| a.id > b.id));
         });
-        // What is given another try is read, found again by its id, and written.
+        // A replayed message is read, found again by ID, and updated.
         reads_at_most!(gateway, "^message_", 5 * 1_100, |tx| {
             let replayed = dead_letters::replay(tx, project, &filter, 10_000, now).await.unwrap();
             assert_eq!(replayed.messages as i64, total);

@@ -1,4 +1,4 @@
-//! `ETag` and `If-Match`: two who change one thing, and nothing of either's is lost unseen.
+//! `ETag` and `If-Match`: of two concurrent changes, neither silently overwrites the other.
 
 use serde_json::{Value, json};
 use store_projects::members::Role;
@@ -8,7 +8,7 @@ use crate::http::Answer;
 use crate::login::Login;
 use crate::people::Rows;
 
-/// An admin at work on one resource.
+/// An admin's access to one resource.
 struct Desk<'a> {
     gateway: &'a Gateway,
     admin: &'a Login,
@@ -26,7 +26,7 @@ impl Desk<'_> {
         self.send("PUT", if_match, body).await
     }
 
-    /// What it shows, and its tag.
+    /// Returns the representation and its tag.
     async fn read(&self) -> (Value, String) {
         let answer = self.send("GET", None, &Value::Null).await;
         assert_eq!(answer.status, 200, "{}: {}", self.path, answer.text);
@@ -41,7 +41,7 @@ fn tag_of(answer: &Answer) -> String {
     tag.to_owned()
 }
 
-/// Makes something; its tag in the answer is the one that it is read with.
+/// Creates a resource and asserts that the response carries the tag with which it is read.
 async fn made<'a>(gateway: &'a Gateway, admin: &'a Login, path: &str, body: Value) -> Desk<'a> {
     let answer = gateway.call_as(admin, "POST", path).send(body.to_string()).await;
     assert_eq!(answer.status, 201, "{path}: {}", answer.text);
@@ -51,7 +51,7 @@ async fn made<'a>(gateway: &'a Gateway, admin: &'a Login, path: &str, body: Valu
     desk
 }
 
-/// Everything that `If-Match` promises, for changes that set a text.
+/// Asserts every guarantee of `If-Match`, for changes that set a text.
 async fn keeps_its_promises(desk: &Desk<'_>, change: impl Fn(&str) -> Value) {
     let path = &desk.path;
     let (_, first) = desk.read().await;
@@ -81,7 +81,7 @@ async fn keeps_its_promises(desk: &Desk<'_>, change: impl Fn(&str) -> Value) {
         }
     }
 
-    // Any of several, whatever there is, and as without the header.
+    // A match in a list, `*`, and no header are all accepted.
     let listed = format!("\"x\", {second}");
     for (if_match, text) in [(Some(listed.as_str()), "two"), (Some("*"), "three"), (None, "four")] {
         let answer = desk.put(if_match, &change(text)).await;
@@ -89,7 +89,7 @@ async fn keeps_its_promises(desk: &Desk<'_>, change: impl Fn(&str) -> Value) {
         assert_eq!(desk.read().await.1, tag_of(&answer), "{path}");
     }
 
-    // Of two at once exactly one.
+    // Exactly one of two concurrent changes succeeds.
     for round in 0..5 {
         let (_, tag) = desk.read().await;
         let (left, right) = (change(&format!("left {round}")), change(&format!("right {round}")));
@@ -104,7 +104,7 @@ async fn keeps_its_promises(desk: &Desk<'_>, change: impl Fn(&str) -> Value) {
     }
 }
 
-/// Its last tag lets it go, and then there is nothing that any tag fits.
+/// Deletes with the current tag, and asserts that no tag matches afterwards.
 async fn goes_by_its_tag(desk: &Desk<'_>) {
     let (_, tag) = desk.read().await;
     assert_eq!(desk.send("DELETE", Some(&tag), &Value::Null).await.status, 200, "{}", desk.path);
@@ -121,7 +121,7 @@ fn named(name: &str) -> Value {
 async fn an_automation() {
     let gateway = Gateway::start().await;
     let admin = gateway.log_in(&gateway.project().await, Role::Admin).await;
-    // Numbers that the database writes in another way.
+    // Numbers that PostgreSQL writes differently.
     let properties =
         json!({"a": 1e18, "b": -0.0, "c": 1.0, "d": {"z": [1.5e-7, 2.262_671_630_467_338_8e-7], "a": u64::MAX}});
     let steps = json!([{"type": "UPDATE_USER", "properties": properties}]);
@@ -141,7 +141,7 @@ async fn a_template() {
     keeps_its_promises(&desk, named).await;
     keeps_its_promises(&desk, |text| json!({ "body": text })).await;
 
-    // Compressed it is another representation, of the same state.
+    // The compressed representation has its own tag for the same state.
     desk.put(None, &json!({"body": "long ".repeat(1_000)})).await;
     let zipped = gateway.call_as(&admin, "GET", &desk.path).header("accept-encoding", "gzip").send("").await;
     assert_eq!(zipped.header("content-encoding"), Some("gzip"));
@@ -162,7 +162,7 @@ async fn a_segment() {
     keeps_its_promises(&desk, named).await;
     keeps_its_promises(&desk, |text| json!({"rules": [{"field": "plan", "operator": "eq", "value": text}]})).await;
 
-    // Who is in it is no state of it.
+    // The number of members is not part of the state.
     desk.put(None, &json!({"rules": []})).await;
     let (before, tag) = desk.read().await;
     Rows { gateway: &gateway, project: project.id }.user("u", None, None, 1).await;
@@ -188,7 +188,7 @@ async fn a_campaign() {
     keeps_its_promises(&desk, named).await;
     keeps_its_promises(&desk, |text| json!({"goal": {"event": text, "within": "1d"}})).await;
 
-    // How far it has come is no state of it; that it was sent is.
+    // Progress is not part of the state; sending is.
     let (_, tag) = desk.read().await;
     let sql = "UPDATE campaign SET recipients = 7, updated_at = now() WHERE project_id = $1";
     gateway.sql.execute(sql, &[&project.id]).await.unwrap();
@@ -236,7 +236,7 @@ async fn the_channels() {
     let desk = Desk { gateway: &gateway, admin: &admin, path: "/channels".to_owned() };
     keeps_its_promises(&desk, |text| json!({ "emailFromName": text })).await;
 
-    // A secret is not shown, and a change of it is one; a provider's words are none.
+    // A secret is not returned, but its change alters the tag. A provider's error does not.
     let (before, tag) = desk.read().await;
     assert_eq!(desk.put(Some(&tag), &json!({"smtpPassword": "hunter2"})).await.status, 200);
     let (mut after, other) = desk.read().await;

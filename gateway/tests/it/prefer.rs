@@ -1,4 +1,4 @@
-//! `Prefer: wait=N`.
+//! Tests for `Prefer: wait=N`.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ async fn an_answer_waits_until_the_items_are_applied() {
         call.send(EVENT).await
     };
     let apply = async {
-        // The second event stands at the second place.
+        // The second event has sequence 2.
         testkit::eventually_true("both are in the stream", secs(5), async || f.gateway.stored().await.len() == 2).await;
         db.execute("UPDATE ingest_partition SET applied_seq = 2", &[]).await.unwrap();
     };

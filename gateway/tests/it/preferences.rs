@@ -20,10 +20,10 @@ async fn call(gateway: &Gateway, method: &str, path: &str, body: &str) -> Answer
     Call::new(gateway.address(), method, path).header(CONTENT_TYPE.as_str(), FORM).send(body.to_owned()).await
 }
 
-/// A person, and a message that they got.
+/// Creates a user and a link to a message that the user received.
 async fn ann(gateway: &Gateway, project: &Tenant) -> About {
     let user = Rows { gateway, project: project.id }.user("ann", Some("Ann@example.com"), None, 9).await;
-    // Of a time for which there are rows of messages.
+    // Its time lies in an existing partition of the messages.
     let message = ids::fresh(gateway.app.clock.now_ms());
     About { project: project.id, message, user, group: None, channel: Some(Channel::Email) }
 }
@@ -50,7 +50,7 @@ async fn the_page_shows_what_may_be_chosen_and_changes_nothing_by_itself() {
 
     let path = page_of(about);
     assert_eq!(call(&gateway, "HEAD", &path, "").await.status, 200);
-    // Whatever the address asks for.
+    // The query string has no effect.
     let page = call(&gateway, "GET", &format!("{path}?do=nothing&shown={news}"), "").await;
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert_eq!((page.header("set-cookie"), page.header("cache-control")), (None, Some("no-store")));
@@ -103,7 +103,7 @@ async fn a_choice_is_durable_before_the_page_says_so() {
         (&about.user.as_bytes()[..], &about.message.as_bytes()[..])
     );
 
-    // Back and forth within a minute: each counts.
+    // Changes within a minute all count.
     for ticked in [format!("&group={news}"), String::new()] {
         call(&gateway, "POST", &path, &format!("shown={news}{ticked}")).await;
     }
@@ -112,7 +112,7 @@ async fn a_choice_is_durable_before_the_page_says_so() {
     assert_eq!(last, [vec![(news, true)], vec![(news, false)]]);
     assert!(items.iter().all(|item| item.dedupe_id.is_empty()));
 
-    // A form that says nothing changes nothing.
+    // A form without a known group changes nothing.
     for form in ["", "shown=x&group=y", "%%%", &format!("group={news}")] {
         assert_eq!(call(&gateway, "POST", &path, form).await.status, 200, "{form}");
     }
@@ -134,19 +134,19 @@ async fn everything_can_be_unsubscribed_from_and_taken_back() {
     let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
     assert_eq!((items.len(), told.kind.as_str()), (1, "message.unsubscribed"));
 
-    // What the profile calls the person's address may be anybody's: the page does not tell of it.
+    // The address in the profile may belong to another person, so the page reveals nothing about it.
     let unsubscribed = |address: &str| json!({"address": address, "reason": "unsubscribed"});
     gateway.post(&project, "/suppressions", &unsubscribed("ann@example.com")).await.expect(201);
     let shown = call(&gateway, "GET", &path, "").await.text;
     assert!(!shown.contains("You have unsubscribed from everything"), "{shown}");
-    // As recording has it then.
+    // As the worker records the message.
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, address, created_at, updated_at) \
                VALUES ($1, $2, $3, 'EMAIL', 'campaign', 'sent', 'old@example.com', now(), now())";
     gateway.sql.execute(sql, &[&project.id, &about.message, &about.user]).await.unwrap();
     gateway.post(&project, "/suppressions", &unsubscribed("old@example.com")).await.expect(201);
     let shown = call(&gateway, "GET", &path, "").await.text;
     assert!(shown.contains("You have unsubscribed from everything") && shown.contains("name=\"again\""), "{shown}");
-    // Saved without a word of it, it stays so.
+    // Saving without `again` keeps the unsubscription.
     call(&gateway, "POST", &path, &format!("shown={news}&group={news}")).await;
     let page = call(&gateway, "POST", &path, &format!("shown={news}&group={news}&again=yes")).await;
     assert!(!page.text.contains("unsubscribed from everything</strong>"), "{}", page.text);
@@ -169,7 +169,7 @@ async fn after_a_message_is_deleted_its_page_shows_what_its_own_link_unsubscribe
         assert_eq!(page.status, 200);
         page.text.contains("You have unsubscribed from everything")
     };
-    // What another message unsubscribed may be the address of somebody else, which Ann's profile only names.
+    // Another message may have unsubscribed another person's address that Ann's profile merely names.
     assert_eq!((shows(about).await, shows(other).await), (true, false));
 
     let user = about.user.to_string();
@@ -189,13 +189,13 @@ async fn one_click_in_a_mail_of_a_group_unsubscribes_from_that_group() {
     let path = link::unsubscribe(&master_keys(), "", about);
     let asks = call(&gateway, "GET", &path, "").await;
     assert!(asks.status == 200 && asks.text.contains("<strong>&lt;i&gt;News&lt;/i&gt;</strong>"), "{asks:?}");
-    // The link on to the page leads there from where this one is.
+    // The relative link leads from this page to the preference page.
     let onward = asks.text.split_once("<a href=\"..").unwrap().1.split_once('"').unwrap().0.to_owned();
     assert_eq!(onward, page_of(about));
     assert_eq!(call(&gateway, "GET", &onward, "").await.status, 200);
     assert!(gateway.items().await.is_empty());
 
-    // As mail programs do it, in either form.
+    // One-click unsubscription, as mail clients send it in either encoding.
     let multipart = "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n";
     for body in ["List-Unsubscribe=One-Click", multipart, ""] {
         let page = call(&gateway, "POST", &path, body).await;
@@ -207,7 +207,7 @@ async fn one_click_in_a_mail_of_a_group_unsubscribes_from_that_group() {
         let chosen = chosen(item);
         assert_eq!((choices(chosen), chosen.source.as_str()), (vec![(news, false)], "link"));
     }
-    // The other button of the page.
+    // The second button of the page.
     call(&gateway, "POST", &path, "all=yes").await;
     let items = gateway.items().await;
     let Some(Body::Webhook(told)) = &items[3].body else { panic!("{items:?}") };
@@ -230,7 +230,7 @@ async fn only_a_link_that_was_made_here_leads_anywhere() {
             assert_eq!(call(&gateway, method, wrong, "do=nothing").await.status, 404, "{wrong}");
         }
     }
-    // Somebody who was erased.
+    // An erased user.
     assert_eq!(call(&gateway, "GET", &gone, "").await.status, 404);
     assert_eq!(call(&gateway, "PUT", &path, "").await.status, 405);
     assert!(gateway.items().await.is_empty());
@@ -248,7 +248,7 @@ async fn one_link_does_not_fill_the_stream_and_none_is_taken_without_a_broker() 
     for _ in 0..41 {
         statuses.push(call(&gateway, "POST", &path, &form).await.status);
     }
-    // A minute may have ended meanwhile.
+    // The requests may span two minutes.
     assert!(statuses.contains(&429) && statuses[..20].iter().all(|status| *status == 200), "{statuses:?}");
     assert!(gateway.items().await.len() <= 40);
 
@@ -279,7 +279,7 @@ async fn whoever_calls_a_link_without_end_takes_few_connections_from_the_others(
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     assert_eq!(gateway.sql.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0), 2);
-    // The name of the group is not needed to leave it.
+    // Unsubscribing does not need the group's name.
     let asks = call(&gateway, "GET", &of_group, "").await;
     assert!(asks.status == 200 && asks.text.contains("no more of these messages"), "{asks:?}");
     gateway.get(&project, "/users").await.expect(200);

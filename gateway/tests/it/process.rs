@@ -1,4 +1,4 @@
-//! The process as a whole: what stops its start, what it waits for, and its end.
+//! The process as a whole: failures at startup, waiting for dependencies, and shutdown.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStderr, Command};
 use crate::http::Call;
 use crate::setup::{MB, bus_config, secs, tenant};
 
-/// A gateway as a process of its own, which ends with this value.
+/// A gateway in its own process, killed on drop.
 pub struct Process {
     child: Child,
     log: Lines<BufReader<ChildStderr>>,
@@ -20,7 +20,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// With these variables only, a key and free ports.
+    /// Starts it with only these variables, a master key and free ports.
     pub fn start(env: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_gateway"))
             .env_clear()
@@ -36,7 +36,7 @@ impl Process {
         Self { child, log, seen: String::new() }
     }
 
-    /// Reads the log up to a line that holds a text, and returns the line.
+    /// Reads the log until a line contains `text`; returns the line.
     pub async fn says(&mut self, text: &str) -> String {
         let found = async {
             while let Some(line) = self.log.next_line().await.unwrap() {
@@ -51,7 +51,7 @@ impl Process {
         tokio::time::timeout(secs(20), found).await.unwrap_or_else(|_| panic!("does not say {text:?}"))
     }
 
-    /// The most memory that it has had, in KiB.
+    /// Returns its peak memory, in KiB.
     pub fn peak_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id().unwrap())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -64,7 +64,7 @@ impl Process {
     }
 }
 
-/// The addresses of a line such as `serving on A, metrics on B`.
+/// Returns the addresses in a line such as `serving on A, metrics on B`.
 pub fn addresses(line: &str) -> Vec<std::net::SocketAddr> {
     line.split([' ', ',']).filter_map(|word| word.parse().ok()).collect()
 }
@@ -94,7 +94,7 @@ async fn a_schema_that_is_too_new_is_refused_and_left_when_it_comes() {
     let env = [("DATABASE_URL", database.url()), ("NATS_URL", nats.url()), ("STREAM_PREFIX", nats.prefix())];
     let mut running = Process::start(&env);
     running.says("serving on").await;
-    // As a migrator that did not see this program.
+    // As a migrator that did not know of this program.
     let next = migrate::known_version() + 1;
     let sql = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES ($1, 'made_up', '', $1)";
     database.client().await.execute(sql, &[&next]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Publishing against a real broker: every outcome has its class, whatever became of the connection meanwhile.
+//! Publishing to a real broker: every outcome is classified, whatever happened to the connection.
 
 use bus::{Bus, PublishError, Publisher, topology};
 use bytes::Bytes;

@@ -1,5 +1,4 @@
-//! Rules on random people: what PostgreSQL finds, what memory finds, and what a slow and simple reading of the same
-//! JSON finds are the same people.
+//! Rules on random users: PostgreSQL, the in-memory evaluation, and a simple reference implementation find the same users.
 
 mod people;
 mod reference;
@@ -22,7 +21,7 @@ use uuid::Uuid;
 
 use people::World;
 
-/// Rule lists tried on each world.
+/// Number of rule lists per world.
 const CASES: u32 = 300;
 
 async fn agree(world: &World, rules: &Value) -> Result<(), TestCaseError> {
@@ -44,7 +43,7 @@ async fn agree(world: &World, rules: &Value) -> Result<(), TestCaseError> {
 
 const LIMITS: crowd::Limits = crowd::Limits { statement: Duration::from_secs(10), whole: Duration::from_mins(1) };
 
-/// Everybody who satisfies rules, evaluated at once as those of a followed segment are.
+/// Returns the users who satisfy the rules, evaluated in one batch as for a tracked segment.
 async fn in_a_crowd(world: &World, rules: Vec<Rule>) -> BTreeSet<Uuid> {
     let mut db = world.store.connection().await.unwrap();
     let mut tx = db.transaction().await.unwrap();
@@ -58,7 +57,7 @@ async fn in_a_crowd(world: &World, rules: Vec<Rule>) -> BTreeSet<Uuid> {
     verdicts.by_pair.into_iter().filter(|(_, verdict)| verdict.is_member).map(|((_, person), _)| person).collect()
 }
 
-/// The facts that the store reads of one person lead to the same verdict.
+/// Asserts that the facts that the store reads for one user lead to the same verdict.
 async fn one_person(
     world: &World,
     rules: &Value,
@@ -91,7 +90,7 @@ async fn postgres_memory_and_the_reference_find_the_same_people() {
     }
 }
 
-/// The schema's function and the program read the same texts as the same times.
+/// The schema's function and the program parse the same texts to the same times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_read_the_same_times() {
     let database = TestDatabase::create().await;

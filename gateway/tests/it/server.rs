@@ -1,4 +1,4 @@
-//! The server itself: addresses, headers, slow clients, the end.
+//! The server itself: paths, headers, slow clients, and shutdown.
 
 use std::io::Read;
 use std::time::Instant;
@@ -124,7 +124,7 @@ async fn a_connection_outlives_the_refusals_on_it() {
     assert_eq!(statuses, ["404", "405", "400", "422", "422", "200"], "{answers}");
 }
 
-/// Sends a part of a request, and returns what comes back until the connection ends, and after how long.
+/// Sends a part of a request; returns the response until the connection ends, and the time until then.
 async fn cut_off(f: &crate::setup::Fixture, text: String) -> (String, std::time::Duration) {
     let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
     let since = Instant::now();
@@ -192,7 +192,7 @@ async fn a_connection_serves_many_requests_and_may_pause() {
     let mut answer = vec![0; 4096];
     for round in 0..3 {
         if round == 2 {
-            // Longer than a head may take.
+            // Longer than the limit for the head of a request.
             tokio::time::sleep(secs(11)).await;
         }
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -212,10 +212,10 @@ async fn requests_under_way_are_finished_at_the_end() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&EVENT.as_bytes()[..5]).await.unwrap();
-    // A whole other request, so that the first one has surely been taken up.
+    // Completes another request first, so that the server has certainly begun to handle this one.
     assert_eq!(f.gateway.post("/events", &f.tenant.public, EVENT).await.status, 202);
 
-    // Between two requests, as clients keep theirs.
+    // An idle connection that the client keeps open.
     let mut kept = TcpStream::connect(f.gateway.addr).await.unwrap();
     kept.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut healthy = [0; 4_096];
@@ -223,7 +223,7 @@ async fn requests_under_way_are_finished_at_the_end() {
     assert!(healthy[..read].starts_with(b"HTTP/1.1 200 "));
 
     f.gateway.shutdown.cancel();
-    // Whoever comes now, or comes again, is told to come back, and nobody is cut off.
+    // New requests are refused with `Retry-After`, also on open connections. No connection is cut off.
     let told = testkit::eventually(secs(5), async || {
         let answer = f.gateway.post("/events", &f.tenant.public, EVENT).await;
         if answer.status == 202 { Err(answer) } else { Ok(answer) }

@@ -1,4 +1,4 @@
-//! Logging in, staying logged in, and how it ends.
+//! Signing in, staying signed in, and the end of a session.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +13,7 @@ use crate::setup::secs;
 
 const PASSWORD: &str = "correct horse";
 
-/// The `session=…` of a `Set-Cookie`.
+/// Returns the `session=…` part of `Set-Cookie`.
 fn cookie(answer: &Answer) -> String {
     answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
 }
@@ -43,9 +43,9 @@ async fn a_session_is_begun_used_and_ended() {
     let cookie = cookie(&answer);
     let call = |method: &str, path: &str| gateway.call(method, path).header("cookie", &cookie);
     assert_eq!(call("GET", "/auth/session").send("").await.json(), body);
-    // The only project need not be named, and what a secret key opens is open.
+    // A member of one project need not name it, and the session may do what a secret key may.
     assert_eq!(call("GET", "/templates").send("").await.status, 200);
-    // The database holds nothing that logs in.
+    // The database stores only hashes of session IDs.
     let hashes = gateway.sql.query("SELECT encode(hash, 'hex') FROM session", &[]).await.unwrap();
     let stored: Vec<String> = hashes.iter().map(|row| row.get(0)).collect();
     assert!(stored.len() == 1 && !cookie.contains(&stored[0]), "{stored:?}");
@@ -96,7 +96,7 @@ async fn over_tls_the_cookie_belongs_to_this_host_and_browsers_stay_on_tls() {
         assert_eq!(set.starts_with("__Host-session="), secure, "{set}");
         let hsts = answer.header("strict-transport-security");
         assert_eq!(hsts, secure.then_some("max-age=31536000"), "{variables:?} {forwarded:?}");
-        // Only the cookie of its own kind counts.
+        // The cookie with the other name is ignored.
         let session = async |cookie: &str| {
             let call = gateway.call("GET", "/auth/session").header("cookie", cookie);
             forwarded.iter().fold(call, |call, proto| call.header("x-forwarded-proto", proto)).send("").await.status
@@ -118,11 +118,11 @@ async fn a_session_ends_when_it_is_not_used_or_too_old() {
         let sql = "SELECT extract(epoch FROM expires_at - now())::float8 / 86400 FROM session";
         gateway.sql.query_one(sql, &[]).await.unwrap().get(0)
     };
-    // Every use moves the end on,
+    // Every use extends the expiry,
     set("expires_at = now() + interval '1 minute'").await;
     gateway.get_as(&login, "/team").await.expect(200);
     assert!((6.9..=7.1).contains(&lasts().await));
-    // up to a bound.
+    // up to a maximum lifetime.
     set("expires_at = now() + interval '1 minute', created_at = now() - interval '29 days'").await;
     gateway.get_as(&login, "/team").await.expect(200);
     assert!((0.9..=1.1).contains(&lasts().await));
@@ -134,7 +134,7 @@ async fn a_session_ends_when_it_is_not_used_or_too_old() {
 async fn ten_wrong_passwords_and_the_right_one_has_to_wait_too() {
     let gateway = Gateway::start().await;
     ada(&gateway).await;
-    // Whether there is such an account cannot be told from the answers.
+    // The responses do not reveal whether the account exists.
     for email in ["ada@example.com", "nobody@example.com"] {
         let mut messages = Vec::new();
         for _ in 0..10 {
@@ -146,7 +146,7 @@ async fn ten_wrong_passwords_and_the_right_one_has_to_wait_too() {
         let wait: u32 = refused.header("retry-after").unwrap().parse().unwrap();
         assert!((880..=900).contains(&wait), "{wait}");
     }
-    // The first of them no longer counts: one more try, and it is the right one, after which all is forgotten.
+    // The oldest failure expires, which allows one attempt. It succeeds and clears the other failures.
     let age = "UPDATE login_attempt SET failed_at[1] = failed_at[1] - interval '15 minutes'";
     gateway.sql.execute(age, &[]).await.unwrap();
     assert_eq!(gateway.post_login("ada@example.com", PASSWORD).await.status, 200);
@@ -273,7 +273,7 @@ async fn an_account_lists_its_sessions_and_ends_them() {
     assert_eq!(sessions.iter().filter(|session| session["current"] == true).count(), 1);
     assert!(sessions.iter().all(|s| s["createdAt"].is_string() && s["lastUsedAt"].is_string()), "{sessions:?}");
 
-    // Another account's session is not found, and stays.
+    // Another account's session is not found and continues.
     let of_other = format!("/auth/sessions/{}", own(&other).await);
     assert_eq!(gateway.delete_as(&here, &of_other).await.status, 404);
     assert_eq!(listed(&other).await.len(), 1);
@@ -320,7 +320,7 @@ async fn a_flood_of_sign_ins_from_one_origin_does_not_keep_others_waiting() {
     let done = AtomicUsize::new(0);
     let login = |email: &str, forwarded: &str| {
         let body = json!({"email": email, "password": "his password"}).to_string();
-        // What a client claims comes before what the proxy has seen.
+        // The client's own claim comes first, followed by the address that the proxy has seen.
         gateway.call("POST", "/auth/login").header("x-forwarded-for", forwarded).send(body)
     };
     let flood = futures_util::future::join_all((0..FLOOD).map(async |n| {

@@ -1,4 +1,4 @@
-//! A gateway on port 0 with a project and its keys.
+//! A gateway on port 0, with a project and its keys.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub async fn tenant(store: &Store, rate_limit: i32) -> Tenant {
     Tenant { id, secret, public }
 }
 
-/// Makes a key of a project.
+/// Creates a key of a project.
 pub async fn key(store: &Store, project: ProjectId, key_type: KeyType) -> String {
     let now = Clock::system().now();
     let key = api_keys::random_key(key_type);
@@ -74,7 +74,7 @@ pub fn bus_config(url: &str, prefix: &str, ingest_max_bytes: i64) -> BusConfig {
     }
 }
 
-/// A gateway that serves.
+/// A running gateway.
 pub struct Gateway {
     pub app: Arc<App>,
     pub addr: SocketAddr,
@@ -101,7 +101,7 @@ impl Gateway {
         Self { app, addr, shutdown, serving }
     }
 
-    /// A call below `/api/v1`, with a key.
+    /// Starts a call below `/api/v1` with a key.
     pub fn call(&self, method: &str, path: &str, key: &str) -> Call {
         Call::new(self.addr, method, &format!("/api/v1{path}")).header("x-api-key", key)
     }
@@ -110,7 +110,7 @@ impl Gateway {
         self.call("POST", path, key).header("content-type", "application/json").send(body).await
     }
 
-    /// Every item of the ingest stream, in the order of messages.
+    /// Returns every item of the ingest stream, in message order.
     pub async fn stored(&self) -> Vec<IngestItem> {
         let bus = &self.app.bus;
         let mut stream = bus.jetstream.get_stream(bus.names.ingest_stream()).await.unwrap();
@@ -133,7 +133,7 @@ impl Drop for Gateway {
     }
 }
 
-/// A gateway on the shared servers, with what must live as long.
+/// A gateway on the shared servers, together with the guards that it needs.
 pub struct Fixture {
     pub gateway: Gateway,
     pub tenant: Tenant,

@@ -1,5 +1,6 @@
-//! Requests that a proxy and this server might read differently, and such as want to keep it busy: what is hidden behind them
-//! is never taken for a request.
+//! Requests that a proxy and this server might parse differently, and requests meant to occupy the server.
+//!
+//! A request hidden in another is never executed.
 
 use std::time::Instant;
 
@@ -11,10 +12,10 @@ use crate::setup::{Fixture, fixture, secs};
 
 const EVENT: &str = r#"{"event":"seen","user_id":"u"}"#;
 
-/// All that is answered to some bytes until the connection ends.
+/// Sends bytes; returns everything that the server sends until the connection ends.
 async fn answered(f: &Fixture, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(f.gateway.addr).await.unwrap();
-    // Who is refused early may not get to say all of it.
+    // An early refusal may close the connection before everything is sent.
     let _ = stream.write_all(bytes).await;
     let (mut answer, mut some) = (Vec::new(), [0; 4096]);
     let reading = async {
@@ -28,7 +29,7 @@ async fn answered(f: &Fixture, bytes: &[u8]) -> String {
     answer
 }
 
-/// A request for an event, with lines of its head and a body, and behind it another one, which is hidden.
+/// Returns a request for an event with further head lines and a body, followed by a second, hidden request.
 fn hiding(f: &Fixture, lines: &str, body: &str) -> Vec<u8> {
     let key = &f.tenant.secret;
     let hidden = r#"{"event":"hidden","user_id":"u"}"#;
@@ -107,7 +108,7 @@ async fn what_is_hidden_behind_a_body_of_unclear_length_is_not_taken() {
         );
     }
     assert!(heads.len() >= 72 && hidden_were_taken(&f).await == 0);
-    // What is there to be seen is seen.
+    // Control: a pipelined request is executed.
     let plain = answered(&f, &hiding(&f, &format!("content-length: {length}"), EVENT)).await;
     assert_eq!((plain.matches("HTTP/1.1 202 ").count(), hidden_were_taken(&f).await), (2, 1), "{plain}");
 }
@@ -197,7 +198,7 @@ async fn many_who_never_come_to_an_end_keep_nobody_waiting() {
         waits
     };
     let (_, waits) = tokio::join!(slow, others);
-    // That it is no multiple of what it is without them is measured by `make bench SCENARIO=fairness`.
+    // `make bench SCENARIO=fairness` compares the latency with and without these requests.
     let p99 = waits[waits.len() * 99 / 100];
     assert!(waits.len() >= 20 && p99 < secs(2), "{p99:?} of {}", waits.len());
 }

@@ -1,4 +1,4 @@
-//! What opens something is told once, to whoever made it: neither a dump of the database nor any later answer holds it.
+//! A credential is returned once, to its creator. Neither a database dump nor a later response contains it.
 
 use serde_json::{Value, json};
 use store_projects::api_keys;
@@ -19,7 +19,7 @@ const MAIL_KEY: &str = "canary-of-the-mail-provider";
 const SMS_TOKEN: &str = "canary-of-the-sms-service";
 const REST_KEY: &str = "canary-of-the-push-provider";
 
-/// Ada, who is ADMIN, by her password.
+/// Signs in Ada, an admin, with her password.
 async fn ada(gateway: &Gateway, project: &Tenant) -> Login {
     let email = "ada@example.com".to_owned();
     let id = account(&gateway.app.store, &email, Some(PASSWORD)).await;
@@ -82,7 +82,7 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
 
     let dump = scan::dump(&gateway.sql).await;
     assert!(dump.contains("ada@example.com") && dump.contains(&text(&key["prefix"])), "{dump}");
-    // Also as bytes, which the text of a row shows in hexadecimal digits.
+    // The search includes binary columns, which the text of a row shows in hexadecimal.
     assert!(dump.contains(&hex::encode(api_keys::hash(&text(&key["key"])))), "bytes are looked through, too");
     for (what, secret) in told_once.iter().chain(&of_admins) {
         assert!(!dump.contains(secret) && !dump.contains(&hex::encode(secret)), "{what} lies in the database");
@@ -100,7 +100,7 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
             for (call, is_admin) in [(by_admin, true), (gateway.call_as(&member, "GET", &path), false), (by_key, false)]
             {
                 let answer = call.send("").await;
-                // What is not there for an ADMIN is there for nobody.
+                // A row that the admin does not find is not tried with other credentials.
                 if is_admin && answer.status == 404 {
                     break;
                 }
@@ -115,6 +115,6 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
             }
         }
     }
-    // Rows were found by their ids, and what may be told was.
+    // Rows were found by ID, and admins received the secrets that they may read.
     assert!(found >= 20 && told_admins >= 2, "{found} found, {told_admins} told");
 }

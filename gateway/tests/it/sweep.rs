@@ -1,5 +1,6 @@
-//! Bad input at every operation of `openapi.yaml`: always a clear error in the one shape, never a 5xx. New operations are
-//! covered by themselves.
+//! Bad input at every operation of `openapi.yaml` results in a clear error in the common format, never a 5xx.
+//!
+//! New operations are covered automatically.
 
 mod answers;
 mod bodies;
@@ -24,13 +25,13 @@ use crate::isolation::{fill, ids_of};
 use crate::login::Login;
 use crate::setup::Tenant;
 
-/// A project with one of everything, and its admin, who may call whatever takes a session.
+/// A project with one of every resource, and its admin, who makes the calls that allow a session.
 struct World {
     gateway: Gateway,
     project: Tenant,
     admin: Login,
     webhook_secret: String,
-    /// What `{id}` is, by the path up to it.
+    /// The value of `{id}`, by the path up to it.
     ids: BTreeMap<String, String>,
 }
 
@@ -47,7 +48,7 @@ impl World {
         world
     }
 
-    /// Tries the ids of all rows where something can be read; of what cannot be read, the id is said here.
+    /// Finds the ID for each path by trying those of all rows. Paths without a `GET` have their IDs set here.
     async fn find_ids(&mut self) {
         self.ids.insert("/team/{id}".to_owned(), self.admin.account.to_string());
         self.ids.insert("/webhook/{id}".to_owned(), self.project.id.to_string());
@@ -70,7 +71,7 @@ impl World {
         }
     }
 
-    /// The operation's path, of something that is there.
+    /// Returns the operation's path with an existing ID.
     fn path(&self, operation: &Operation) -> String {
         let id = if operation.has_id() { self.ids.get(operation.upto_id()).map_or("none", String::as_str) } else { "" };
         let query: Vec<String> = operation.query.iter().map(|name| format!("{name}=u")).collect();
@@ -86,7 +87,7 @@ impl World {
         self.send_to(&operation.method, &self.path(operation), operation.access, headers, body).await
     }
 
-    /// By the admin; a webhook by who knows its secret.
+    /// Sends as the admin; a webhook is signed with the project's secret.
     async fn send_to(
         &self,
         method: &str,
@@ -109,7 +110,7 @@ impl World {
     }
 }
 
-/// A webhook's body is signed before it is compressed.
+/// Returns the part that a webhook's signature covers: the body before compression.
 fn signed_part(headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     use std::io::Read;
     let mut plain = Vec::new();
@@ -120,7 +121,7 @@ fn signed_part(headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     body.to_vec()
 }
 
-/// What is wrong at the end of a test, all of it.
+/// Collects failures, so that a test reports all of them at its end.
 #[derive(Default)]
 struct Wrong(Vec<String>);
 
@@ -132,7 +133,7 @@ impl Wrong {
         }
     }
 
-    /// An error of one of these statuses, in the one shape.
+    /// Notes a failure unless the response is an error of one of these statuses in the common format.
     fn refused(&mut self, statuses: &[u16], what: &str, answer: &Answer) {
         self.note(statuses.contains(&answer.status) && has_shape(answer), what, answer);
     }
@@ -142,7 +143,7 @@ impl Wrong {
     }
 }
 
-/// Whether an error says what every error has to.
+/// Returns whether an error has every field of the common format.
 fn has_shape(answer: &Answer) -> bool {
     let Ok(body) = serde_json::from_str::<Value>(&answer.text) else { return false };
     let reason = http::StatusCode::from_u16(answer.status).ok().and_then(|s| s.canonical_reason());
@@ -156,7 +157,7 @@ fn has_shape(answer: &Answer) -> bool {
         && (answer.status == 422) == details.is_some_and(|details| !details.is_empty() && details.iter().all(named))
 }
 
-/// The fields that an error names.
+/// Returns the fields that an error names.
 fn named(answer: &Answer) -> Vec<String> {
     let body: Value = serde_json::from_str(&answer.text).unwrap_or_default();
     let details = body["details"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Accounts whose address nobody has proven: they belong to the project that invited them, and to nothing else.
+//! Accounts with an unverified address belong only to the project that invited them.
 
 use serde_json::{Value, json};
 use store_projects::members::Role;
@@ -11,7 +11,7 @@ const CEO: &str = "ceo@bigcorp.example";
 const EVES: &str = "a password of eve";
 const OWN: &str = "a password of the ceo";
 
-/// A gateway that mails invitations, Eve's project, and BigCorp's.
+/// Starts a gateway that mails invitations, with an admin of Eve's project and one of BigCorp's.
 async fn started() -> (Gateway, Login, Login) {
     let gateway = Gateway::start_with(SYSTEM_MAIL).await;
     let (hers, theirs) = (gateway.project().await, gateway.project().await);
@@ -20,7 +20,7 @@ async fn started() -> (Gateway, Login, Login) {
     (gateway, eve, bigcorp)
 }
 
-/// Eve opens an unmailed invitation of the address to her own project.
+/// Accepts, as Eve, an unmailed invitation of the address to her own project.
 async fn hijack(gateway: &Gateway, eve: &Login) -> (String, Value) {
     invite(gateway, eve, CEO, "ADMIN").await;
     let token = operator_token(gateway, eve, CEO).await;
@@ -51,7 +51,7 @@ async fn the_holder_of_the_mailbox_takes_an_unverified_account_over() {
     let (gateway, eve, bigcorp) = started().await;
     let (cookie, _) = hijack(&gateway, &eve).await;
     let (_, mailed) = invite(&gateway, &bigcorp, CEO, "ADMIN").await;
-    // Eve's password is of no use, and the real holder does not need it.
+    // Eve's password stops working, and the holder of the address does not need it.
     let joined = accept(&gateway, &mailed, OWN).await;
     assert_eq!(joined.status, 200, "{}", joined.text);
     assert_eq!(joined.json()["user"]["name"], "Grace");
@@ -100,7 +100,7 @@ async fn an_address_of_other_letters_is_another_account_in_any_case() {
     let (gateway, eve, bigcorp) = started().await;
     hijack(&gateway, &bigcorp).await;
     account(&gateway.app.store, "kim@bigcorp.example", Some(OWN)).await;
-    // The dotted capital I and the sign of the Kelvin are lower-cased to "i" and "k" in many languages' rules.
+    // Many case-folding rules lower-case the dotted capital I and the Kelvin sign to "i" and "k".
     for other in ["ceo@b\u{130}gcorp.example", "\u{212a}im@bigcorp.example"] {
         let (_, mailed) = invite(&gateway, &eve, other, "MEMBER").await;
         let joined = accept(&gateway, &mailed, EVES).await;

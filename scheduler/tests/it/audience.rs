@@ -1,4 +1,4 @@
-//! How many rows finding an audience reads.
+//! Limits the rows that finding an audience reads.
 
 use domain::campaign::Settings;
 use jiff::SignedDuration;
@@ -14,7 +14,7 @@ use crate::place::Place;
 
 const SLICE: i64 = 500;
 
-/// Users of a project of its own who did two things each, and every fifth a third; some of it before they were merged.
+/// Creates a project whose users did two things each, and every fifth a third; some events came before a merge.
 async fn project(place: &mut Place, users: i64) {
     place.project = ProjectId(ids::fresh(place.clock.now_ms()));
     people(place, users).await;
@@ -48,7 +48,7 @@ async fn buyers(place: &Place) -> Uuid {
     id
 }
 
-/// Rows read for one slice, for each recipient found.
+/// Returns the rows read for one slice, per recipient found.
 async fn cost(place: &Place, campaign: Uuid) -> i64 {
     let mut db = place.store.connection().await.unwrap();
     let now = place.clock.now() + SignedDuration::from_secs(1);

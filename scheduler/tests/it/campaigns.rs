@@ -1,4 +1,4 @@
-//! Campaigns from their beginning to their end, with the test as the delivery worker.
+//! Campaigns from start to end, with the test as the delivery worker.
 
 use std::time::Duration;
 
@@ -71,12 +71,12 @@ pub async fn now_stands(place: &Place, id: Uuid) -> Campaign {
     campaigns::get(&place.store.connection().await.unwrap(), place.project, id).await.unwrap().unwrap()
 }
 
-/// Delivers what is due until the campaign has the status.
+/// Delivers due messages until the campaign has the status. Returns the campaign.
 pub async fn delivered_until(place: &Place, id: Uuid, status: CampaignStatus) -> Campaign {
     delivered_for(place, id, status, Duration::ZERO).await
 }
 
-/// As [`delivered_until`], and advances a manual clock by `step` each time.
+/// Like [`delivered_until`], but advances a manual clock by `step` each time.
 pub async fn delivered_for(place: &Place, id: Uuid, status: CampaignStatus, step: Duration) -> Campaign {
     eventually(SOON, async || {
         place.clock.advance(step);

@@ -1,4 +1,4 @@
-//! Chunks of campaigns: released, parked, and cancelled.
+//! Chunks of campaigns: released, parked and cancelled.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn a_throttle_splits_chunks_and_releases_exactly_what_it_allows() {
         tick().await;
     }
     assert_eq!(counts().await, (0, 1_000), "no time has passed since it began");
-    // 100 a second, and a second's worth is saved up at most.
+    // The pace is 100 a second, and at most one second's worth accumulates.
     for (pause_ms, expected) in [(250, 25), (500, 75), (250, 100), (60_000, 200), (1_000, 300)] {
         place.clock.advance(Duration::from_millis(pause_ms));
         tick().await;
@@ -89,7 +89,7 @@ async fn a_pause_parks_all_chunks_that_no_worker_is_sending_and_a_resumption_rel
     move_to(&place, id, CampaignStatus::Paused).await;
     eventually_count(&place, PARKED, 1_200).await;
     assert_eq!(begin(&place, 10, LEASE).await.messages.len(), 0);
-    // The calls that were under way end as they do; a retry waits for the resumption as well.
+    // The calls in flight finish; retries wait until the campaign is resumed.
     assert!(settle(&place, &sending, |n| if n < 40 { SENT } else { RETRIED }).await);
     is_settled(&place).await;
     assert_eq!(place.count(PARKED).await, 1_260);
@@ -162,7 +162,7 @@ async fn a_throttle_also_splits_a_begun_chunk_and_keeps_its_calls_in_doubt() {
     let mut place = Place::new().await;
     let id = released(&mut place, 60).await;
     place.stop().await;
-    // A worker settles 20 of 50 and dies.
+    // A worker settles 20 of 50 messages and dies.
     let mut sending = begin_exactly(&place, 50, SignedDuration::from_secs(-1)).await;
     let left = sending.messages.split_off(20);
     assert!(settle(&place, &sending, |_| SENT).await);
@@ -172,7 +172,7 @@ async fn a_throttle_also_splits_a_begun_chunk_and_keeps_its_calls_in_doubt() {
     assert_eq!(chunks::park(&tx, of, now).await.unwrap(), 2);
     tx.execute("UPDATE send_chunk SET send_at = '2000-01-01' WHERE is_begun", &[]).await.unwrap();
     tx.execute("UPDATE send_chunk SET send_at = '2000-01-02' WHERE NOT is_begun", &[]).await.unwrap();
-    // Then 10 of the 30 that are left, and the other 20 with 5 recipients.
+    // First 10 of the remaining 30, then the other 20 with 5 recipients.
     assert_eq!(chunks::release(&tx, of, 10, now).await.unwrap(), 10);
     assert_eq!(chunks::release(&tx, of, 25, now).await.unwrap(), 25);
     assert_eq!(chunks::release(&tx, of, 99, now).await.unwrap(), 5);

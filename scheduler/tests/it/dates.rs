@@ -1,4 +1,4 @@
-//! Dates among people's properties: noted for everybody, and published when they come.
+//! Dates in user properties: stored for every user, and published when they come due.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use wire::event::{Body, IngestBatch};
 
 use crate::place::{Place, SOON};
 
-/// Dates of these people, that come so many milliseconds from now.
+/// Stores dates of these users, due in `in_ms` milliseconds.
 async fn dates(place: &Place, project: ProjectId, people: impl IntoIterator<Item = u128>, in_ms: i64) {
     let due_at = Some(kernel::clock::from_ms(place.clock.now_ms() + in_ms));
     let note = |n: u128| {
@@ -28,7 +28,7 @@ async fn dates(place: &Place, project: ProjectId, people: impl IntoIterator<Item
     tx.commit().await.unwrap();
 }
 
-/// How often each person's date was published, and all in their own partition.
+/// Returns how often each user's date was published. All must be in the user's own partition.
 async fn published(place: &Place) -> BTreeMap<u128, usize> {
     let names = &place.bus.names;
     let mut people = BTreeMap::new();
@@ -73,7 +73,7 @@ async fn a_date_taken_by_a_scheduler_that_died_comes_again() {
     assert_eq!(taken.len(), 3);
     assert!(due::take(&db, place.project, now, soon, 10).await.unwrap().is_empty());
     due::done(&db, place.project, &taken[..1]).await.unwrap();
-    // What was noted since then is not the one that was published.
+    // A date that changed since then is not the one that was published.
     db.execute("UPDATE date_due SET due_at = now() + interval '1 hour', look_at = now() + interval '1 hour' WHERE user_id = $1", &[
         &taken[1].user_id,
     ])
@@ -121,7 +121,7 @@ async fn project(place: &Place, timezone: &str) {
     tx.commit().await.unwrap();
 }
 
-/// People with these properties, as many as are told.
+/// Creates `count` users with these properties.
 async fn people(place: &Place, properties: Value, count: i32) {
     let sql = "INSERT INTO users (project_id, id, external_id, properties, created_at, last_seen_at, updated_at) \
                SELECT $1, gen_random_uuid(), gen_random_uuid()::text, $2, now(), now(), now() FROM generate_series(1, $3)";
@@ -131,7 +131,7 @@ async fn people(place: &Place, properties: Value, count: i32) {
 
 const PLANNED: &str = "SELECT count(*) FROM automation WHERE dates_since IS NOT NULL";
 
-/// How many dates there are of each time, by month, day and hour in UTC.
+/// Returns the number of dates by month, day and hour in UTC.
 async fn noted(place: &Place) -> Vec<(String, i64)> {
     place.eventually_none(PLANNED).await;
     let sql = "SELECT to_char(due_at AT TIME ZONE 'UTC', 'MM-DD HH24'), count(*) FROM date_due GROUP BY 1 ORDER BY 1";
@@ -157,7 +157,7 @@ async fn the_dates_of_everybody_are_noted_once_for_each_version_of_an_active_aut
     save(&place, &by_birthday, true).await;
     assert_eq!(noted(&place).await, counted(&[("06-01 00", 4_500), ("06-01 03", 40)]));
 
-    // Another name is no other version; another property is.
+    // A new name makes no new version; a new property does.
     by_birthday.name = "m".into();
     save(&place, &by_birthday, false).await;
     assert_eq!(place.count(PLANNED).await, 0);
@@ -165,7 +165,7 @@ async fn the_dates_of_everybody_are_noted_once_for_each_version_of_an_active_aut
     save(&place, &by_birthday, false).await;
     assert_eq!(noted(&place).await, counted(&[("02-03 00", 4_500)]));
 
-    // Switched off, switched on again, and another timezone of the project.
+    // Deactivated, activated again, and with another timezone of the project.
     by_birthday.active = false;
     save(&place, &by_birthday, false).await;
     assert_eq!(noted(&place).await, counted(&[]));
@@ -179,7 +179,7 @@ async fn the_dates_of_everybody_are_noted_once_for_each_version_of_an_active_aut
     tx.commit().await.unwrap();
     assert_eq!(noted(&place).await, counted(&[("02-03 09", 4_500)]));
 
-    // Another trigger, and deletion, leave none.
+    // Another trigger removes all dates, and so does deletion.
     let by_event = json!({"triggerType": "EVENT", "triggerEvent": "e", "steps": []});
     (by_birthday.definition, by_birthday.version) = (Definition::decode(by_event).unwrap(), 3);
     save(&place, &by_birthday, false).await;
@@ -239,7 +239,7 @@ async fn what_is_asked_anew_while_people_are_gone_through_leaves_out_no_date() {
     date_due::plan::ask_anew(&tx, place.project, place.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(since("1 hour").await, 1);
-    // What it does not start any more is no reason to look back.
+    // An automation that is no longer active does not extend the period to cover.
     (automation.active, automation.updated_at) = (false, place.clock.now());
     save(&place, &automation, false).await;
     assert_eq!(since("0 seconds").await, 1);
@@ -252,7 +252,7 @@ async fn who_is_changed_while_their_date_is_noted_keeps_what_was_said_last() {
     people(&place, json!({"birthday": "1990-06-01"}), 1).await;
     let birthdays = automation(&place, by("birthday"));
     save(&place, &birthdays, true).await;
-    // As recording does it: the person's row, then the date, and both are there at once.
+    // Like recording: the user's row first, then the date, in one transaction.
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     let sql = "UPDATE users SET properties = '{\"birthday\": \"1990-07-02\"}' RETURNING id";

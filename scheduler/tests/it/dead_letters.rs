@@ -1,4 +1,4 @@
-//! From the dead-letter stream into the database, and back into the way of items.
+//! Dead letters are moved from the stream to the database, and replayed from there.
 
 use bus::dead_letter;
 use database::filter::Start;
@@ -56,7 +56,7 @@ async fn what_was_put_aside_is_shown_once_and_goes_its_way_again() {
         (partition, place.bus.names.ingest(partition).as_str())
     );
     assert_eq!(row.get::<_, &[u8]>(2), payload);
-    // Nothing of it comes back by itself.
+    // Dead letters are never replayed automatically.
     collect(app).await.unwrap();
     assert_eq!(dead_letters::total(&db, place.project, &all).await.unwrap().count, 0);
 }
@@ -71,7 +71,7 @@ async fn a_letter_of_an_unknown_project_stays_for_less_than_a_day() {
     for (hours, left) in [(22, 3), (24, 0)] {
         place.clock = Clock::manual(now + SignedDuration::from_hours(hours));
         collect(place.app().await).await.unwrap();
-        // Acknowledgements are on their way.
+        // Acknowledgements are asynchronous.
         eventually_true("all are taken over", SOON, async || {
             let stream = place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.unwrap();
             let taken_over = stream.consumer_info(place.bus.names.dead_consumer()).await.unwrap();

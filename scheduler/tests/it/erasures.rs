@@ -1,4 +1,4 @@
-//! What erased people leave behind.
+//! Data that erased users leave behind.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
         "INSERT INTO event_count_sum SELECT project_id, received_at::date, name, count(*) FROM events GROUP BY 1, 2, 3";
     db.execute(counted, &[]).await.unwrap();
 
-    // The first slice goes with the erasure.
+    // The erasure itself removes the first slice.
     let at = from_ms(now);
     let tx = db.transaction().await.unwrap();
     let removed = store::remove_slice(&tx, place.project, &[person], (at, None), Month::at(now)).await.unwrap();
@@ -46,7 +46,7 @@ async fn what_is_too_much_to_go_at_once_goes_slice_by_slice() {
     let under_way = store::under_way(&db, place.project, &[person, other]).await.unwrap();
     assert_eq!(under_way.keys().collect::<Vec<_>>(), [&person]);
 
-    // What was accepted since stays.
+    // Events accepted after the erasure stay.
     let id = ids::fresh(now + 1_000);
     let since = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                  VALUES ($1, $2, 'since', $3, '{}', now(), to_timestamp($4::bigint / 1000.0))";
@@ -80,7 +80,7 @@ async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
         let row = db.query_one(messages, &[&place.project, &at, &user, &campaign, &nth, &nth]).await.unwrap();
         row.get(0)
     };
-    // Somebody else's, and one of the same person since.
+    // Another user's message, and a later one of the same user.
     let (others, since) = (made(first, other, many + 1).await, made(last, person, many + 2).await);
 
     let at = from_ms(now);
@@ -92,7 +92,7 @@ async fn what_is_told_of_the_last_messages_meanwhile_goes_with_them() {
     store::record(&tx, place.project, &ids, Erased { accepted: at, applied: at }, true).await.unwrap();
     tx.commit().await.unwrap();
 
-    // Somebody has a mail open that is still to go.
+    // The user clicks links in mails that are still to be removed.
     let link = "INSERT INTO campaign_link (project_id, campaign_id, link, url) VALUES ($1, $2, $3, 'https://a.b')";
     let (shared_link, own_link) = (Uuid::from_u128(1), Uuid::from_u128(2));
     for id in [shared_link, own_link] {
@@ -228,7 +228,7 @@ async fn unknown_erasures_are_replayed_to_a_restored_database() {
     record(&place, 6, now_ms).await;
     erasures::repeat_unknown(place.app().await).await.unwrap();
     assert_eq!(place.payloads(&names.ingest_stream(), &names.ingest(0)).await.len(), 1, "it is known by now");
-    // Those that are too old to be known go.
+    // Entries that are too old to be known are removed.
     place.clock = Clock::manual(from_ms(now_ms + 30 * 86_400_000));
     erasures::repeat_unknown(place.app().await).await.unwrap();
     assert_eq!(place.payloads(&names.ingest_stream(), &names.ingest_erasures()).await, []);

@@ -1,4 +1,4 @@
-//! Campaigns of which too many messages fail.
+//! Campaigns with too many failed messages.
 
 use domain::campaign::{CampaignStatus, Settings};
 use domain::message::DeliveryState;
@@ -37,7 +37,7 @@ async fn failures_in_a_row_pause_a_campaign_and_a_resumption_starts_over() {
         if campaign.status == CampaignStatus::Paused { Ok(campaign) } else { Err(campaign) }
     })
     .await;
-    // A provider's text may name a recipient, who can be erased; the campaign stays.
+    // Only a reason code is stored: a provider's text may name a recipient, who can be erased while the campaign stays.
     let reason = paused.status_reason.unwrap();
     assert!(reason.starts_with("100 messages in a row failed") && reason.contains("`rejected`"), "{reason}");
     assert_eq!(place.count("SELECT count(*) FROM campaign_outcome WHERE reason <> 'rejected'").await, 0);
@@ -59,7 +59,7 @@ async fn more_than_half_of_a_thousand_failures_pause_a_campaign_and_half_do_not(
     let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
     place.run().await;
     deliver(&place, 1_000, |n| if n % 2 == 0 { SENT } else { REFUSED }).await;
-    // The share is counted anew from here on.
+    // The share of failures is counted from zero after this.
     let judged = "SELECT count(*) FROM campaign_outcome WHERE sent + failed > 0";
     place.eventually_none(judged).await;
     assert_eq!(now_stands(&place, id).await.status, CampaignStatus::Sending);
@@ -122,7 +122,7 @@ async fn outcomes_are_not_locked_while_recipients_are_queued() {
     let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
     move_to(&place, id, CampaignStatus::Sending).await;
     let mut db = place.store.connection().await.unwrap();
-    // Enough to be judged, and few enough failures.
+    // Enough outcomes for a decision, with few enough failures.
     let outcome = "INSERT INTO campaign_outcome (project_id, campaign_id, sent, failed, failed_in_row) VALUES ($1, $2, 900, 100, 1)";
     db.execute(outcome, &[&place.project, &id]).await.unwrap();
     let tx = db.transaction().await.unwrap();

@@ -1,4 +1,4 @@
-//! Campaigns whose checks fail, among others.
+//! Campaigns whose checks fail do not affect others.
 
 use domain::campaign::{CampaignStatus, Settings};
 use jiff::SignedDuration;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::campaigns::{campaign, delivered_until, move_to, now_stands, people, segment};
 use crate::place::{Place, SOON};
 
-/// Makes queueing a campaign's recipients fail as if the statement had run into its time limit.
+/// Makes queueing a campaign's recipients fail like a statement that exceeds its timeout.
 async fn take_too_long(place: &Place, id: Uuid) {
     let sql = format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -36,7 +36,7 @@ async fn a_failing_campaign_delays_no_other_and_is_paused_at_last() {
     people(&place, 30).await;
     let pro = segment(&place, "pro").await;
     let an_hour_ago = place.clock.now() - SignedDuration::from_hours(1);
-    // Both are due before a good one.
+    // Both are due before the valid campaign.
     let unreadable = campaign(&place, pro, an_hour_ago, Settings::default()).await.id;
     let slow = campaign(&place, pro, an_hour_ago, Settings::default()).await.id;
     let good = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
@@ -47,7 +47,7 @@ async fn a_failing_campaign_delays_no_other_and_is_paused_at_last() {
     place.run().await;
     delivered_until(&place, good, CampaignStatus::Completed).await;
 
-    // One fault at a time, until there are too many.
+    // Faults occur one at a time, until the limit is reached.
     for id in [unreadable, slow] {
         for n in 1..=4 {
             eventually(SOON, async || match faults(&place, id).await {
@@ -67,7 +67,7 @@ async fn a_failing_campaign_delays_no_other_and_is_paused_at_last() {
     assert_eq!(paused.status, CampaignStatus::Paused);
     assert!(paused.status_reason.unwrap().contains("exceeded 1 minute"));
 
-    // A resumption resets the faults.
+    // Resuming resets the faults.
     db.batch_execute("DROP TRIGGER refuse ON send_chunk").await.unwrap();
     move_to(&place, slow, CampaignStatus::Sending).await;
     assert_eq!(delivered_until(&place, slow, CampaignStatus::Completed).await.recipients, 10);

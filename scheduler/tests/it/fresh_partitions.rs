@@ -1,5 +1,5 @@
-//! Rows read of partitions without statistics, which are new: only those that a statement is about, also by plans made while
-//! the partitions were empty.
+//! Statements on new partitions, which have no statistics, read only the rows that they are about, even with plans made
+//! while the partitions were empty.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ const DAY_MS: i64 = 86_400_000;
 const ROWS: i64 = 15_000;
 const WANTED: i64 = 60;
 
-/// Reads of the ledger by a transaction: rows by sequential scans, rows by indexes, and pages.
+/// Returns a transaction's reads of the ledger: rows by sequential scans, rows by indexes, and pages.
 async fn read(tx: &Transaction<'_>) -> [i64; 3] {
     let sql = "WITH ledger AS (SELECT relid FROM pg_partition_tree('message')), \
                parts AS (SELECT relid FROM ledger UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid IN (SELECT relid FROM ledger)) \
@@ -63,7 +63,7 @@ impl Sent {
         from_ms(self.now.as_millisecond() + minutes * 60_000)
     }
 
-    /// Messages of the campaign, one in 250.
+    /// Returns the campaign's messages, one in 250.
     fn of_campaign(&self) -> BTreeMap<Uuid, bool> {
         (0..WANTED).map(|n| (id(self.began.as_millisecond(), n * (ROWS / WANTED) + 1), true)).collect()
     }
@@ -87,7 +87,7 @@ impl Sent {
         messages.len()
     }
 
-    /// Takes the messages through the ledger; returns for each step the rows it is about and what it read.
+    /// Runs the messages through the steps of the ledger. Returns for each step the rows it is about and its reads.
     async fn steps(&self, tx: &mut Transaction<'_>) -> Vec<(&'static str, i64, [i64; 3])> {
         let (project, ids, now) = (self.project, &self.ids, self.now);
         let mut done = Vec::new();
@@ -148,7 +148,7 @@ async fn fill(db: &Connection, sent: &Sent) {
     db.execute(sql, &[&sent.project]).await.unwrap();
 }
 
-/// The id of the `n`th message made in a millisecond.
+/// Returns the ID of the `n`th message created in a millisecond.
 fn id(ms: i64, n: i64) -> Uuid {
     Uuid::parse_str(&format!("{ms:012x}70008{n:015x}")).unwrap()
 }
@@ -162,7 +162,7 @@ async fn statements_read_only_the_rows_they_are_about_of_partitions_without_stat
     let quiet: String = db.query_one(sql, &[]).await.unwrap().get(0);
     db.batch_execute(&quiet).await.unwrap();
     let now = place.clock.now();
-    // From the first to the last of both days, so that all rows lie between the bounds.
+    // IDs from the first to the last of both days, so that all rows are between the bounds.
     let wanted = |n: i64| {
         let (day, n) = (n % 2, n / 2 * (2 * ROWS / WANTED) + 1);
         id(now.as_millisecond() - day * DAY_MS - ROWS + n, n)

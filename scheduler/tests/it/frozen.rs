@@ -1,4 +1,4 @@
-//! Runs of automations that are switched off and on again.
+//! Runs of automations that are deactivated and activated again.
 
 use uuid::Uuid;
 
@@ -24,7 +24,7 @@ async fn frozen_runs_go_on_when_their_automation_is_active_again() {
     let frozen =
         "SELECT count(*) FROM run r JOIN automation a ON a.id = r.automation_id WHERE r.status = 'frozen' AND a.active";
     place.eventually_none(frozen).await;
-    // Their timers are due at once, so that they soon go the way of all timers.
+    // Their timers are made due at once, so that they are published like any other.
     place.eventually_none("SELECT count(*) FROM timer").await;
     place.stop().await;
     let names = &place.bus.names;
@@ -41,7 +41,7 @@ async fn frozen_runs_go_on_when_their_automation_is_active_again() {
 async fn runs_of_a_deleted_automation_end_whether_they_are_frozen_or_wait() {
     let mut place = Place::new().await;
     let db = place.store.connection().await.unwrap();
-    // Deleted just now, an hour ago, and not at all; and with so many runs that wait.
+    // Deleted just now, an hour ago, and not at all; each with this number of waiting runs.
     for (automation, deleted, waiting) in [(1, Some("0 seconds"), 0), (2, Some("1 hour"), 10), (3, None, 10)] {
         let automation = Uuid::from_u128(automation);
         let sql = "INSERT INTO automation (project_id, id, name, trigger_type, definition, created_at, updated_at, changed_seq, deleted_at) \

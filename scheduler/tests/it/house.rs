@@ -1,4 +1,4 @@
-//! Housekeeping.
+//! Maintenance tasks.
 
 use std::time::Duration;
 
@@ -38,11 +38,11 @@ async fn partitions_are_made_and_workers_that_are_gone_are_forgotten() {
 
 #[tokio::test]
 async fn what_a_new_partition_holds_is_soon_known_to_the_planner() {
-    // Never looked at, or only when it was empty.
+    // Never analyzed, or only while it was empty.
     for before in ["", "ANALYZE message"] {
         let mut place = Place::new().await;
         let db = place.store.connection().await.unwrap();
-        // So that Postgres does not come first.
+        // Keeps autovacuum from analyzing the table first.
         let off = "DO $$ DECLARE part regclass; BEGIN FOR part IN SELECT inhrelid FROM pg_inherits WHERE inhparent = 'message'::regclass \
                    LOOP EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', part); END LOOP; END $$";
         db.batch_execute(off).await.unwrap();
@@ -61,7 +61,7 @@ async fn what_a_new_partition_holds_is_soon_known_to_the_planner() {
     }
 }
 
-/// Publishes into two partitions in turns, then notes how far the first has been applied; the second is not at all.
+/// Publishes to two partitions in alternation, and sets how far the first is applied. Nothing of the second is.
 async fn fill(place: &Place, messages: u64, bytes: usize, applied: u64) {
     let publisher = Publisher::new(place.bus.clone());
     for n in 0..messages {
@@ -85,17 +85,17 @@ async fn left(place: &Place, filter: &str) -> usize {
 async fn only_what_was_applied_is_removed_and_only_when_there_is_need() {
     let place = Place::new().await;
     let names = place.bus.names.clone();
-    // 20 messages of 20 kB: well under 70 % of a mebibyte.
+    // 20 messages of 20 kB: far below 70 % of a mebibyte.
     fill(&place, 20, 20_000, 11).await;
     purge(place.app().await).await.unwrap();
     assert_eq!((left(&place, &names.ingest(0)).await, left(&place, &names.ingest_canary()).await), (10, 1));
-    // 40 are above. Of the first partition, the sequences 1, 3, .. 11 were applied.
+    // 40 messages exceed it. Of the first partition, sequences 1, 3, .. 11 are applied.
     fill(&place, 20, 20_000, 11).await;
     purge(place.app().await).await.unwrap();
     assert_eq!((left(&place, &names.ingest(0)).await, left(&place, &names.ingest(1)).await), (14, 20));
 }
 
-/// A broker that lost its end stores what comes next under sequences that were applied.
+/// A broker that lost its newest messages stores the next ones with sequences that were already applied.
 #[tokio::test]
 async fn what_came_under_sequences_that_were_used_before_stays() {
     let place = Place::new().await;
@@ -125,7 +125,7 @@ async fn what_is_old_goes_and_what_is_young_stays_for_a_restored_database() {
     let after = time(stream.get_raw_message(8).await.unwrap());
     purge(place.app().await).await.unwrap();
     assert_eq!(left(&place).await, (6, 4));
-    // An hour is over since the first few, not since the rest; and of the second partition nothing was applied.
+    // An hour has passed since the first messages, but not since the rest; nothing of the second partition is applied.
     place.clock = Clock::manual(from_ms(after as i64 - 1 + 3_600_000));
     purge(place.app().await).await.unwrap();
     assert_eq!(left(&place).await, (3, 4));
@@ -149,7 +149,7 @@ async fn what_was_applied_before_an_erasure_goes_within_a_day() {
         erasures::record(&tx, place.project, &[Uuid::from_u128(5)], erased, false).await.unwrap();
         tx.commit().await.unwrap();
     };
-    // All of it came in too long after this one to hold anything of that user.
+    // All messages arrived too long after this erasure to contain anything of that user.
     erase(&place, now - SignedDuration::from_hours(2)).await;
     place.clock = Clock::manual(now + SignedDuration::from_hours(21));
     purge(place.app().await).await.unwrap();
@@ -162,7 +162,8 @@ async fn what_was_applied_before_an_erasure_goes_within_a_day() {
     assert_eq!(left(&place).await, (0, 2), "what nobody has applied stays");
 }
 
-/// A consumer that acknowledged what the stream still has, as after a disk that was full: it read another channel up to there.
+/// After a full disk, the stream may still hold messages that its consumer has acknowledged. The test simulates this
+/// with a consumer that has read another channel up to that point.
 #[tokio::test]
 async fn acknowledged_messages_and_references_of_earlier_versions_are_removed_from_the_send_stream() {
     let place = Place::new().await;

@@ -1,4 +1,4 @@
-//! The clock jumps ahead, is back or is said to be right: what became due all at once is held meanwhile.
+//! The clock jumps ahead, and returns or is declared correct. Everything that became due by the jump is held meanwhile.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const TIMERS: &str = "SELECT count(*) FROM timer";
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const HALF_AN_HOUR_MS: i64 = 1_800_000;
 
-/// A place whose clock is moved by hand.
+/// Returns a [`Place`] with a manual clock.
 async fn place() -> Place {
     let mut place = Place::new().await;
     place.clock = Clock::manual(from_ms(place.clock.now_ms()));
@@ -39,7 +39,7 @@ async fn eventually_noted(place: &Place, is_noted: bool) {
     .await;
 }
 
-/// As somebody does who resumes what was paused before it began.
+/// Resumes a campaign that was paused before it began.
 async fn resume(place: &Place, id: Uuid) {
     let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
     let tx = db.transaction().await.unwrap();
@@ -47,7 +47,7 @@ async fn resume(place: &Place, id: Uuid) {
     tx.commit().await.unwrap();
 }
 
-/// Waits until the schedulers have looked at timers: one that is due fires.
+/// Waits until the schedulers have polled timers: one that is due fires.
 async fn a_look(place: &Place, left: i64) {
     place.timers(place.project, [1], 0).await;
     eventually(SOON, async || match place.count(TIMERS).await {
@@ -75,7 +75,7 @@ async fn nothing_fires_early_and_all_goes_on_when_the_clock_is_back() {
     assert!(paused.status_reason.unwrap().contains("jumped ahead by 60 minutes"));
     eventually_noted(&place, true).await;
     assert_eq!(noted(&place).await.unwrap().ahead_ms, 3_600_000);
-    // Nor do those fire them who start now, or send what somebody resumes.
+    // Schedulers that start now do not fire the timers, and do not send a resumed campaign.
     place.stop().await;
     place.run().await;
     resume(&place, sale.id).await;
@@ -90,7 +90,7 @@ async fn nothing_fires_early_and_all_goes_on_when_the_clock_is_back() {
     assert_eq!(now_stands(&place, later.id).await.status, CampaignStatus::Scheduled);
     assert_eq!(place.count("SELECT count(*) FROM message").await, 0);
 
-    // Their own time has come, whatever the clock shows.
+    // Their actual time has come, whatever the clock shows.
     place.clock.advance(Duration::from_mins(1));
     place.eventually_none(TIMERS).await;
     place.clock.jump(-HOUR);
@@ -109,7 +109,7 @@ async fn what_was_held_fires_when_somebody_says_that_the_clock_is_right() {
     a_look(&place, 20).await;
     place.clock.jump(HOUR);
     eventually_noted(&place, true).await;
-    // Both have to know it before it is taken back.
+    // Both schedulers must know of the jump before it is withdrawn.
     place.stop().await;
     place.run().await;
     place.timers(place.project, [2], -3_600_001).await;

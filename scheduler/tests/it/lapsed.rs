@@ -1,4 +1,4 @@
-//! Campaigns that are paused or cancelled while a worker that began some of their messages is gone.
+//! Campaigns that are paused or cancelled after a worker that began some of their messages died.
 
 use domain::campaign::{CampaignStatus, Settings};
 use jiff::SignedDuration;
@@ -48,7 +48,7 @@ async fn a_lapsed_begun_chunk_of_a_cancelled_campaign_counts_as_ambiguous() {
         place.count("SELECT count(*) FROM message WHERE status = 'cancelled' AND ambiguous = 1 AND attempt = 1").await,
         2
     );
-    // The worker was only slow: its outcome comes too late.
+    // The worker was only slow, but its outcome comes too late.
     assert!(!settle(&place, &sending, |_| SENT).await);
     assert_eq!(place.count("SELECT count(*) FROM message WHERE sent_at IS NOT NULL").await, 0);
 }
@@ -107,7 +107,7 @@ async fn a_pause_parks_a_lapsed_chunk_and_its_messages_stay_in_doubt() {
     place.stop().await;
 }
 
-/// As `begin_exactly`, where some of the messages are lapsed and not counted as due.
+/// Like `begin_exactly`, for messages of which some are lapsed and not counted as due.
 async fn begin_lapsed(place: &Place, count: usize) -> Sending {
     let sending = begin(place, count, LEASE).await;
     assert_eq!(sending.messages.len(), count);
@@ -157,7 +157,7 @@ async fn a_cancellation_ends_what_is_left_of_earlier_occurrences() {
     let pro = segment(&place, "pro").await;
     let in_an_hour = place.clock.now() + SignedDuration::from_hours(1);
     let id = campaign(&place, pro, in_an_hour, Settings::default()).await.id;
-    // A dead letter of an earlier occurrence that was replayed by hand.
+    // A dead letter of an earlier occurrence that was replayed.
     let db = place.store.connection().await.unwrap();
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, campaign_id, occurrence, created_at, updated_at) \
                VALUES ($1, $2, $2, 'EMAIL', 'campaign', 'queued', $3, 1, now(), now())";

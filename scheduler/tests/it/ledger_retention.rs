@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::place::Place;
 use crate::retention::{DAY_MS, project, sending};
 
-/// Inserts counted messages of a status, a millisecond apart.
+/// Inserts counted messages with a status, a millisecond apart.
 async fn messages(place: &Place, project: ProjectId, from_ms: i64, status: &str, many: i64) {
     let db = place.store.connection().await.unwrap();
     let sql = "WITH new AS (INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
@@ -22,7 +22,7 @@ async fn messages(place: &Place, project: ProjectId, from_ms: i64, status: &str,
     db.execute(sql, &[&project, &from_ms, &status, &many]).await.unwrap();
 }
 
-/// A project's messages, and how many are counted.
+/// Returns the number of a project's messages, and the number counted.
 async fn kept(place: &Place, project: ProjectId) -> (i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM message WHERE project_id = $1), \
                (SELECT sum(count)::bigint FROM message_count WHERE project_id = $1)";
@@ -104,7 +104,7 @@ async fn messages_of_a_sending_under_way_are_kept_until_it_ends() {
     let sent = start - DAY_MS / 2;
     let campaign = sending(&place, one, "PAUSED", sent).await;
     messages(&place, one, sent, "sent", 20).await;
-    // Of an earlier sending of the same campaign.
+    // Messages of an earlier sending of the same campaign.
     messages(&place, one, sent - 60_000, "sent", 5).await;
     let db = place.store.connection().await.unwrap();
     db.execute("UPDATE message SET campaign_id = $1", &[&campaign]).await.unwrap();
@@ -167,7 +167,7 @@ async fn ended_runs_past_their_retention_are_removed() {
     };
     assert_eq!(left("SELECT id FROM run ORDER BY id").await, [2, 3, 4, 5]);
     assert_eq!(left("SELECT run_id FROM run_listener ORDER BY run_id").await, [2, 3, 4, 5]);
-    // The user may not enter again; what they did is forgotten.
+    // The run stays, because it prevents re-entry, but its data is deleted.
     assert_eq!(left("SELECT id FROM run WHERE context = '{}' AND trail = '[]'").await, [4]);
 }
 

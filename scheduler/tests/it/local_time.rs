@@ -1,4 +1,4 @@
-//! Campaigns that are sent at a time in users' own timezones.
+//! Campaigns that are sent at a time in each user's timezone.
 
 use domain::campaign::{CampaignStatus, Settings};
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +13,7 @@ fn in_user_timezone() -> Settings {
     Settings { send_in_user_timezone: true, ..Settings::default() }
 }
 
-/// Gives the users with the plan `pro` these timezones in turn.
+/// Gives the users with the plan `pro` these timezones in rotation.
 async fn live_in(place: &Place, zones: &[&str]) {
     let sql = "UPDATE users SET properties = properties || jsonb_build_object('timezone', ($2::text[])[1 + substr(external_id, 2)::int / 3 % $3]) \
                WHERE project_id = $1 AND properties ->> 'plan' = 'pro'";
@@ -21,7 +21,7 @@ async fn live_in(place: &Place, zones: &[&str]) {
     db.execute(sql, &[&place.project, &zones, &i32::try_from(zones.len()).unwrap()]).await.unwrap();
 }
 
-/// How many recipients are parked, by the hours after the campaign's time at which they are released.
+/// Returns the number of parked recipients, by hours from the campaign's time to their release.
 async fn hours(place: &Place, id: Uuid) -> Vec<(i32, i64)> {
     let sql = "SELECT round(extract(epoch FROM s.send_at - c.meant_for) / 3600)::int, sum(s.size)::bigint FROM send_chunk s \
                JOIN campaign c ON c.id = s.campaign_id WHERE c.id = $1 AND s.due_at IS NULL GROUP BY 1 ORDER BY 1";
@@ -34,7 +34,7 @@ async fn look_at(place: &Place, id: Uuid) -> Option<Timestamp> {
     db.query_one("SELECT look_at FROM campaign WHERE id = $1", &[&id]).await.unwrap().get(0)
 }
 
-/// Moves the campaign's times back, as if hours had passed.
+/// Moves the campaign's times back, to simulate passing hours.
 async fn hours_pass(place: &Place, id: Uuid, hours: i32) {
     let db = place.store.connection().await.unwrap();
     for sql in [
@@ -49,7 +49,7 @@ async fn hours_pass(place: &Place, id: Uuid, hours: i32) {
 async fn each_user_is_sent_to_at_that_time_in_their_timezone() {
     let mut place = Place::new().await;
     people(&place, 900).await;
-    // The names of these zones count the other way round. Nobody lives on Mars.
+    // The names of these zones have inverted signs. `Mars/Olympus` does not exist.
     live_in(&place, &["Etc/GMT-2", "utc", "Etc/GMT-9", "Etc/GMT+3", "Mars/Olympus", "Etc/GMT+8"]).await;
     let pro = segment(&place, "pro").await;
     let sale = campaign(&place, pro, place.clock.now(), in_user_timezone()).await;
@@ -65,14 +65,14 @@ async fn each_user_is_sent_to_at_that_time_in_their_timezone() {
         })
         .await;
     };
-    // Two hours ago is not too late; nine hours ago is tomorrow.
+    // Two hours ago is still in time; nine hours ago means tomorrow.
     sent(150).await;
     assert_eq!(hours(&place, sale.id).await, [(3, 50), (8, 50), (15, 50)]);
     assert_eq!(now_stands(&place, sale.id).await.recipients, 300);
 
     move_to(&place, sale.id, CampaignStatus::Paused).await;
     eventually(SOON, async || look_at(&place, sale.id).await.map_or(Ok(()), |at| Err(at.to_string()))).await;
-    // Recipients whose time comes meanwhile wait for the resumption.
+    // Recipients whose time comes during the pause wait until the campaign is resumed.
     hours_pass(&place, sale.id, 3).await;
     assert_eq!(reported(&place, sale.id, "sent").await, 150);
     move_to(&place, sale.id, CampaignStatus::Sending).await;

@@ -1,4 +1,4 @@
-//! The scheduler against real servers.
+//! Integration tests of the scheduler with real servers.
 
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 

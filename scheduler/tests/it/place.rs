@@ -1,4 +1,4 @@
-//! A database and streams with schedulers at work on them.
+//! A database and streams with running schedulers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Place {
         App::new(SchedulerConfig::from_env(&self.env).unwrap(), connected)
     }
 
-    /// One more scheduler.
+    /// Starts one more scheduler.
     pub async fn run(&mut self) {
         let shutdown = Shutdown::new();
         self.running.push((shutdown.clone(), tokio::spawn(run(self.app().await, shutdown))));
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Timers of these runs, due so many milliseconds from now.
+    /// Inserts timers of these runs, due in `in_ms` milliseconds.
     pub async fn timers(&self, project: ProjectId, runs: impl IntoIterator<Item = u128>, in_ms: i64) {
         let due_at = from_ms(self.clock.now_ms() + in_ms);
         let timer =
@@ -109,7 +109,7 @@ impl Place {
         .await;
     }
 
-    /// All payloads that are in a stream now, with their subjects.
+    /// Returns all payloads in a stream, with their subjects.
     pub async fn payloads(&self, stream: &str, filter: &str) -> Vec<(String, Bytes)> {
         let config = pull::Config {
             filter_subject: filter.to_owned(),

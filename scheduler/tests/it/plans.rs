@@ -1,4 +1,4 @@
-//! Rows read by the statements that run all the time: only those that they are about.
+//! Statements that run continuously read only the rows that they are about.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::place::Place;
 const MODES: [&str; 3] = ["auto", "force_generic_plan", "force_custom_plan"];
 const DAY_MS: i64 = 86_400_000;
 
-/// Rows that the transaction has read so far of tables with such a name: by scans of whole tables, and by indexes.
+/// Returns the rows that the transaction has read so far of tables that match: by sequential scans, and by indexes.
 async fn read(tx: &Transaction<'_>, tables: &str) -> (i64, i64) {
     let sql = "SELECT coalesce(sum(seq_tup_read), 0)::bigint, coalesce(sum(idx_tup_fetch), 0)::bigint \
                FROM pg_stat_xact_user_tables WHERE relname ~ $1";
@@ -33,7 +33,8 @@ async fn read(tx: &Transaction<'_>, tables: &str) -> (i64, i64) {
     (row.get(0), row.get(1))
 }
 
-/// Runs a piece of work under every kind of plan, each in a transaction that is rolled back; it may read so many rows.
+/// Runs `$work` with every plan cache mode, each in a transaction that is rolled back, and checks that it reads at most
+/// `$most` rows.
 macro_rules! reads_at_most {
     ($place:expr, $tables:expr, $most:expr, |$tx:ident| $work:expr) => {
         for mode in MODES {
@@ -80,7 +81,7 @@ async fn statements_on_messages_read_only_the_rows_they_are_about() {
     let (project, now) = (place.project, place.clock.now());
     ledger(&place, ProjectId(ids::fresh(place.clock.now_ms()))).await;
     let db = place.store.connection().await.unwrap();
-    // From the first to the last day, so that all rows lie between the bounds.
+    // IDs from the first to the last day, so that all rows are between the bounds.
     let queued = "SELECT id FROM message WHERE project_id = $1 AND status = 'queued' ORDER BY id";
     let ids: Vec<Uuid> = db.query(queued, &[&project]).await.unwrap().iter().map(|r| r.get(0)).step_by(25).collect();
     let wanted: BTreeMap<Uuid, bool> = ids.iter().map(|id| (*id, false)).collect();
@@ -100,9 +101,9 @@ async fn statements_on_messages_read_only_the_rows_they_are_about() {
     });
 }
 
-/// Inserts chunks of two messages: `count` of a queue, each due `due` times its number from now.
+/// Inserts `count` chunks of two messages into a queue. The `n`th is due `n` times `due` from now.
 async fn queue_up(place: &Place, project: ProjectId, lane: Lane, held: bool, due: Option<&str>, count: i64) {
-    // Of one month.
+    // All IDs are of one month.
     let id = "('0199a000-0000-' || substr(gen_random_uuid()::text, 15))::uuid";
     let sql = format!(
         "INSERT INTO send_chunk (project_id, id, channel, lane, members, done, size, is_held, due_at, campaign_id, occurrence, send_at, \
@@ -180,7 +181,7 @@ async fn of_many_busy_projects_none_starves() {
     let place = Place::new().await;
     let projects: Vec<ProjectId> = (0..150).map(|_| ProjectId(ids::fresh(place.clock.now_ms()))).collect();
     for (n, project) in projects.iter().enumerate() {
-        // Each has as much as five looks take of it.
+        // Each project has enough timers for five polls.
         for run in 0..5 {
             place.timers(*project, [run], -60_000 + 1_000 * run as i64 + n as i64).await;
         }
@@ -199,7 +200,7 @@ async fn of_many_busy_projects_none_starves() {
     assert_eq!(served.len(), projects.len());
 }
 
-/// Creates that many projects.
+/// Creates `count` projects.
 async fn projects(place: &Place, count: usize) -> Vec<ProjectId> {
     let sql = "INSERT INTO project (project_id, name, secrets, created_at, updated_at, changed_seq) \
                SELECT id, 'p', '', now(), now(), 1 FROM unnest($1::uuid[]) AS v (id)";
@@ -212,7 +213,7 @@ async fn projects(place: &Place, count: usize) -> Vec<ProjectId> {
 async fn a_backlog_of_one_project_hides_no_other_project() {
     let place = Place::with([("INGEST_MAX_BYTES", "16777216")]).await;
     let busy = projects(&place, 150).await;
-    // Before and behind the others in the order of their due times.
+    // Due before and after the timers of the other projects.
     place.timers(place.project, 0..20_000, -60_000).await;
     place.timers(place.project, 20_000..30_000, -1).await;
     for project in &busy {
@@ -257,7 +258,7 @@ async fn marks_of_one_project_hide_no_other_project() {
     assert_eq!(found, [first, second, third]);
 }
 
-/// Index scans, and rows read, so far by the session of the tables of webhooks.
+/// Returns the session's index scans and rows read so far, for the webhook tables.
 async fn scans(tx: &Transaction<'_>) -> (i64, i64) {
     let sql = "SELECT coalesce(sum(idx_scan), 0)::bigint, coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint \
                FROM pg_stat_xact_user_tables WHERE relname ~ '^webhook_'";
@@ -286,7 +287,7 @@ async fn a_poll_for_due_webhooks_costs_what_is_pending_and_not_what_exists() {
         let before = scans(&tx).await;
         assert!(webhook_endpoints::due(&tx, &keys, now).await.unwrap().is_empty());
         let (index_scans, rows) = scans_since(&tx, before).await;
-        // The planner may look at an end of the index.
+        // The planner may read one end of the index.
         assert!(index_scans <= 2 && rows == 0, "{mode}: {index_scans} scans, {rows} rows with nothing pending");
         tx.rollback().await.unwrap();
     }
@@ -355,7 +356,7 @@ async fn statements_on_dates_read_only_the_users_they_are_about() {
     let place = Place::new().await;
     let (project, automation, count) = (place.project, Uuid::from_u128(7), 2_000);
     let db = place.store.connection().await.unwrap();
-    // Without statistics, as of a project's first automation that dates start.
+    // Without statistics, as for a project's first date-triggered automation.
     db.batch_execute(
         "ALTER TABLE date_due SET (autovacuum_enabled = false); ALTER TABLE erasure SET (autovacuum_enabled = false)",
     )

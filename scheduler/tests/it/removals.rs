@@ -1,4 +1,4 @@
-//! Deleted projects: their rows go, and nobody else's.
+//! Deleting a project removes its rows, and no other project's.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::place::Place;
 
-/// Every table that holds rows of projects.
+/// Returns every table with rows of projects.
 async fn tables(place: &Place) -> Vec<String> {
     let sql = "SELECT c.table_name::text FROM information_schema.columns c \
                JOIN information_schema.tables t USING (table_schema, table_name) \
@@ -26,7 +26,7 @@ async fn tables(place: &Place) -> Vec<String> {
 async fn every_table_with_rows_of_projects_is_cleared() {
     let place = Place::new().await;
     let known: BTreeSet<String> = project_removals::tables().map(str::to_owned).collect();
-    // The row of the project goes at once, and that of its deletion is what is left.
+    // The project's own row is deleted at once, and its removal record is kept.
     let others = ["project", "project_removal"].map(str::to_owned);
     let all: BTreeSet<String> = tables(&place).await.into_iter().filter(|table| !others.contains(table)).collect();
     assert_eq!(known, all);
@@ -80,12 +80,12 @@ async fn a_deleted_project_goes_slice_by_slice_and_others_stay() {
     tx.commit().await.unwrap();
     let app = place.app().await;
     clear(app.clone()).await.unwrap();
-    // What tells that it is gone stays for as long as anything may be on its way.
+    // The removal record stays as long as items of the project may be in flight.
     let left = |count: i64| vec![("audit_log".to_owned(), 1), ("project_removal".to_owned(), count)];
     assert_eq!(rows_of(&place, gone).await, left(1));
     assert_eq!(rows_of(&place, other).await, before);
 
-    // What was just being written goes at the next look.
+    // Rows that were being written meanwhile are removed by the next check.
     db.execute("INSERT INTO timer VALUES ($1, gen_random_uuid(), 1, 0, now())", &[&gone]).await.unwrap();
     clear(app.clone()).await.unwrap();
     assert_eq!(rows_of(&place, gone).await.len(), 3);

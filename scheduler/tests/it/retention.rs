@@ -1,4 +1,4 @@
-//! Events past their retention: how long a project keeps them, and what goes with them.
+//! Events past their retention: each project's period, and the data removed with them.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::place::Place;
 
 pub const DAY_MS: i64 = 86_400_000;
 
-/// A project that keeps its events for so many days.
+/// Creates a project that keeps its events for `days` days.
 pub async fn project(place: &Place, days: i32) -> ProjectId {
     let now = place.clock.now();
     let id = ProjectId(ids::fresh(now.as_millisecond()));
@@ -34,7 +34,7 @@ pub async fn project(place: &Place, days: i32) -> ProjectId {
     id
 }
 
-/// Inserts a campaign of a project with a sending under way that began at a time.
+/// Inserts a campaign with a sending in progress that started at a time.
 pub async fn sending(place: &Place, project: ProjectId, status: &str, started_ms: i64) -> Uuid {
     let (id, started_at) = (ids::fresh(place.clock.now_ms()), from_ms(started_ms));
     let sql = "INSERT INTO campaign (project_id, id, name, channel, segment_id, template_ids, settings, status, under_way, started_at, \
@@ -44,7 +44,7 @@ pub async fn sending(place: &Place, project: ProjectId, status: &str, started_ms
     id
 }
 
-/// So many events from a time on, a second apart, each under an id of its client's, and counted.
+/// Inserts `many` events from a time on, a second apart, each with a client ID, and counts them.
 pub async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) {
     let db = place.store.connection().await.unwrap();
     let sql = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
@@ -61,7 +61,7 @@ pub async fn events(place: &Place, project: ProjectId, from_ms: i64, many: i64) 
     db.execute(counted, &[&project, &ids::lower_bound(from_ms), &until]).await.unwrap();
 }
 
-/// Events, the ids that their clients chose, and how many are counted, with the days that are counted wrongly.
+/// Returns the numbers of events, client IDs and counted events, and of days with a wrong count.
 pub async fn rows(place: &Place, project: ProjectId) -> (i64, i64, i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM events WHERE project_id = $1), (SELECT count(*) FROM client_id WHERE project_id = $1), \
                (SELECT coalesce(sum(count), 0)::bigint FROM event_count WHERE project_id = $1), \
@@ -72,7 +72,7 @@ pub async fn rows(place: &Place, project: ProjectId) -> (i64, i64, i64, i64) {
     (row.get(0), row.get(1), row.get(2), row.get(3))
 }
 
-/// When the week of a time began.
+/// Returns the start of a time's week.
 fn monday(ms: i64) -> i64 {
     ms - (ms - 4 * DAY_MS).rem_euclid(7 * DAY_MS)
 }
@@ -99,7 +99,7 @@ async fn each_project_keeps_its_events_for_as_long_as_it_says() {
     assert_eq!(rows(&place, short).await, (10, 10, 10, 0));
     assert_eq!(rows(&place, long).await, (many + 10, many + 10, many + 10, 0));
 
-    // A project may change its mind; what is gone is gone.
+    // A longer retention later does not restore deleted events.
     place.clock = Clock::manual(from_ms(now + 5 * DAY_MS));
     let db = place.store.connection().await.unwrap();
     db.execute("UPDATE project SET retention_days = 30 WHERE project_id = $1", &[&short]).await.unwrap();
@@ -117,11 +117,11 @@ async fn a_partition_past_every_retention_goes_as_a_whole() {
     for (project, day) in [(one, -20), (two, -20), (two, -1), (two, 0), (two, 10)] {
         events(&place, project, monday + day * DAY_MS + 7_100_000, 500).await;
     }
-    // Of a project that is deleted nothing is counted, and nobody else's is left out.
+    // Events of a deleted project are not counted, and do not affect other projects' counts.
     events(&place, ProjectId(Uuid::from_u128(1)), monday - 20 * DAY_MS, 3).await;
     let all = partitions(&place).await;
     let db = place.store.connection().await.unwrap();
-    // Out of the middle of an hour, so that it is the whole weeks of before that are over.
+    // Mid-hour, so that only whole past weeks have expired.
     place.clock = Clock::manual(from_ms(monday + (7 + 64) * DAY_MS + 40_000_000));
     clear(place.app().await).await.unwrap();
     assert_eq!(rows(&place, one).await, (0, 500, 0, 0));
@@ -133,7 +133,7 @@ async fn a_partition_past_every_retention_goes_as_a_whole() {
     let tables = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'events%'";
     assert_eq!(place.count(tables).await, left.len() as i64);
 
-    // The ids that clients chose go when they are as old as that.
+    // Client IDs are removed when they reach that age.
     forget_client_ids(place.app().await).await.unwrap();
     assert_eq!((rows(&place, one).await.1, rows(&place, two).await.1), (0, 500));
     assert_eq!(place.count("SELECT count(*) FROM client_id").await, 500);
@@ -145,7 +145,7 @@ async fn what_may_still_come_finds_its_partition() {
     let mut place = Place::new().await;
     project(&place, 1).await;
     let all = partitions(&place).await;
-    // The oldest partition ends on the Monday.
+    // The oldest partition ends on Monday.
     let monday = monday(place.clock.now_ms());
     place.clock = Clock::manual(from_ms(monday + 61 * DAY_MS - 60_000));
     clear(place.app().await).await.unwrap();
@@ -177,7 +177,7 @@ async fn nobody_waits_while_a_partition_is_taken_out() {
         db.batch_execute("RESET statement_timeout").await.unwrap();
         taken
     });
-    // As long as it waits for the reader, the others do not wait for it.
+    // While it waits for the reader, other statements do not wait for it.
     let other = place.store.connection().await.unwrap();
     let write = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                  VALUES ($1, $2, 'e', $1, '{}', now(), now())";
@@ -190,7 +190,7 @@ async fn nobody_waits_while_a_partition_is_taken_out() {
     assert!(taking.await.unwrap().is_err_and(|error| error.is_too_slow()));
     reading.rollback().await.unwrap();
 
-    // It is begun, and finished the next time, with the numbers that belong to it.
+    // The detachment has begun; the next run finishes it, with its counts.
     let over = expired::expired(&other, "events", 0).await.unwrap();
     assert_eq!(over.len(), 1);
     place.clock = Clock::manual(from_ms(now));
@@ -234,14 +234,14 @@ async fn what_cannot_be_removed_as_a_whole_holds_up_nobody() {
     let place = Place::new().await;
     let one = project(&place, 5).await;
     events(&place, one, place.clock.now_ms() - 20 * DAY_MS, 10).await;
-    // A table that nobody can count away.
+    // A table whose rows cannot be subtracted from the counts.
     let broken =
         "CREATE TABLE events_broken (x int); COMMENT ON TABLE events_broken IS 'rekindle: past every retention'";
     place.store.connection().await.unwrap().batch_execute(broken).await.unwrap();
     assert!(clear(place.app().await).await.is_err());
     assert_eq!(rows(&place, one).await, (0, 0, 0, 0));
     assert_eq!(place.count("SELECT count(*) FROM pg_class WHERE relname = 'events_broken'").await, 1);
-    // Another one may be at it the next time.
+    // The lock is free for the next run.
     assert!(retention::begin(&place.store.connection().await.unwrap()).await.unwrap());
 }
 
@@ -251,7 +251,7 @@ async fn in_app_messages_go_when_they_are_old() {
     let (one, two) = (project(&place, 5).await, project(&place, 400).await);
     let (now, kept) = (place.clock.now_ms(), 90 * DAY_MS);
     let db = place.store.connection().await.unwrap();
-    // More than one slice of old ones; one just within its time; and one that was made long ago and arrived lately.
+    // More than one slice of old messages, one just within the period, and one created long ago that arrived recently.
     let many = inbox::SLICE + 5;
     let old = (now - kept - DAY_MS, now - kept - DAY_MS, many);
     for project in [one, two] {
@@ -309,7 +309,7 @@ async fn clicks_in_a_sending_under_way_are_kept_until_it_ends() {
     let campaign = sending(&place, one, "SENDING", started).await;
     let db = place.store.connection().await.unwrap();
     let sql = "INSERT INTO campaign_click (project_id, campaign_id, message_id, link, user_id, clicks) VALUES ($1, $2, $3, $2, $2, 1)";
-    // One in an earlier sending of the campaign, one in this one.
+    // One message of an earlier sending of the campaign, one of this sending.
     let messages = [started - DAY_MS, started].map(|sent| ids::timed(sent, [1; 10]));
     for message in &messages {
         db.execute(sql, &[&one, &campaign, message]).await.unwrap();
@@ -330,7 +330,7 @@ async fn webhooks_without_a_timestamp_cannot_be_replayed_after_retention() {
     let lasting = |n: i64| ids::lasting_update_id(project, IdSpace::Webhook, &format!("digest {n}"));
     let passing = ids::derived_update_id(project, IdSpace::Webhook, "digest with a timestamp");
     let mut db = place.store.connection().await.unwrap();
-    // One that leaves no event, one whose event goes with retention, one whose event somebody deletes.
+    // One leaves no event, one has an event that retention deletes, and one an event that is deleted by request.
     let event = "INSERT INTO events (project_id, id, client_id, name, user_id, properties, ts, received_at) \
                  VALUES ($1, $2, $3, 'paid', $2, '{}', now(), now())";
     let rows: Vec<Uuid> = (0..3).map(|n| ids::timed(now_ms, [n; 10])).collect();
@@ -364,7 +364,7 @@ async fn capped_sends_are_kept_for_the_span_of_the_cap() {
     let settings = serde_json::json!({ "frequencyCap": { "max": 3, "within": "7d" } });
     let settings = ChannelSettings { settings: settings.as_object().unwrap().clone(), ..ChannelSettings::default() };
     channels::put(&tx, &keys, capped, Channel::Email, &settings, now).await.unwrap();
-    // Made eight days ago: sent at once, and after two days.
+    // Created eight days ago: sent at once, and after two days.
     let made = |n: u8| ids::timed(now_ms - 8 * DAY_MS, [n; 10]);
     let send = |n: u8, days: i64| {
         let at = from_ms(now_ms - days * DAY_MS);

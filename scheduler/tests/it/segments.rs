@@ -1,4 +1,4 @@
-//! Followed segments: whoever comes in or leaves starts what waits for that, in order and once.
+//! Followed segments: users who enter or leave trigger automations, in order and once.
 
 mod races;
 mod tenants;
@@ -36,7 +36,7 @@ async fn filling_is_unheard_and_whoever_comes_and_goes_then_is_not() {
 
     world.properties(ben, json!({"plan": "pro"})).await;
     world.until_started(&[(enter, ben)]).await;
-    // Nothing that concerns it has changed.
+    // No change relevant to the segment.
     world.properties(ben, json!({"plan": "pro", "age": 4})).await;
     world.properties(ann, json!({"plan": "free"})).await;
     world.settled().await;
@@ -66,7 +66,7 @@ async fn a_window_loses_whom_it_slides_past_without_any_event() {
     world.filled(not_of_late).await;
     assert_eq!((world.members(of_late).await, world.members(not_of_late).await), (0, 3));
 
-    // The second newest decides when Ann leaves, the newest when she counts as lapsed; Ben's lies long enough back.
+    // Ann leaves by her second newest event, and lapses by the newest. Ben's events are old enough to expire.
     for (person, ago) in [(ann, 58), (ann, 55), (ann, 30), (ben, 59), (ben, 90), (cleo, 2), (cleo, 1)] {
         world.event(person, "bought", ago).await;
     }
@@ -96,11 +96,11 @@ async fn what_was_evaluated_by_one_that_died_is_published_by_the_next_in_order()
     world.filled(segment).await;
     for plan in ["pro", "free", "pro"] {
         world.properties(ann, json!({"plan": plan})).await;
-        // Dies before it publishes.
+        // The scheduler dies before it publishes.
         scheduler::segments::evaluate(&first, world.project()).await.unwrap();
     }
     assert_eq!(world.started().await, []);
-    // Two of them publish the same.
+    // Two schedulers publish the same entries.
     let (one, other) = tokio::join!(
         scheduler::segments::publish(&first, world.project()),
         scheduler::segments::publish(&second, world.project())
@@ -161,7 +161,7 @@ async fn whoever_becomes_known_takes_along_where_they_were_in() {
         1
     );
 
-    // Whoever is erased is gone without a word.
+    // Erased users leave without an exit event.
     world.execute(&format!("DELETE FROM users WHERE id IN ('{known}', '{visitor}')")).await;
     world.mark(&Look::Person, known).await;
     world.settled().await;
@@ -222,7 +222,7 @@ async fn word_of_a_message_is_heeded_at_once() {
     world.place.run().await;
     let [enter, _] = world.followed(segment).await;
     let id = world.message(ann, "sent").await;
-    // The segment is not compared as a whole for an hour.
+    // The segment's next full comparison is in an hour.
     world.execute("UPDATE segment_follow SET look_at = now() + interval '1 hour'").await;
     let mut db = world.place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
@@ -257,7 +257,7 @@ async fn a_segment_that_is_too_slow_is_set_aside_and_blocks_no_other() {
     let failed = follow::get(&world.place.store.connection().await.unwrap(), world.project(), slow).await.unwrap();
     assert!(failed.is_some_and(|follow| follow.error.is_some_and(|error| error.contains("took too long"))));
     held.rollback().await.unwrap();
-    // It is tried again later.
+    // The segment is retried later.
     world.execute("UPDATE segment_follow SET look_at = now() WHERE look_at IS NOT NULL").await;
     world.filled(slow).await;
     let healed = follow::get(&world.place.store.connection().await.unwrap(), world.project(), slow).await.unwrap();

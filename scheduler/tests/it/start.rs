@@ -1,4 +1,4 @@
-//! How the program starts, and how it does not.
+//! Startup errors: a schema that is too new, and an invalid setting.
 
 use testkit::{TestDatabase, TestNats};
 use tokio::process::Command;

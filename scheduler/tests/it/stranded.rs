@@ -1,4 +1,4 @@
-//! Dead letters that are replayed before their campaign is paused, cancelled, made a draft or deleted, or while it is.
+//! Dead letters that are replayed before or while their campaign is paused, cancelled, made a draft or deleted.
 
 use database::Transaction;
 use domain::campaign::{CampaignStatus, Recurrence, Settings};
@@ -20,7 +20,8 @@ const CHUNKS: &str = "SELECT count(*) FROM send_chunk";
 const CHECKED: &str = "SELECT count(*) FROM campaign WHERE look_at IS NOT NULL";
 const CANCELLED: &str = "SELECT count(*) FROM message WHERE status = 'cancelled'";
 
-/// A recurring campaign to ten users that waits for its next occurrence; `failed` messages of the last one are dead letters.
+/// Returns a recurring campaign to ten users that waits for its next occurrence. `failed` messages of the last one are
+/// dead letters.
 async fn ended(place: &mut Place, failed: usize) -> Uuid {
     people(place, 30).await;
     let pro = segment(place, "pro").await;
@@ -51,7 +52,7 @@ async fn replay_in(place: &Place, tx: &Transaction<'_>, count: u64) {
     assert_eq!(replayed.messages, count);
 }
 
-/// As the API does, which has the scheduler check a scheduled campaign at its time, and never check a draft.
+/// Like the API: the scheduler checks a scheduled campaign at its time, and never checks a draft.
 async fn edit_to(place: &Place, id: Uuid, status: CampaignStatus, next_check_at: Option<Timestamp>) {
     let (mut db, now) = (place.store.connection().await.unwrap(), place.clock.now());
     let tx = db.transaction().await.unwrap();

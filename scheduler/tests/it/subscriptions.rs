@@ -1,4 +1,4 @@
-//! The end of deleted subscription groups.
+//! Removes the preferences of deleted subscription groups.
 
 use scheduler::maintenance::subscriptions::clear;
 use uuid::Uuid;

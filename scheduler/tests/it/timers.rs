@@ -1,4 +1,4 @@
-//! Waits that end.
+//! Timers that end waits.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use wire::event::{Body, IngestBatch};
 
 use crate::place::Place;
 
-/// How often each run's timer was published, and all in their own partition.
+/// Returns how often each run's timer was published. All must be in the run's own partition.
 async fn fired(place: &Place) -> BTreeMap<u128, usize> {
     let names = &place.bus.names;
     let mut runs = BTreeMap::new();
@@ -67,11 +67,11 @@ async fn a_timer_taken_by_a_scheduler_that_died_fires_again() {
     let taken = due::take(&mut db, place.project, now, soon, 10).await.unwrap();
     assert_eq!(taken.len(), 3);
     assert!(due::take(&mut db, place.project, now, soon, 10).await.unwrap().is_empty());
-    // A wait that began anew since then is not the one that was published.
+    // A wait that restarted since then is not the one that was published.
     place.timers(place.project, [2], 60_000).await;
     db.execute("UPDATE timer SET wait_seq = 2 WHERE run_id = $1", &[&Uuid::from_u128(2)]).await.unwrap();
     assert_eq!(due::delete(&db, place.project, &taken[2..], soon).await.unwrap(), 0);
-    // Nor is one that was set anew for the same wait.
+    // Nor is a timer that was set again for the same wait.
     db.execute("UPDATE timer SET due_at = due_at + interval '1 ms' WHERE run_id = $1", &[&Uuid::nil()]).await.unwrap();
     assert_eq!(due::delete(&db, place.project, &taken[..1], soon).await.unwrap(), 0);
     db.execute("UPDATE timer SET due_at = due_at - interval '1 ms' WHERE run_id = $1", &[&Uuid::nil()]).await.unwrap();
@@ -106,12 +106,12 @@ async fn timers_that_a_dying_broker_never_acknowledged_fire_when_it_is_back() {
     place.run().await;
     nats.suspend().await;
     place.timers(place.project, 0..10, -1).await;
-    // Taken, and handed to a server that keeps nothing of it.
+    // Claimed, and published to a server that stores nothing of it.
     place.eventually_none("SELECT count(*) FROM timer WHERE due_at <= now()").await;
     nats.kill().await;
     nats.start_again().await;
     let db = place.store.connection().await.unwrap();
-    // As if the time had passed after which they are taken again.
+    // Simulates the time after which they are claimed again.
     db.execute("UPDATE timer SET due_at = due_at - interval '1 minute'", &[]).await.unwrap();
     place.eventually_none("SELECT count(*) FROM timer").await;
     assert_eq!(fired(&place).await.into_keys().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());

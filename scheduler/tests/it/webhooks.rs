@@ -1,4 +1,4 @@
-//! The end of webhooks' deliveries.
+//! Removes old webhook deliveries.
 
 use kernel::ids;
 use scheduler::maintenance::webhooks::clear;

@@ -35,7 +35,7 @@ impl Sale<'_> {
         self.place.store.connection().await.unwrap().execute(sql, &[&self.id]).await.unwrap()
     }
 
-    /// Delivers until the test has been sent; returns how many users got each variant.
+    /// Delivers until the test has been sent; returns the number of users per variant.
     async fn tested(&self) -> (i64, i64) {
         eventually(SOON, async || {
             deliver_due(self.place).await;
@@ -47,7 +47,7 @@ impl Sale<'_> {
         (self.count(&variant("A")).await, self.count(&variant("B")).await)
     }
 
-    /// Moves the campaign's times back, as if the hour were over.
+    /// Moves the campaign's times back to simulate an hour.
     async fn hour_passes(&self) {
         let sql = "UPDATE campaign SET test_sent_at = test_sent_at - interval '1 hour', look_at = now() WHERE id = $1";
         assert_eq!(self.sql(sql).await, 1);
@@ -98,7 +98,7 @@ async fn the_rest_gets_the_variant_that_won_the_test() {
     let template = Uuid::from_u128(2);
     assert_eq!(sale.count(&format!("variant = 'B' AND template_id = '{template}'")).await, 1_000 - a);
     assert_eq!(sale.count("sent_at IS NOT NULL").await, 1_000);
-    // The rest is counted for the winner. What the test set by hand above is not in the counts.
+    // The rest is counted for the winner. The statuses that the test wrote above are not in the counts.
     assert_eq!(report(&place, id).await, [row(Some("A"), "sent", a), row(Some("B"), "sent", 1_000 - a)]);
     let different = format!("SELECT count(DISTINCT user_id) FROM message WHERE campaign_id = '{id}'");
     assert_eq!(place.count(&different).await, 1_000);
@@ -113,7 +113,7 @@ async fn without_results_the_first_variant_wins_and_a_tie_is_reported() {
     let now = place.clock.now();
     let quiet = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
     let even = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
-    // So small a share has no user, and so large a share leaves none for the rest.
+    // The first share is too small to contain a user, and the second leaves none for the rest.
     let none = campaign(&place, pro, now, tested(Metric::Opened, 0.000_001)).await.id;
     let all = campaign(&place, pro, now, tested(Metric::Opened, 99.999_999)).await.id;
     place.run().await;
@@ -128,7 +128,7 @@ async fn without_results_the_first_variant_wins_and_a_tie_is_reported() {
     for id in [quiet, even] {
         sale(id).tested().await;
     }
-    // Parts of the same size, all opened.
+    // Variants of the same size, all messages opened.
     let same = "DELETE FROM message WHERE campaign_id = $1 AND status = 'sent' AND id NOT IN (SELECT id FROM \
                 (SELECT id, row_number() OVER (PARTITION BY variant ORDER BY id) AS n FROM message WHERE campaign_id = $1 AND status = 'sent') AS x WHERE n <= 20)";
     sale(even).sql(same).await;
@@ -153,7 +153,8 @@ async fn conversions_are_events_of_the_user_within_the_window() {
     place.run().await;
     let sale = Sale { place: &place, id };
     let (a, b) = sale.tested().await;
-    // All of A bought too early or did something else. Ten of B bought in time, three of them under the user they were merged into.
+    // Users of A bought too early or did something else. Ten users of B bought in time, three of them under the user
+    // they were merged into.
     let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                  SELECT project_id, (left(id::text, 14) || '7' || substr(md5(id::text || $2), 1, 3) || '-8' || substr(md5(id::text || $2), 1, 3) || '-' || substr(md5(id::text || $2), 5, 12))::uuid, \
                  $2, user_id, '{}', sent_at + make_interval(mins => $3), now() FROM message WHERE campaign_id = $1 AND variant = $4 AND id IN \

@@ -1,4 +1,4 @@
-//! What a delivery worker does with the queue of campaigns, through the same functions of the store.
+//! A delivery worker's handling of campaign queues, with the same store functions.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,8 @@ pub async fn begin_exactly(place: &Place, count: usize, lease: SignedDuration) -
     sending
 }
 
-/// Settles what was begun; messages that are still queued are due again in an hour. Returns false if the worker's lease was lost.
+/// Settles the begun messages; those still queued are due again in an hour. Returns false if the worker's lease was
+/// lost.
 pub async fn settle(place: &Place, sending: &Sending, outcome: impl Fn(usize) -> Outcome) -> bool {
     let (project, now) = (place.project, place.clock.now());
     let retry_at = now + SignedDuration::from_hours(1);
@@ -133,14 +134,14 @@ pub async fn deliver_due(place: &Place) {
     }
 }
 
-/// A campaign's report: recipients by variant and state.
+/// Returns a campaign's report: recipients by variant and state.
 pub async fn report(place: &Place, campaign: Uuid) -> Vec<(Option<String>, String, i64)> {
     let db = place.store.connection().await.unwrap();
     let counts = campaigns::counts::report(&db, place.project, campaign).await.unwrap();
     counts.into_iter().map(|of| (of.variant, of.status, of.count)).collect()
 }
 
-/// How many recipients of a campaign are in a state.
+/// Returns the number of a campaign's recipients in a state.
 pub async fn reported(place: &Place, campaign: Uuid, state: &str) -> i64 {
     report(place, campaign).await.into_iter().filter(|row| row.1 == state).map(|row| row.2).sum()
 }

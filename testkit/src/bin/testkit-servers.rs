@@ -1,4 +1,4 @@
-//! `testkit-servers start|stop`: the servers that tests share, started ahead of a run and stopped after it.
+//! `testkit-servers start|stop`: starts the shared test servers before a run, and stops them after it.
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! NATS servers out of configuration files, as a deployment has them.
+//! NATS servers that read configuration files, as in a deployment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use local_servers::{Process, port};
 use super::PrivateDir;
 use crate::{eventually, must, servers};
 
-/// Reading streams back and finding the others can take this long.
+/// Time limit for recovering streams and connecting to the other servers.
 const START: Duration = Duration::from_mins(1);
 
 /// A server on loopback, with its data in a directory of its own; killed with this value.
@@ -30,16 +30,16 @@ struct Ports {
 }
 
 impl ConfiguredNats {
-    /// Waits until it answers that it is healthy. `env`: what the file reads from the environment, beside `NATS_STORE_DIR`.
+    /// Starts a server and waits until it is healthy. `env`: variables that the file reads, in addition to `NATS_STORE_DIR`.
     ///
-    /// Panics with the end of its log when it does not come up.
+    /// Panics with the end of the server's log if it does not start.
     pub async fn start(config: &Path, env: &[(&str, &str)]) -> Self {
         let server = Self::launch(config, env, Vec::new()).await;
         server.healthy().await;
         server
     }
 
-    /// As many servers as one cluster; `route`: user and password that they show each other.
+    /// Starts `N` servers as one cluster; `route`: the user and password between them.
     pub async fn start_cluster<const N: usize>(config: &Path, env: &[(&str, &str)], route: (&str, &str)) -> [Self; N] {
         let address = |port: u16| format!("nats://{}:{}@127.0.0.1:{port}", route.0, route.1);
         let addresses: [String; N] = std::array::from_fn(|_| address(port::free()));
@@ -69,17 +69,17 @@ impl ConfiguredNats {
         format!("nats://{user}:{password}@127.0.0.1:{}", self.ports.client)
     }
 
-    /// `http://127.0.0.1:port`: `/healthz`, `/varz`, `/jsz`.
+    /// Returns the monitoring URL, `http://127.0.0.1:port`: `/healthz`, `/varz`, `/jsz`.
     pub fn monitor_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.monitor)
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until the server has ended.
     pub async fn kill(&self) {
         self.process.kill().await;
     }
 
-    /// Starts it again after [`ConfiguredNats::kill`], at the same address and with its data; it need not be healthy yet.
+    /// Restarts the server after [`ConfiguredNats::kill`], at the same address and with its data. Does not wait until it is healthy.
     pub async fn start_again(&mut self) {
         self.process = spawn(&self.config, &self.env, &self.arguments, self.ports, &self.dir).await;
     }
@@ -95,7 +95,7 @@ impl ConfiguredNats {
         .await;
     }
 
-    /// What it has logged so far.
+    /// Returns the server's log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
@@ -117,7 +117,7 @@ async fn spawn(
     must("a configured NATS", Process::spawn(command, &dir.path().join("pid"), &dir.path().join("server.log")))
 }
 
-/// Whether the server and its streams are well and up to date, by its monitoring address.
+/// Whether the server and its streams are healthy and up to date, by its monitoring URL.
 pub(super) async fn is_healthy(monitor_url: &str) -> bool {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let asked = async {

@@ -1,4 +1,4 @@
-//! A file system of its own under a private server's data, small enough to be filled.
+//! A separate file system for a private server's data, small enough to be filled.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -7,23 +7,23 @@ use std::process::Command;
 
 use crate::{must, random_name};
 
-/// Begins the names of mount points, by which they are known again.
+/// Prefix of the names of mount points, which identifies them.
 const PREFIX: &str = "rekindle-disk-";
-/// By so many bytes a ballast grows, and in the end by pages.
+/// Steps in bytes by which the ballast file grows: large ones first, then pages.
 const STEPS: [usize; 2] = [1 << 20, 1 << 12];
 
-/// A tmpfs: Linux, and root, are what it takes. It is [`unmount`]ed with its server's directory.
+/// A tmpfs, which requires Linux and root. It is [`unmount`]ed with its server's directory.
 #[derive(Debug)]
 pub(super) struct Disk {
     at: PathBuf,
 }
 
 impl Disk {
-    /// Moves the data of a server that does not run onto a disk of so many bytes, and leaves a link to it.
+    /// Moves the data of a stopped server to a disk of `bytes` bytes, and leaves a symbolic link to it.
     ///
-    /// Panics with the reason when that cannot be done.
+    /// Panics with the reason on failure.
     pub(super) fn under(data: &Path, bytes: u64) -> Self {
-        // Where a server's own user can enter, whoever may enter this project's directory.
+        // In a directory that the server's own user can enter, even if that user cannot enter this project's.
         let at = std::env::temp_dir().join(format!("{PREFIX}{}", random_name()));
         must("a disk for a private server", mount(&at, bytes));
         let disk = Self { at };
@@ -39,7 +39,7 @@ impl Disk {
         let found = data.canonicalize()?;
         run(Command::new("cp").arg("--archive").arg(&found).arg(self.data()))?;
         if fs::symlink_metadata(data)?.is_symlink() {
-            // It lies in a place made for it, where its server's user can enter.
+            // The data is in a directory created for it, which its server's user can enter.
             fs::remove_dir_all(found.parent().unwrap_or(&found))?;
             fs::remove_file(data)?;
         } else {
@@ -56,7 +56,7 @@ impl Disk {
         self.at.join("ballast")
     }
 
-    /// Takes what room there is left.
+    /// Fills the remaining space.
     pub(super) async fn fill(&self) {
         let ballast = self.ballast();
         let filled = tokio::task::spawn_blocking(move || {
@@ -66,7 +66,7 @@ impl Disk {
         must("filling a disk", must("filling a disk", filled.await));
     }
 
-    /// Gives the room back.
+    /// Frees the space.
     pub(super) fn free(&self) {
         must("freeing a disk", fs::remove_file(self.ballast()));
     }
@@ -83,14 +83,14 @@ fn write_all_room(file: &mut File, step: usize) -> io::Result<()> {
     }
 }
 
-/// Whether disks can be had here; otherwise why not.
+/// Whether disks can be mounted here; the error says why not.
 pub fn disks_can_be_mounted() -> Result<(), String> {
     let at = std::env::temp_dir().join(format!("{PREFIX}{}", random_name()));
     let tried = mount(&at, 1 << 20).and_then(|()| unmount_at(&at));
     tried.map_err(|error| format!("a tmpfs cannot be mounted, which takes Linux and root: {error}"))
 }
 
-/// Takes away the disk that a stopped server's data lies on, where it has one.
+/// Unmounts the disk that holds a stopped server's data, if any.
 pub(crate) fn unmount(data: &Path) -> io::Result<()> {
     let Ok(target) = fs::read_link(data) else { return Ok(()) };
     let disk = target.parent().filter(|at| at.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX)));
@@ -112,7 +112,7 @@ fn unmount_at(at: &Path) -> io::Result<()> {
     run(Command::new("umount").arg("--lazy").arg(at)).and_then(|()| fs::remove_dir(at))
 }
 
-/// An error says what the program said.
+/// Runs a command; an error contains its output.
 fn run(command: &mut Command) -> io::Result<()> {
     let output = command.output()?;
     if output.status.success() {

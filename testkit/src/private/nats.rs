@@ -10,7 +10,7 @@ use super::configured_nats::is_healthy;
 use super::disk::Disk;
 use crate::{must, servers};
 
-/// From a server that does other things.
+/// Time limit of a response, for a busy server.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A NATS server with JetStream, for one test.
@@ -23,7 +23,7 @@ pub struct PrivateNats {
 }
 
 impl PrivateNats {
-    /// Panics with the reason when it cannot be had.
+    /// Panics with the reason if it cannot be started.
     pub async fn start() -> Self {
         Self::start_with(NatsOptions::default()).await
     }
@@ -36,7 +36,7 @@ impl PrivateNats {
         Self { server, options, disk: None, dir }
     }
 
-    /// With its data on a disk of its own of so many bytes, which takes Linux and root.
+    /// Starts a server with its data on a separate disk of `bytes` bytes, which requires Linux and root.
     pub async fn start_on_disk(bytes: u64) -> Self {
         let mut started = Self::start().await;
         started.stop().await;
@@ -45,17 +45,17 @@ impl PrivateNats {
         started
     }
 
-    /// Takes what room there is on its disk. Panics where it has none of its own.
+    /// Fills the server's disk. Panics if it has no disk of its own.
     pub async fn fill_disk(&self) {
         self.disk.as_ref().expect("started on a disk").fill().await;
     }
 
-    /// Gives the room back that [`PrivateNats::fill_disk`] took.
+    /// Frees the space that [`PrivateNats::fill_disk`] took.
     pub fn free_disk(&self) {
         self.disk.as_ref().expect("started on a disk").free();
     }
 
-    /// Whether it and its streams are well: one that a write of its has failed is not, until the server starts again.
+    /// Whether the server and its streams are healthy. A stream is unhealthy from a failed write until the server restarts.
     pub async fn is_healthy(&self) -> bool {
         is_healthy(&self.monitor_url()).await
     }
@@ -76,35 +76,35 @@ impl PrivateNats {
         self.server.port()
     }
 
-    /// SIGTERM, and waits until it is gone.
+    /// Sends SIGTERM and waits until the server has ended.
     pub async fn stop(&self) {
         must("stopping a private NATS", self.server.stop().await);
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until the server has ended.
     pub async fn kill(&self) {
         self.server.kill().await;
     }
 
-    /// Starts it again after [`PrivateNats::stop`] or [`PrivateNats::kill`], at the same address and with its data.
+    /// Restarts the server after [`PrivateNats::stop`] or [`PrivateNats::kill`], at the same address and with its data.
     pub async fn start_again(&mut self) {
         self.server = launch(&self.dir, &self.options).await;
     }
 
-    /// As [`PrivateNats::start_again`], after its disk was lost.
+    /// Like [`PrivateNats::start_again`], after the loss of its disk.
     pub async fn start_without_data(&mut self) {
         must("removing a private NATS's data", std::fs::remove_dir_all(self.dir.path().join("data")));
         self.start_again().await;
     }
 
-    /// A copy of its disk, while it is stopped.
+    /// Copies the data of the stopped server.
     pub fn copy_data(&self) -> PathBuf {
         let copy = self.dir.path().join("copy");
         must("copying a private NATS's data", copy_all(&self.dir.path().join("data"), &copy));
         copy
     }
 
-    /// As [`PrivateNats::start_again`], with an earlier copy of its disk.
+    /// Like [`PrivateNats::start_again`], with an earlier copy of its data.
     pub async fn start_with_data(&mut self, copy: &Path) {
         let data = self.dir.path().join("data");
         must("removing a private NATS's data", std::fs::remove_dir_all(&data));
@@ -112,8 +112,8 @@ impl PrivateNats {
         self.start_again().await;
     }
 
-    /// Gives a stream a limit in bytes, or one that it has filled by now, and returns the one before. `None` where the server
-    /// does not answer.
+    /// Sets the size limit of a stream in bytes, by default to its current size, and returns the previous limit. `None` if the server does
+    /// not respond.
     pub async fn limit_stream(&self, name: &str, limit: Option<i64>) -> Option<i64> {
         let limited = async {
             let jetstream = async_nats::jetstream::new(crate::nats::connect(&self.url()).await.ok()?);
@@ -128,7 +128,7 @@ impl PrivateNats {
         tokio::time::timeout(ANSWER, limited).await.ok().flatten()
     }
 
-    /// SIGSTOP, and waits until it has stopped: connections stay open and nothing is answered.
+    /// Sends SIGSTOP and waits until the server has stopped: connections stay open, and nothing is answered.
     pub async fn suspend(&self) {
         self.server.process().suspend().await;
     }

@@ -1,4 +1,4 @@
-//! A private Postfix: a real mail server, with mailboxes of its own and nowhere to relay to.
+//! A private Postfix: a real mail server with mailboxes of its own, and nowhere to relay to.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,14 +18,13 @@ use crate::{eventually, must, place};
 
 const PROGRAM: &str = "/usr/sbin/postfix";
 const MASTER: &str = "/usr/lib/postfix/sbin/master";
-/// What another mail server on this machine answers to; installing Postfix would remove that one.
+/// Command of any other mail server on this machine, which installing Postfix would remove.
 const OTHERS: &str = "/usr/sbin/sendmail";
 const DOMAIN: &str = "shop.example";
 const SOON: Duration = Duration::from_secs(20);
 
-/// Receives mail for people at `shop.example`, tells the first mail to each whose name begins with `grey` to come back later,
-/// and refuses all others. Offers STARTTLS under a certificate for `localhost`, and TLS from the start at a port of its own. Goes with
-/// this value.
+/// Accepts mail for known users at `shop.example` and refuses all other mail. Defers the first mail to each user whose name begins with
+/// `grey`. Offers STARTTLS with a certificate for `localhost`, and implicit TLS at a separate port. Stopped with this value.
 pub struct PrivatePostfix {
     port: u16,
     tls_port: u16,
@@ -35,7 +34,7 @@ pub struct PrivatePostfix {
 }
 
 impl PrivatePostfix {
-    /// With mailboxes for people of these names. Panics with the reason when it cannot be had.
+    /// Starts a server with mailboxes for these users. Panics with the reason on failure.
     pub async fn start(people: &[&str]) -> Self {
         installed().await;
         let dir = PrivateDir::elsewhere("postfix");
@@ -67,25 +66,25 @@ impl PrivatePostfix {
         self.port
     }
 
-    /// Where it speaks TLS from the start.
+    /// Returns the port with implicit TLS.
     pub fn tls_port(&self) -> u16 {
         self.tls_port
     }
 
-    /// The file that `OUTBOUND_CA_FILE` names to trust it.
+    /// Returns the value for `OUTBOUND_CA_FILE` that trusts this server.
     pub fn ca_file(&self) -> String {
         self.certificate.ca_file()
     }
 
-    /// The mails in somebody's mailbox, in no order.
+    /// Returns the mails in a user's mailbox, in no particular order.
     pub fn mails(&self, person: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.dir.path().join("mail").join(person).join("new"));
-        // It is made with the first mail.
+        // The first mail creates the directory.
         let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
         paths.map(|path| String::from_utf8_lossy(&must("reading a mail", std::fs::read(path))).into_owned()).collect()
     }
 
-    /// Its own log, and what it said before it had one.
+    /// Returns the server's log, and its output before the log existed.
     pub fn log(&self) -> String {
         let read = |name: &str| std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
         read("master.log") + &read("log")
@@ -98,7 +97,7 @@ impl Drop for PrivatePostfix {
     }
 }
 
-/// Its programs, installed where that may be done.
+/// Installs the programs if they are missing and installing is permitted.
 async fn installed() {
     if Path::new(MASTER).exists() {
         return;
@@ -173,7 +172,7 @@ postlog unix-dgram n - n - 1 postlogd
     }
 }
 
-/// Runs a command and gives what it printed; panics where it fails.
+/// Runs a command and returns its output; panics on failure.
 fn run(command: &mut Command) -> String {
     let output = must("a command of Postfix", command.output());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -181,12 +180,12 @@ fn run(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
-/// A greylist by Postfix's protocol for policies: requests are lines of `name=value` up to an empty one.
+/// Serves a greylist by Postfix's policy protocol: a request consists of lines `name=value` and ends with an empty line.
 async fn greylist(listener: TcpListener) {
     let met: Arc<Mutex<HashSet<String>>> = Arc::default();
     while let Ok((stream, _)) = listener.accept().await {
         let met = met.clone();
-        // A connection that breaks is Postfix's to open anew.
+        // If a connection breaks, Postfix opens a new one.
         tokio::spawn(async move { judge(BufStream::new(stream), &met).await });
     }
 }

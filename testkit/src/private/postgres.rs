@@ -1,4 +1,4 @@
-//! A private PostgreSQL, and a standby of one.
+//! A private PostgreSQL, and its standby.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::certificate::Certificate;
 use crate::session::{connect, described};
 use crate::{eventually, must, random_name, servers};
 
-/// For settings to be read again.
+/// Time limit for reloading settings.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A PostgreSQL for one test, with an empty database `test`.
@@ -25,7 +25,7 @@ pub struct PrivatePostgres {
 }
 
 impl PrivatePostgres {
-    /// Panics with the reason when it cannot be had.
+    /// Panics with the reason if it cannot be started.
     pub async fn start() -> Self {
         Self::start_with(PostgresOptions { max_connections: 60, shared_buffers_mb: 16, ..PostgresOptions::for_tests() })
             .await
@@ -39,7 +39,7 @@ impl PrivatePostgres {
         Self { server, options, disk: None, dir }
     }
 
-    /// With its data on a disk of its own of so many bytes, which takes Linux and root.
+    /// Starts a server with its data on a separate disk of `bytes` bytes, which requires Linux and root.
     pub async fn start_on_disk(options: PostgresOptions, bytes: u64) -> Self {
         let mut started = Self::start_with(options).await;
         started.stop().await;
@@ -48,17 +48,17 @@ impl PrivatePostgres {
         started
     }
 
-    /// Takes what room there is on its disk. Panics where it has none of its own.
+    /// Fills the server's disk. Panics if it has no disk of its own.
     pub async fn fill_disk(&self) {
         self.disk.as_ref().expect("started on a disk").fill().await;
     }
 
-    /// Gives the room back that [`PrivatePostgres::fill_disk`] took.
+    /// Frees the space that [`PrivatePostgres::fill_disk`] took.
     pub fn free_disk(&self) {
         self.disk.as_ref().expect("started on a disk").free();
     }
 
-    /// Waits until it answers again, and starts it where it has ended by itself; true where it had.
+    /// Waits until the server responds again, and restarts it if it has ended by itself. Returns whether it had.
     pub async fn recover(&mut self) -> bool {
         let bin = &servers::tools().await.postgres;
         // It may be about to end.
@@ -71,10 +71,10 @@ impl PrivatePostgres {
         ended
     }
 
-    /// A standby that receives this one's log and answers reads. From when this returns, commits of this one wait until the standby
-    /// has theirs on its disk.
+    /// Starts a standby that streams this server's WAL and answers reads. From then on, commits wait until the standby has flushed them to
+    /// disk.
     pub async fn standby(&self) -> Self {
-        // pg_basebackup makes what a server's own user has to read.
+        // `pg_basebackup` writes files that the server's own user must be able to read.
         let dir = PrivateDir::elsewhere("postgres");
         must("copying a private PostgreSQL", copy(&self.server, self.dir.path(), dir.path()).await);
         let mut options = PostgresOptions { port: None, ..self.options.clone() };
@@ -99,24 +99,24 @@ impl PrivatePostgres {
         Self { server, options, disk: None, dir }
     }
 
-    /// Of a standby: it takes writes when this returns.
+    /// Promotes a standby, and waits until it accepts writes.
     pub async fn promote(&self) {
         let client = must("a standby", connect(&self.url()).await);
         let row = client.query_one("SELECT pg_promote(true, 60) AS is_promoted", &[]).await.map_err(described);
         assert!(must("promoting a standby", row).get::<_, bool>("is_promoted"), "the standby was not promoted in time");
     }
 
-    /// Of the database `test`.
+    /// Returns the URL of the database `test`.
     pub fn url(&self) -> String {
         self.server.url("test")
     }
 
-    /// A plain connection.
+    /// Opens a plain connection.
     pub async fn client(&self) -> tokio_postgres::Client {
         must("connecting to a private PostgreSQL", connect(&self.url()).await)
     }
 
-    /// Makes the database `test` anew, empty, whoever is connected to it.
+    /// Recreates the database `test`, empty, and disconnects its clients.
     pub async fn empty(&self) {
         let client = must("connecting to a private PostgreSQL", connect(&self.server.url("postgres")).await);
         let dropped = client.batch_execute("DROP DATABASE test WITH (FORCE)").await;
@@ -128,11 +128,11 @@ impl PrivatePostgres {
         self.server.port()
     }
 
-    /// Speaks TLS under this certificate from now on, and goes on without for whoever asks for none.
+    /// Enables TLS with this certificate. Connections without TLS remain possible.
     pub async fn speak_tls(&self, certificate: &Certificate) {
         let file = format!("server-{}.pem", random_name());
         let client = must("PostgreSQL", connect(&self.url()).await);
-        // The server writes it itself, for it takes no key that others can read, and may be another user.
+        // The server writes the file itself: it refuses keys that other users can read, and may run as another user.
         let lines = certificate.chain().trim_end();
         let write =
             format!("COPY (SELECT unnest(string_to_array('{lines}', E'\n'))) TO PROGRAM 'umask 077; cat > {file}'");
@@ -151,28 +151,28 @@ impl PrivatePostgres {
         .await;
     }
 
-    /// Fast shutdown, and waits until it is gone.
+    /// Fast shutdown; waits until the server has ended.
     pub async fn stop(&self) {
         must("stopping a private PostgreSQL", self.server.stop().await);
     }
 
-    /// Immediate shutdown, as in a crash, and waits until it is gone.
+    /// Immediate shutdown, as in a crash; waits until the server has ended.
     pub async fn kill(&self) {
         self.server.kill().await;
     }
 
-    /// SIGKILL to the server's first process, after which the others end by themselves; waits until that one is gone.
+    /// Sends SIGKILL to the postmaster and waits until it has ended. The other processes then end by themselves.
     pub async fn kill_hard(&self) {
         self.server.process().kill().await;
     }
 
-    /// Starts it again after [`PrivatePostgres::stop`] or [`PrivatePostgres::kill`], at the same address and with its data.
+    /// Restarts the server after [`PrivatePostgres::stop`] or [`PrivatePostgres::kill`], at the same address and with its data.
     pub async fn start_again(&mut self) {
         self.server = launch(&self.dir, &self.options).await;
     }
 }
 
-/// Copies a running server's data to where a standby will run, with its password.
+/// Copies a running server's data to the directory of a standby, with the server's password.
 async fn copy(server: &PostgresServer, from: &Path, to: &Path) -> anyhow::Result<()> {
     let data = to.join("data");
     let program = servers::tools().await.postgres.dir.join("pg_basebackup");
@@ -182,7 +182,7 @@ async fn copy(server: &PostgresServer, from: &Path, to: &Path) -> anyhow::Result
     let output = command.kill_on_drop(true).output().await?;
     anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     std::fs::copy(from.join("password"), to.join("password"))?;
-    // The server does not run as root, and its data is its own user's.
+    // The server does not run as root, and its user owns the data.
     let owner = std::fs::metadata(from.join("data"))?;
     give(&data, owner.uid(), owner.gid())?;
     Ok(())

@@ -6,7 +6,7 @@ use super::PrivateDir;
 use crate::certificate::Certificate;
 use crate::{must, servers};
 
-/// A Redis for one test. Its data does not outlive it.
+/// A Redis for one test. Its data is removed with this value.
 #[derive(Debug)]
 pub struct PrivateRedis {
     server: RedisServer,
@@ -15,7 +15,7 @@ pub struct PrivateRedis {
 }
 
 impl PrivateRedis {
-    /// Panics with the reason when it cannot be had.
+    /// Panics with the reason if it cannot be started.
     pub async fn start() -> Self {
         Self::start_with(RedisOptions::default()).await
     }
@@ -36,7 +36,7 @@ impl PrivateRedis {
         self.server.port()
     }
 
-    /// Speaks TLS under this certificate as well, until it is stopped: at the address that is returned.
+    /// Enables TLS with this certificate, in addition, until the server is stopped. Returns the TLS URL.
     pub async fn speak_tls(&self, certificate: &Certificate) -> String {
         let (port, file) = (port::free(), certificate.server_file());
         let client = must("Redis", redis::Client::open(self.url()));
@@ -49,22 +49,22 @@ impl PrivateRedis {
         self.url().replace("redis://", "rediss://").replace(&format!(":{}", self.port()), &format!(":{port}"))
     }
 
-    /// SIGTERM, and waits until it is gone.
+    /// Sends SIGTERM and waits until the server has ended.
     pub async fn stop(&self) {
         must("stopping a private Redis", self.server.stop().await);
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until the server has ended.
     pub async fn kill(&self) {
         self.server.kill().await;
     }
 
-    /// Starts it again after [`PrivateRedis::stop`] or [`PrivateRedis::kill`], at the same address and with its data.
+    /// Restarts the server after [`PrivateRedis::stop`] or [`PrivateRedis::kill`], at the same address and with its data.
     pub async fn start_again(&mut self) {
         self.server = launch(&self.dir, &self.options).await;
     }
 
-    /// SIGSTOP, and waits until it has stopped: connections stay open and nothing is answered.
+    /// Sends SIGSTOP and waits until the server has stopped: connections stay open, and nothing is answered.
     pub async fn suspend(&self) {
         self.server.process().suspend().await;
     }

@@ -1,4 +1,4 @@
-//! `DATABASE_URL` with several hosts, of which one takes writes.
+//! `DATABASE_URL` with several hosts, one of which accepts writes.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use tokio::net::TcpListener;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// The port of the server that a session is with.
+/// Returns the port of the server that a session is connected to.
 async fn port(connector: &Connector) -> Result<i32, tokio_postgres::Error> {
     let (client, _running) = connector.connect().await?;
     Ok(client.query_one("SELECT current_setting('port')::int", &[]).await?.get(0))
 }
 
-/// The server's address with these ports in the place of its own.
+/// Returns the server's URL with these ports instead of its own.
 fn at(server: &PrivatePostgres, ports: &[u16]) -> String {
     let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
     server.url().replace(&format!("127.0.0.1:{}", server.port()), &hosts.join(","))
@@ -30,14 +30,14 @@ fn connector(url: &str) -> Connector {
 async fn the_host_that_takes_writes_is_found_whoever_else_is_named() {
     let primary = PrivatePostgres::start().await;
     let standby = primary.standby().await;
-    // As one that hangs: it takes connections, and never says a word.
+    // Like a server that hangs: accepts connections, and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent_port = silent.local_addr().unwrap().port();
     let expected = i32::from(primary.port());
     for first in [standby.port(), silent_port, 1] {
         let url = at(&primary, &[first, primary.port()]);
         assert_eq!(port(&connector(&url)).await.unwrap(), expected, "{url}");
-        // Whoever has a pool gives a connection no more than 2 s.
+        // A pool allows 2 s for a connection.
         let store = Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").unwrap();
         store.check().await.unwrap();
     }
@@ -60,7 +60,7 @@ async fn a_session_ends_when_its_server_takes_no_writes_any_more() {
     let set = async |value: &str| {
         let client = server.client().await;
         let sql = format!("ALTER SYSTEM SET default_transaction_read_only = {value}");
-        // To undo it, this session has to be able to write.
+        // This session must be able to write, to undo the setting.
         for sql in ["SET default_transaction_read_only = off", sql.as_str(), "SELECT pg_reload_conf()"] {
             client.batch_execute(sql).await.unwrap();
         }

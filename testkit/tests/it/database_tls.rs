@@ -1,4 +1,4 @@
-//! `DATABASE_URL` with the parameters of TLS, against servers that speak it and one that does not.
+//! `DATABASE_URL` with TLS parameters, against servers with and without TLS.
 
 use database::Store;
 use database::config::DatabaseConfig;
@@ -7,7 +7,7 @@ use testkit::{Certificate, PrivatePostgres, TestDatabase};
 
 const NAME: &str = "localhost";
 
-/// The version of TLS that a session goes over, if any; or what keeps it from being made, and what to do.
+/// Returns the TLS version of a session, if any; or why it could not be opened, and what to do about it.
 async fn session(url: &str, parameters: &str) -> Result<Option<String>, String> {
     let connector = Connector::parse(&format!("{url}?{parameters}"), "test").unwrap();
     match connector.connect().await {
@@ -22,7 +22,7 @@ async fn session(url: &str, parameters: &str) -> Result<Option<String>, String> 
     }
 }
 
-/// The server by the name of its certificate.
+/// Returns the server's URL with the name in its certificate.
 fn by_name(server: &PrivatePostgres, parameters: &str) -> (String, String) {
     (server.url().replace("@127.0.0.1:", &format!("@{NAME}:")), format!("hostaddr=127.0.0.1&{parameters}"))
 }
@@ -45,7 +45,7 @@ async fn a_server_is_known_by_its_authority_and_its_name() {
     assert_eq!(by_address(under("verify-ca", &right)).await, version);
     let refused = by_address(under("verify-full", &right)).await.unwrap_err();
     assert!(refused.contains("subjectAltName") && refused.contains("sslmode=verify-ca"), "{refused}");
-    // With a file, `require` is as strict as with libpq.
+    // With a CA file, `require` is as strict as in libpq.
     for mode in ["verify-full", "verify-ca", "require"] {
         let refused = named(under(mode, &other)).await.unwrap_err();
         assert!(

@@ -1,10 +1,10 @@
-//! The schema, held against what Citus asks of tables that are distributed by project: see docs/citus.md. It is PostgreSQL's
-//! own catalog that is read here, and no Citus is needed.
+//! Checks the schema against Citus's requirements for tables distributed by project: see docs/citus.md. Reads PostgreSQL's own catalog and
+//! needs no Citus.
 
 use testkit::TestDatabase;
 use tokio_postgres::Client;
 
-/// Tables without a project: small, and on the coordinator alone.
+/// Tables without a project: small, and on the coordinator only.
 const LOCAL: [&str; 9] = [
     "account",
     "change",
@@ -21,8 +21,8 @@ async fn names(db: &Client, sql: &str) -> Vec<String> {
     db.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// Tables but partitions, with whether they have a column `project_id` that may not be null and is a uuid: tables are only
-/// kept together by a column of one type.
+/// Tables other than partitions, and whether they have a column `project_id` of type uuid that is not null: tables are co-located only by
+/// columns of the same type.
 const TABLES: &str = "WITH tables AS (\
     SELECT c.oid, c.relname::text AS name, c.relkind, EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid \
     AND a.attname = 'project_id' AND a.attnotnull AND a.atttypid = 'uuid'::regtype) AS has_project \

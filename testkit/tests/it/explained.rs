@@ -1,5 +1,5 @@
-//! Every statement of the stores, planned by PostgreSQL on the migrated schema as its text stands in the sources: a renamed or
-//! misspelt column or table fails here and not at run time.
+//! Plans every statement of the stores with PostgreSQL on the migrated schema, with its text from the sources: a renamed or misspelt
+//! column or table fails here, and not at run time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use testkit::TestDatabase;
 
 use crate::sql_texts::{Written, all_texts};
 
-/// Files with statements that are put together while the program runs, how many texts they put them together of, and why.
+/// Files with statements that are composed at run time, the number of their parts, and the reason.
 const COMPOSED: [(&str, usize, &str); 22] = [
     ("audit.rs", 1, "a list narrowed by any of its conditions"),
     ("campaigns/audience.rs", 1, "the rules of segments, which users write"),
@@ -35,10 +35,10 @@ const COMPOSED: [(&str, usize, &str); 22] = [
 
 const VERBS: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 
-/// Commands that have no plan.
+/// Commands without a plan.
 const COMMANDS: [&str; 9] = ["ALTER", "COPY", "CREATE", "DROP", "LOCK", "RELEASE", "ROLLBACK", "SAVEPOINT", "SET"];
 
-/// Words that tell a part of a statement.
+/// Words that identify a part of a statement.
 const WORDS: [&str; 20] = [
     "AND",
     "ANY",
@@ -65,7 +65,7 @@ const WORDS: [&str; 20] = [
 /// Functions that only Citus has.
 const OF_CITUS: [&str; 4] = ["citus_", "create_distributed_table", "run_command_on", "pg_dist"];
 
-/// Whether a word is outside of all parentheses: a WITH clause alone is no statement.
+/// Whether a word is outside of all parentheses: a WITH clause alone is not a statement.
 fn is_outside(text: &str, word: &str) -> bool {
     let mut depth = 0;
     text.split(' ').any(|part| {
@@ -85,13 +85,13 @@ fn is_command(text: &str) -> bool {
     text.split(' ').next().is_some_and(|word| COMMANDS.contains(&word))
 }
 
-/// Whether it is SQL, of whatever length.
+/// Whether a text is SQL, complete or not.
 fn is_sql(text: &str) -> bool {
     let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     is_command(text) || words.any(|word| WORDS.contains(&word))
 }
 
-/// The whole statements, one PostgreSQL's and those of a database that is spread by project.
+/// Returns the complete statements, both for plain PostgreSQL and for a database distributed by project.
 fn whole() -> Vec<(String, String)> {
     let is_whole = |text: &Written| !text.is_composed && is_statement(&text.text);
     let mut whole = Vec::new();
@@ -136,7 +136,7 @@ fn described(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |db| db.message().to_owned())
 }
 
-/// A statement stands as one text, so that it is found by its words and planned above.
+/// Each statement is a single text, so that it is recognised by its words and planned above.
 #[test]
 fn statements_stand_whole_or_are_known_not_to() {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -21,7 +21,7 @@ impl Client {
         self.0.get_mut().write_all(bytes).await.unwrap();
     }
 
-    /// The code of the next answer, past its first lines.
+    /// Returns the code of the next response, after skipping its continuation lines.
     async fn answer(&mut self) -> u16 {
         loop {
             let mut line = String::new();

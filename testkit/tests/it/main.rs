@@ -1,4 +1,4 @@
-//! The testkit and `local_servers` on real servers.
+//! Tests of `testkit` and `local_servers` on real servers.
 
 #![allow(clippy::unwrap_used, reason = "a test ends with what it did not expect")]
 

@@ -1,4 +1,4 @@
-//! Migrations as a later version will have them: this version's, and some that are made up.
+//! Migrations of a later version: this version's, and made-up ones.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use testkit::{TestDatabase, eventually};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// This version's migrations, and made-up ones behind them.
+/// Returns this version's migrations, followed by made-up ones.
 fn with(made_up: &[String]) -> Vec<Migration> {
     let text = |(n, sql): (usize, &String)| -> Migration {
-        // A migration's text is a constant of its program.
+        // The text of a migration is `'static`.
         Migration { version: known_version() + 1 + n as i32, name: "made_up", sql: sql.clone().leak() }
     };
     MIGRATIONS.iter().copied().chain(made_up.iter().enumerate().map(text)).collect()
 }
 
-/// One that lets this version's programs go on.
+/// Returns a migration with which this version's programs can continue.
 fn expand(sql: &str) -> String {
     format!("-- min-reader: {}\n{sql}", known_version())
 }
@@ -57,7 +57,7 @@ async fn a_newer_schema_serves_those_who_may_read_it_and_refuses_the_others() {
 
     let min_reader = known_version() + 1;
     made_up.push(format!("-- min-reader: {min_reader}\nALTER TABLE project DROP COLUMN made_up;"));
-    // A gateway of this version, at work.
+    // A running gateway of this version.
     let gateway = Store::new(&database.config(), "gateway").unwrap();
     gateway.check().await.unwrap();
     let refused = apply(&database, &with(&made_up)).await.unwrap_err().to_string();
@@ -122,7 +122,7 @@ async fn an_index_that_was_cut_short_is_made_whole_and_partitions_all_have_their
     assert_eq!(number(&database, invalid).await, 1);
 
     client.batch_execute("TRUNCATE made_up").await.unwrap();
-    // Cut short, too: declared, and nothing else.
+    // Interrupted earlier: declared, and nothing else.
     client
         .batch_execute("CREATE INDEX made_up_at ON ONLY message (project_id, status) WHERE attempt > 1")
         .await
@@ -136,7 +136,7 @@ async fn an_index_that_was_cut_short_is_made_whole_and_partitions_all_have_their
     assert_eq!(number(&database, attached).await, partitions);
 }
 
-/// Whether the migrator waits for a lock now.
+/// Whether the migrator is waiting for a lock.
 async fn waits(db: &Connection) -> bool {
     let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
                AND application_name LIKE 'rekindle-migrate%' AND wait_event_type = 'Lock')";
@@ -154,7 +154,7 @@ async fn a_transaction_that_takes_long_holds_up_the_migration_and_nobody_else_fo
     let others = async {
         let db = store.connection().await.unwrap();
         let asked = store.connection().await.unwrap();
-        // Twice, so that it has tried again.
+        // Twice, so that it has retried.
         for _ in 0..2 {
             eventually(SOON, async || if waits(&db).await { Ok(()) } else { Err("the migrator does not wait") }).await;
             let began = Instant::now();
@@ -179,7 +179,7 @@ async fn who_holds_a_table_is_named_to_a_role_that_sees_no_statistics() {
     long.query("SELECT name FROM project", &[]).await.unwrap();
     let store = database.store();
     let db = store.connection().await.unwrap();
-    // Every cluster has this role, which may read every table and knows of nobody's work.
+    // Every cluster has this role, which may read every table but sees no other sessions' activity.
     db.batch_execute("SET ROLE pg_read_all_data").await.unwrap();
     let found = blockers::present(&db).await.unwrap();
     let report = found.iter().find(|blocker| blocker.pid == Some(pid)).unwrap_or_else(|| panic!("{found:?}"));
@@ -188,7 +188,7 @@ async fn who_holds_a_table_is_named_to_a_role_that_sees_no_statistics() {
     assert_eq!((&report.state, report.seconds), (&None, None));
     assert!(blockers::in_words(&found).contains("report (pid "), "{found:?}");
     long.rollback().await.unwrap();
-    // A partitioned table is named, whichever of its partitions is held.
+    // The partitioned table is reported, whichever of its partitions is locked.
     let partitioned = client.transaction().await.unwrap();
     partitioned.query("SELECT id FROM message LIMIT 1", &[]).await.unwrap();
     let found = blockers::present(&db).await.unwrap();

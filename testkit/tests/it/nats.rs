@@ -92,7 +92,7 @@ async fn a_client_without_password_is_refused() {
     server.stop().await;
 }
 
-/// A server that asks everybody for TLS, under this certificate.
+/// Starts a server that requires TLS, with this certificate.
 async fn with_tls(certificate: &Certificate) -> ConfiguredNats {
     let folder = tempfile::tempdir().unwrap();
     let (path, file) = (folder.path().join("nats.conf"), certificate.server_file());
@@ -111,7 +111,7 @@ async fn a_broker_is_known_by_its_authority_and_its_name() {
         Bus::connect(&BusConfig::from_env(&env).unwrap(), "test").await
     };
     let url = nats.url("a", "b");
-    // It is spoken to over TLS whether the address says so or not.
+    // TLS is used whether the URL requires it or not.
     for url in [&url.replace("nats://", "tls://"), &url] {
         assert!(connect(url, &right).await.unwrap().is_connected());
         let refused = connect(url, &other).await.err().unwrap();
@@ -119,6 +119,6 @@ async fn a_broker_is_known_by_its_authority_and_its_name() {
     }
     let refused = connect(&misnamed.url("a", "b"), &elsewhere).await.err().unwrap();
     assert_eq!(TlsFault::find(refused.as_ref()), Some(TlsFault::OtherName), "{refused:#}");
-    // An address that says so is never spoken to without.
+    // With a `tls://` URL, the client never connects without TLS.
     assert!(connect(&without.url().replace("nats://", "tls://"), &right).await.is_err());
 }

@@ -1,5 +1,5 @@
-//! Relation locks of statements on partitioned tables, on PostgreSQL's default settings. Its lock table holds about 6,400
-//! locks, of all connections together.
+//! Relation locks of statements on partitioned tables, with PostgreSQL's default settings. Its lock table holds about 6,400 locks of all
+//! connections together.
 
 mod peak;
 
@@ -41,16 +41,16 @@ use uuid::Uuid;
 use peak::peak;
 
 const DAY_MS: i64 = 86_400_000;
-/// Days with a partition of their own, as installations have that began with partitions by day.
+/// Days with a partition of their own, as in installations that started with daily partitions.
 const DAYS: i64 = 401;
 const DAYS_AHEAD: i64 = 14;
-/// Connections that work at the same time.
+/// Concurrent connections.
 const CONNECTIONS: usize = 10;
-/// Relations that one transaction locks where partitions are days: the tables and indexes of a month of events and messages.
+/// Maximum relations that one transaction locks with daily partitions: the tables and indexes of a month of events and messages.
 const MOST_BY_DAY: i64 = 31 * (4 + 5) + 60;
-/// The same where events are partitioned by week and messages by month.
+/// The same with weekly partitions of events and monthly ones of messages.
 const MOST_AS_MADE: i64 = 6 * 4 + 5 + 40;
-/// Relations that a statement without a time limit locks there: 59 weeks of events.
+/// Relations that a statement without a time limit locks with those: 59 weeks of events.
 const MOST_UNLIMITED: i64 = 59 * 4 + 40;
 
 struct Ledger {
@@ -62,7 +62,7 @@ struct Ledger {
 }
 
 impl Ledger {
-    /// A server with PostgreSQL's defaults and the product's tables.
+    /// Starts a server with PostgreSQL's defaults and the product's tables.
     async fn new() -> Self {
         let options = PostgresOptions { max_connections: 100, shared_buffers_mb: 128, ..PostgresOptions::for_tests() };
         let server = PrivatePostgres::start_with(options).await;
@@ -105,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// As the scheduler makes them over as many days.
+    /// Creates partitions as the scheduler does, for the same number of days.
     async fn partitions_as_made(&self) {
         self.drop_partitions().await;
         let mut db = self.store.connection().await.unwrap();
@@ -118,7 +118,7 @@ impl Ledger {
         ids::timed(self.day_ms(day) + 3_600_000, [n; 10])
     }
 
-    /// The messages of one worker, of which one lies in each of ten months.
+    /// Returns the messages of one worker, one in each of ten months.
     fn messages(&self, worker: u8) -> Vec<Uuid> {
         (0..10).map(|nth| self.id(DAYS - DAYS_AHEAD - 1 - nth * 30, worker)).collect()
     }
@@ -127,7 +127,7 @@ impl Ledger {
         Queue { project: self.project, channel: Channel::Email, lane }
     }
 
-    /// Ten queued messages of each worker, and an event of each day.
+    /// Inserts ten queued messages for each worker, and an event for each day.
     async fn fill(&self) {
         let db = self.store.connection().await.unwrap();
         let message = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
@@ -184,7 +184,7 @@ impl Ledger {
         tx.commit().await.unwrap();
     }
 
-    /// Sends a campaign that began with the oldest partition, from its release to its cancellation.
+    /// Sends a campaign that started in the oldest partition, from its release to its cancellation.
     async fn send_campaign(&self) {
         let (mut db, campaign) = (self.store.connection().await.unwrap(), Uuid::from_u128(3));
         let (queue, of) = (self.queue(Lane::Campaign), Of { project: self.project, campaign });
@@ -229,7 +229,7 @@ impl Ledger {
         tx.commit().await.unwrap();
     }
 
-    /// Counts the users who did something within a week.
+    /// Counts the users who had an event within a week.
     async fn evaluate(&self) {
         let db = self.store.connection().await.unwrap();
         self.count_users(&db, json!({"within": "7d", "count": {"gte": 2}})).await;
@@ -242,7 +242,7 @@ impl Ledger {
         evaluate::count(db, &users).await.unwrap();
     }
 
-    /// What a worker does with messages, from loading them to the receipt.
+    /// Processes messages as a worker does, from loading them to the receipt.
     async fn send(&self, worker: u8) {
         let mut db = self.store.connection().await.unwrap();
         let states = read::states(&db, self.project, &self.messages(worker)).await.unwrap();
@@ -370,7 +370,7 @@ async fn four_hundred_partitions_fit_the_default_lock_table() {
     ledger.partitions_by_day().await;
     ledger.fill().await;
 
-    // A statement without bounds on ids locks all partitions and indexes: a third of the lock table.
+    // A statement without bounds on IDs locks all partitions and indexes: a third of the lock table.
     let client = ledger.server.client().await;
     client.batch_execute("BEGIN; SELECT count(*) FROM message WHERE updated_at <= now()").await.unwrap();
     let sql = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'";

@@ -1,4 +1,4 @@
-//! Time partitions, made beside who reads and writes.
+//! Creates time partitions while other sessions read and write.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn partitions(client: &Client) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
-/// The bounds of a table's partitions, in order.
+/// Returns the bounds of a table's partitions, in order.
 async fn bounds(client: &Client, table: &str) -> Vec<(Uuid, Uuid)> {
     let sql = "SELECT bounds[1]::uuid, bounds[2]::uuid FROM (SELECT regexp_match(pg_get_expr(c.relpartbound, c.oid), \
                'FROM \\(''(.{36})''\\) TO \\(''(.{36})''\\)') AS bounds FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid \
@@ -54,7 +54,7 @@ async fn they_are_made_while_others_read_and_write() {
     let now_ms = Clock::system().now_ms();
     let before = partitions(&client).await;
     drop_newest(&client, 1).await;
-    // As a backup does for hours.
+    // Like a backup that runs for hours.
     reader.batch_execute("BEGIN; SELECT count(*) FROM events; LOCK TABLE events IN ACCESS SHARE MODE").await.unwrap();
     client.batch_execute("BEGIN").await.unwrap();
     insert(&client, now_ms).await;
@@ -68,7 +68,7 @@ async fn they_are_made_while_others_read_and_write() {
     client.batch_execute("COMMIT").await.unwrap();
     assert_eq!(partitions(&client).await, before);
 
-    // With every index that the others have.
+    // With every index that the other partitions have.
     let name: String = client.query_one(NEWEST, &[]).await.unwrap().get(0);
     let sql = "SELECT count(*) FROM pg_index i JOIN pg_inherits p ON p.inhrelid = i.indexrelid \
                WHERE i.indrelid = $1::text::regclass";
@@ -117,7 +117,7 @@ async fn what_stands_in_the_way_is_left_and_the_others_are_made() {
     let (store, next_week) = (database.store(), Clock::system().now_ms() + 7 * DAY_MS);
     time_partitions::ensure(&mut store.connection().await.unwrap(), next_week).await.unwrap();
     drop_newest(&client, 2).await;
-    // Reaches half a millisecond into the first of those that are missing.
+    // Extends half a millisecond into the first of the missing partitions.
     let name: String = client.query_one(NEWEST, &[]).await.unwrap().get(0);
     let (from, to) = *bounds(&client, "events").await.last().unwrap();
     let beyond = Uuid::from_u128(to.as_u128() + (1 << 70));
@@ -151,7 +151,7 @@ async fn daily_partitions_of_an_earlier_release_are_continued_by_weekly_and_mont
     let ensured = time_partitions::ensure(&mut db, now_ms).await.unwrap();
     assert_eq!(ensured, Ensured { made: 0, put_off: false });
 
-    // Within sixty days a daily scheduler would have made 120.
+    // With daily partitions, sixty days would have added 120.
     for day in 1..=60 {
         time_partitions::ensure(&mut db, now_ms + day * DAY_MS).await.unwrap();
     }
@@ -176,7 +176,7 @@ async fn ids_of_made_up_months_cost_no_statements() {
     let sql = "INSERT INTO message (project_id, id, user_id, channel, lane, status, created_at, updated_at) \
                VALUES ($1, $2, $2, 'PUSH', 'direct', 'sent', now(), now())";
     db.execute(sql, &[&project, &real]).await.unwrap();
-    // Of later months than there are partitions. Their statements would be cached by the connection.
+    // More months than there are partitions. The connection would cache a statement for each.
     let months =
         std::iter::successors(Some(Month::at(now.as_millisecond()).next()), |month| Some(month.next())).skip(1);
     let mut ids: Vec<Uuid> = months.take(MADE_UP).map(|month| timed(month.start_ms(), [1; 10])).collect();

@@ -1,4 +1,4 @@
-//! What a provider's server does on purpose is done to the calls that it is meant for, and to no other.
+//! A provider server's faults affect the intended calls, and no others.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ const CALLS: usize = 6_000;
 const AT_ONCE: usize = 256;
 const LATE: Duration = Duration::from_millis(5);
 
-/// Leaves at every tenth call, once each.
+/// Shuts down at every tenth call, once each.
 #[derive(Default)]
 struct Leaving {
     met: Mutex<HashSet<String>>,
@@ -30,7 +30,7 @@ impl Vendor for Leaving {
         let is_first = self.met.lock().expect("no panic").insert(request.path.clone());
         match request.path.as_bytes().last() {
             Some(b'0') => Some(Fault::GoAway).filter(|_| is_first),
-            // Under way while others leave.
+            // In flight during a shutdown.
             Some(b'1'..=b'3') => Some(Fault::Slow(LATE)),
             _ => None,
         }
@@ -55,7 +55,7 @@ async fn a_server_that_leaves_leaves_nobody_in_doubt() {
     while let Some((number, outcome)) = calls.next().await {
         match outcome {
             Ok(answer) => assert!(answer.status == 200 && number % 10 != 0, "{number}: {answer:?}"),
-            // One that was on its way when the server said so, behind the last that it took.
+            // In flight when the server shut down, after the last call that it accepted.
             Err(CallError::Unreachable(_)) => refused += 1,
             Err(error) => in_doubt.push((number, error)),
         }

@@ -1,42 +1,42 @@
-//! The texts that stand in the sources of the crates that hold statements.
+//! The string literals in the sources of the crates that contain statements.
 
 use testkit::sources::{self, Source};
 
-/// The crates whose sources hold statements.
+/// The crates that contain statements.
 const CRATES: [&str; 4] = ["database", "store-projects", "store-profiles", "store-sending"];
 
-/// What a statement says where it names the one project that all rows of a part have.
+/// Condition of a statement that gets the rows of one project at a time.
 const OF_ONE: &str = "project_id = ($1::uuid[])[1]";
 
-/// A month's bounds, as the sources name them in a statement.
+/// Placeholder of a month's bounds in the sources' statements.
 const WITHIN: &str = "{within}";
 
-/// A text of a source, in one line.
+/// A string literal, on one line.
 #[derive(Clone, Debug)]
 pub struct Written {
-    /// The path of its source in its crate.
+    /// Path of the source in its crate.
     pub file: String,
     pub text: String,
-    /// The columns of a statement over rows of several projects (`ByProject`) that name the project of each.
+    /// Columns with the project of each row, in a statement over rows of several projects (`ByProject`).
     pub columns: Vec<String>,
-    /// What is put in while the program runs, beside a month's bounds.
+    /// Whether anything other than a month's bounds is inserted at run time.
     pub is_composed: bool,
 }
 
 impl Written {
-    /// As a database takes it that is spread by project: with the project of a part's rows.
+    /// Returns the text for a database distributed by project: with the project of a part's rows.
     pub fn spread(&self) -> String {
         let named = |text: String, column: &String| text.replace(&format!("project_id = {column}"), OF_ONE);
         self.columns.iter().fold(self.text.clone(), named)
     }
 }
 
-/// Every source of these crates, by its path in its crate.
+/// Returns every source of these crates, by its path in its crate.
 pub fn all_sources() -> Vec<Source> {
     CRATES.iter().flat_map(|name| sources::below(&format!("shared/{name}/src"))).collect()
 }
 
-/// Every text of the sources but those of unit tests.
+/// Returns every string literal of the sources, except in unit tests.
 pub fn all_texts() -> Vec<Written> {
     all_sources().iter().flat_map(|source| texts(&source.path, source.code())).collect()
 }
@@ -56,7 +56,7 @@ fn texts(file: &str, code: &str) -> Vec<Written> {
     texts
 }
 
-/// A format with a month's bounds, and whether more is put in.
+/// Fills in a month's bounds, and returns whether the format has other placeholders.
 fn filled(format: &str) -> (String, bool) {
     const BRACES: [(&str, &str, &str); 2] = [("{{", "\u{1}", "{"), ("}}", "\u{2}", "}")];
     let is_called_m = ["message m ", "message AS m "].iter().any(|name| format.contains(name));
@@ -68,13 +68,13 @@ fn filled(format: &str) -> (String, bool) {
     (BRACES.iter().fold(text, |text, (_, mark, brace)| text.replace(mark, brace)), has_holes)
 }
 
-/// A text, and the code between the one before and it, without spaces at its end.
+/// A string literal, and the code since the previous one without trailing spaces.
 struct Piece {
     before: String,
     text: String,
 }
 
-/// Cuts the texts out of a source that compiles.
+/// Extracts the string literals of a valid source.
 fn pieces(source: &str) -> Vec<Piece> {
     let (mut pieces, mut before) = (Vec::new(), String::new());
     let mut rest = source;
@@ -98,7 +98,7 @@ fn pieces(source: &str) -> Vec<Piece> {
     pieces
 }
 
-/// The length of a character's literal, where one begins here.
+/// Returns the length of the character literal at the start, if any.
 fn character(rest: &str) -> Option<usize> {
     let inner = rest.strip_prefix('\'')?;
     let length = match inner.chars().next()? {
@@ -108,7 +108,7 @@ fn character(rest: &str) -> Option<usize> {
     inner[length..].starts_with('\'').then_some(length + 2)
 }
 
-/// How long a text is that begins here.
+/// Returns the length of the string literal that starts here.
 fn end_of_text(rest: &str) -> usize {
     let mut is_escaped = false;
     let is_end = |(_, c): &(usize, char)| {

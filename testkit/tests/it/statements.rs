@@ -1,7 +1,7 @@
-//! The statements, held against what a database that is distributed by project takes of them: see docs/citus.md.
+//! Checks the statements against the requirements of a database distributed by project: see docs/citus.md.
 //!
-//! Their texts are read as they stand in the sources. Of one that is put together the parts are judged each by itself, and
-//! conditions that stand elsewhere are taken to name the project where their names are among [`CONDITIONS`].
+//! Reads the texts from the sources. The parts of a composed statement are checked separately. Conditions defined elsewhere are assumed to
+//! name the project if their placeholders are in [`CONDITIONS`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use database::migrations::MIGRATIONS;
 
 use crate::sql_texts::{all_sources, all_texts};
 
-/// Files with statements that look at all projects, and what for. They read without locks, or change rows by conditions that
-/// every shard can judge by itself.
+/// Files with statements over all projects, and their purpose. These statements read without locks, or change rows by conditions that
+/// every shard can evaluate by itself.
 const ACROSS: [(&str, &str); 30] = [
     ("api_keys.rs", "what has changed, for caches"),
     ("automations/read.rs", "what has changed, and all that is active, for caches"),
@@ -44,10 +44,10 @@ const ACROSS: [(&str, &str); 30] = [
     ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
 ];
 
-/// Names under which conditions are put in that begin with the project.
+/// Placeholders of conditions that begin with the project.
 const CONDITIONS: [&str; 2] = ["WHERE {conditions}", "WHERE {}"];
 
-/// The tables that have a project, and what statements over any table call theirs.
+/// Returns the tables with a project, and the placeholders for table names.
 fn tables() -> BTreeSet<&'static str> {
     let sql = MIGRATIONS.iter().flat_map(|migration| migration.sql.split("CREATE TABLE ").skip(1));
     let named = sql.filter_map(|table| {
@@ -58,19 +58,19 @@ fn tables() -> BTreeSet<&'static str> {
     named.chain(["event_count", "{table}"]).collect()
 }
 
-/// Every text of the sources, in one line each, with its file: as a database takes it that is spread by project.
+/// Returns every text, on one line, with its file, in the form for a database distributed by project.
 fn texts() -> Vec<(String, String)> {
     all_texts().into_iter().map(|text| (text.file.clone(), text.spread())).collect()
 }
 
-/// Which of the tables come after one of these words.
+/// Returns the tables that follow one of these words.
 fn after<'a>(text: &'a str, words: &[&str], tables: &BTreeSet<&str>) -> Vec<&'a str> {
     let all: Vec<&str> = text.split([' ', '(', ')']).filter(|word| !word.is_empty()).collect();
     let pairs = all.windows(2).filter(|pair| words.contains(&pair[0]) && tables.contains(pair[1]));
     pairs.map(|pair| pair[1]).collect()
 }
 
-/// Those that read or change rows of tables that have a project.
+/// Returns the statements that read or change rows of tables with a project.
 fn statements() -> Vec<(String, String)> {
     let tables = tables();
     let reads = |text: &str| !after(text, &["FROM", "JOIN", "UPDATE", "USING"], &tables).is_empty();
@@ -94,7 +94,7 @@ fn statements_name_the_project_or_are_known_not_to() {
     assert_eq!(found.keys().copied().collect::<BTreeSet<_>>(), known, "{found:#?}");
 }
 
-/// Whether it is about one project where the database is spread.
+/// Whether a statement concerns one project in a distributed database.
 fn is_of_one(text: &str) -> bool {
     ["project_id = $", "project_id = ($1::uuid[])[1]"].iter().any(|of| text.contains(of)) || is_conditional(text)
 }
@@ -112,7 +112,7 @@ fn locks_are_of_one_project() {
     assert_eq!(across, []);
 }
 
-/// A row of an array is of any project, and a join on it asks every shard.
+/// The rows of an array may be of any project, and a join on them queries every shard.
 #[test]
 fn arrays_of_several_projects_are_taken_apart() {
     let joined = |text: &str| {
@@ -125,8 +125,8 @@ fn arrays_of_several_projects_are_taken_apart() {
     assert!(apart > 18, "{apart} statements that are taken apart");
 }
 
-/// A row's place means something within one shard, and a recursion is carried out within one; what does so over all is
-/// written another way for a database that is spread.
+/// A row's `ctid` is valid within one shard, and a recursion runs within one. Statements that use these over all projects have another
+/// form for a distributed database.
 #[test]
 fn places_and_recursions_are_of_one_project_or_have_another_way() {
     let sources = all_sources();
@@ -142,8 +142,8 @@ fn places_and_recursions_are_of_one_project_or_have_another_way() {
     over_all("WITH RECURSIVE pending", "webhook_endpoints.rs");
 }
 
-/// Behind `ON CONFLICT` of what is inserted from a query, Citus knows no parameter and no function that is not immutable. What
-/// says one all the same is written another way for a database that is spread.
+/// In `INSERT … SELECT … ON CONFLICT`, Citus allows neither parameters nor functions that are not immutable. Statements that need them
+/// have another form for a distributed database.
 #[test]
 fn what_meets_a_row_that_is_there_asks_for_no_parameter() {
     let (mut inserts, mut other_ways) = (0, BTreeSet::new());

@@ -25,7 +25,7 @@ async fn project(f: &Fixture) {
     project_with(f, &ProjectSecrets::random()).await;
 }
 
-/// The signature of a call under a key, as the header shows it.
+/// Returns the signature of a call with a key, in the format of the header.
 fn signature(call: &Received, key: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
     mac.update(format!("{}.{}.", call.header("webhook-id"), call.header("webhook-timestamp")).as_bytes());
@@ -33,7 +33,7 @@ fn signature(call: &Received, key: &[u8]) -> String {
     format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
-/// The key that a signing secret stands for.
+/// Decodes the key of a signing secret.
 fn key_of(secret: &str) -> Vec<u8> {
     STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap()
 }
@@ -97,7 +97,7 @@ async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
     let f = Fixture::start().await;
     project(&f).await;
     let server = ProviderServer::start(|_: &Received| Reply::json(404, &json!({"tier": 3}))).await;
-    // One that refuses, and one that nobody may call.
+    // One endpoint rejects the call, and one URL may not be called.
     automation(&f, &format!("{}/gone", server.url())).await;
     f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
     f.eventually("the refused one", "SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
@@ -105,7 +105,7 @@ async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
     assert_eq!(f.text(why).await.as_deref(), Some("answered with 404"));
     f.execute("DELETE FROM run").await;
     f.execute("UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; UPDATE automation SET active = false, changed_seq = (SELECT seq FROM change WHERE topic = 'automation')").await;
-    // Nothing is sent in the clear but to addresses that the operator exempts.
+    // Plain HTTP is allowed only to addresses that the operator exempts.
     for (url, because) in [
         ("https://169.254.169.254/latest", "may not be called"),
         ("http://169.254.169.254/latest", "http:// is for"),
@@ -139,7 +139,7 @@ async fn hanging_calls_of_one_owner_hold_up_no_other_owners_calls() {
             f.publish(vec![track(&f, &format!("u{user}"), "e", json!({}))]).await;
         }
     }
-    // Those that failed are due again within seconds; those under way, after their lease.
+    // Failed calls are due again within seconds; calls in flight, after their lease.
     let under_way = format!(
         "SELECT count(*) FROM webhook_call WHERE attempt = 1 AND due_at > now() + interval '15 s' AND url LIKE '{}%'",
         hanging.url()

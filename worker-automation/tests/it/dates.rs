@@ -1,4 +1,4 @@
-//! Dates among people's properties: noted as profiles say them, and judged when they come.
+//! Dates in user properties: stored when profiles change, and checked when they come due.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
@@ -16,7 +16,7 @@ fn mail(n: u128) -> Value {
     json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(n)})
 }
 
-/// An active automation started by the property `date`, at midnight, with these parts.
+/// Creates an active automation triggered by the property `date`, at midnight, with additional trigger settings.
 async fn by_date(f: &Fixture, more: Value, steps: &[Value]) -> Uuid {
     let mut date = json!({"property": "date"});
     date.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -29,7 +29,7 @@ async fn due(f: &Fixture) -> Vec<String> {
     f.text(sql).await.map(|all| all.split(',').map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// As the scheduler publishes it.
+/// Returns an item as the scheduler publishes it.
 fn start(f: &Fixture, automation: Uuid, person: &str, date: Timestamp) -> IngestItem {
     let id = ids::timed_for(date.as_millisecond(), &[automation.as_bytes(), person.as_bytes()]);
     IngestItem {
@@ -49,7 +49,7 @@ async fn person(f: &Fixture, external_id: &str) -> String {
     f.text(&format!("SELECT id::text FROM users WHERE external_id = '{external_id}'")).await.unwrap()
 }
 
-/// The whole second that is so far from now.
+/// Returns the whole second at this offset from now.
 fn moment(f: &Fixture, from_now: SignedDuration) -> Timestamp {
     Timestamp::from_second(f.clock.now().as_second() + from_now.as_secs()).unwrap()
 }
@@ -67,12 +67,12 @@ async fn a_date_is_noted_moved_and_forgotten_as_the_profile_says() {
     assert_eq!(set(json!({"timezone": "Europe/Oslo"})).await, ["2999-06-01T07:00:00Z"]);
     assert_eq!(set(json!({"plan": "pro"})).await, ["2999-06-01T07:00:00Z"]);
     assert_eq!(set(json!({"date": "2999-01-01"})).await, ["2999-01-01T08:00:00Z"]);
-    // Neither is a date, and the last one is long past.
+    // The first three are not dates, and the last is long past.
     for none in [json!("tomorrow"), json!(7), Value::Null, json!("2001-01-01")] {
         assert_eq!(set(json!({"date": "2999-01-01"})).await.len(), 1);
         assert_eq!(set(json!({ "date": none })).await, [""; 0], "{none}");
     }
-    // The person's own partition, and what is noted together.
+    // One batch with a date of one user and two of another, of which the last counts.
     f.publish(vec![
         identify(&f, Some("u1"), None, json!({"date": "2999-01-01"})),
         identify(&f, Some("u2"), None, json!({"date": "2999-01-02"})),
@@ -151,7 +151,7 @@ async fn what_does_not_stand_any_more_or_is_long_past_starts_nothing() {
     for (who, date) in [("moved", soon), ("gone", soon), ("late", past), ("recent", recent)] {
         items.push(start(&f, automation, &person(&f, who).await, date));
     }
-    // Of nobody who is there; and of an automation that there is not.
+    // An item of an unknown user, and one of an unknown automation.
     items.push(start(&f, automation, &Uuid::from_u128(77).to_string(), soon));
     items.push(start(&f, Uuid::from_u128(78), &person(&f, "recent").await, recent));
     let people = f.number("SELECT count(*) FROM users").await;
@@ -174,7 +174,7 @@ async fn what_has_come_is_left_to_be_judged_whatever_is_said_meanwhile() {
     });
     f.publish(vec![identify(&f, Some("u1"), None, json!({"date": born(28)}))]).await;
     f.applied().await;
-    // It fell due while the scheduler stood still.
+    // The date came due while no scheduler ran.
     f.execute(&format!("UPDATE date_due SET due_at = '{0}', look_at = '{0}'", earlier.timestamp())).await;
     f.publish(vec![identify(&f, Some("u1"), None, json!({"date": born(28)}))]).await;
     f.applied().await;
@@ -187,7 +187,7 @@ async fn what_has_come_is_left_to_be_judged_whatever_is_said_meanwhile() {
     f.applied().await;
     let next = earlier.checked_add(1.years()).unwrap().timestamp();
     assert_eq!((f.number(RUNS).await, due(&f).await), (1, vec![next.to_string()]));
-    // What was sent before it came, and is applied after, does not bring it back.
+    // An item that was received before the date and is applied after it does not restore it.
     let before = identify(&f, Some("u1"), None, json!({"date": born(36)}));
     let received_ms = earlier.timestamp().as_millisecond() - 5;
     f.publish(vec![IngestItem { received_ms, ..before }]).await;
@@ -199,7 +199,7 @@ async fn what_has_come_is_left_to_be_judged_whatever_is_said_meanwhile() {
 #[tokio::test]
 async fn who_goes_west_on_the_day_is_met_once() {
     let f = Fixture::start().await;
-    // Midnight of today somewhere east, and some hours later, still the same day, somewhere west.
+    // Midnight of the current date in a far eastern timezone, and later on the same date in a western one.
     let automation = by_date(&f, json!({"repeat": "yearly"}), &[mail(1)]).await;
     let today = f.clock.now().to_zoned(TimeZone::get("Pacific/Kiritimati").unwrap()).date();
     let midnight = |zone: &str| today.to_zoned(TimeZone::get(zone).unwrap()).unwrap().timestamp();

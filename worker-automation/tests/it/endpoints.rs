@@ -1,4 +1,4 @@
-//! What endpoints of other systems are told of runs and messages: rows of the transaction that it comes about in.
+//! Deliveries of run and message events to webhook endpoints, written in the transaction that causes them.
 
 use bytes::Bytes;
 use kernel::ids::{self, UserKey};
@@ -8,7 +8,7 @@ use wire::event::{Body, Erase, IngestItem, Webhook, id_bytes};
 
 use crate::fixture::{Fixture, anonymous_track, track};
 
-/// One that asks for these types.
+/// Creates an endpoint for these types.
 async fn endpoint(f: &Fixture, project: Uuid, types: &str) -> Uuid {
     let id = ids::fresh(f.clock.now_ms());
     f.execute(&format!(
@@ -20,7 +20,7 @@ async fn endpoint(f: &Fixture, project: Uuid, types: &str) -> Uuid {
     id
 }
 
-/// What an endpoint was told: the type and one of the data's values each, in the order of the types.
+/// Returns the deliveries of an endpoint: the type and one value of the data, ordered by type.
 async fn told(f: &Fixture, endpoint: Uuid, value: &str) -> Vec<String> {
     let sql = format!(
         "SELECT string_agg(type || coalesce(' ' || (data ->> '{value}'), ''), ',' ORDER BY type, id) \
@@ -34,7 +34,7 @@ fn webhook(f: &Fixture, kind: &str, data: &Value) -> IngestItem {
     IngestItem { user_id: None, body: Some(Body::Webhook(body)), ..track(f, "", "", json!({})) }
 }
 
-/// A message that was sent to somebody.
+/// Inserts a sent message to a user.
 async fn message(f: &Fixture, user: Uuid) -> Uuid {
     let id = ids::fresh(f.clock.now_ms());
     f.execute(&format!(
@@ -52,7 +52,7 @@ async fn the_ways_of_runs_are_told() {
     let goal = json!({"goal": {"event": "paid", "within": 3600}});
     let wait = [json!({"type": "WAIT", "delay": 3600})];
     f.automation("quick", "always", &[json!({"type": "UPDATE_USER", "properties": {"a": 1}})]).await;
-    // Before there is anybody to be told.
+    // The event comes before any endpoint exists.
     f.publish(vec![track(&f, "u0", "quick", json!({}))]).await;
     f.applied().await;
     let all = endpoint(&f, f.project.0, "{*}").await;
@@ -60,7 +60,7 @@ async fn the_ways_of_runs_are_told() {
     let others = endpoint(&f, Uuid::from_u128(43), "{*}").await;
     let slow = f.automation_with("slow", "always", &wait, goal).await;
     f.automation("leaves", "always", &[json!({"type": "EXIT"})]).await;
-    // Somebody whom the same transaction makes.
+    // The same transaction creates the user.
     f.publish(vec![track(&f, "u1", "quick", json!({}))]).await;
     f.applied().await;
     assert_eq!(told(&f, all, "userId").await, ["automation.completed u1", "automation.entered u1"]);

@@ -1,4 +1,4 @@
-//! Erasing people: in the order of their items, under all their ids, and for good.
+//! Erases users: in the order of their items, under all their IDs, and permanently.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ pub fn erase(f: &Fixture, user: &str) -> IngestItem {
     IngestItem { body: Some(Body::Erase(Erase { user_id: id_bytes(id) })), ..track(f, user, "", json!({})) }
 }
 
-/// What was taken away keeps a row, of nobody.
+/// A removed token leaves a row without user and token.
 const DEVICES: &str = "push_token WHERE user_id IS NOT NULL OR token IS NOT NULL";
 
-/// Rows that hold one of the person's ids, by table.
+/// Returns the number of rows with one of the user's IDs, by table.
 async fn left(f: &Fixture) -> Vec<i64> {
     let mut counts = Vec::new();
     for table in ["users", "user_search", "events", "run", "timer", "message", DEVICES, "client_id"] {
@@ -47,7 +47,7 @@ async fn a_person_goes_with_all_that_was_theirs_and_may_come_back() {
     f.applied().await;
     assert_eq!(left(&f).await, [2, 1, 2, 1, 1, 1, 1, 1]);
 
-    // Before and after it in one message: what comes after makes a new person.
+    // Items before and after the erasure in one message: those after it create a new user.
     let before = track(&f, "u1", "before", json!({}));
     let erasure = erase(&f, "u1");
     let after = track(&f, "u1", "after", json!({}));
@@ -61,7 +61,7 @@ async fn a_person_goes_with_all_that_was_theirs_and_may_come_back() {
     assert_eq!(f.number("SELECT sum(count)::bigint FROM event_count").await, 1);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM message_count").await, 0);
 
-    // Once more, and twice: nothing is counted below nothing.
+    // Repeated erasures do not decrement the counts again.
     f.publish(vec![erase(&f, "u1"), erase(&f, "u1")]).await;
     f.applied().await;
     assert_eq!(left(&f).await, [0; 8]);
@@ -79,7 +79,7 @@ async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
     ])
     .await;
     f.applied().await;
-    // By other partitions than the person's own, so that their order is not the stream's.
+    // The items use other partitions than the user's own, so the stream does not determine their order.
     let late = anonymous_track(&f, "a1", "late");
     let token = RegisterToken { platform: "IOS".into(), token: "ab".repeat(32) };
     let late_token = IngestItem { body: Some(Body::RegisterToken(token)), ..track(&f, "u1", "", json!({})) };
@@ -93,7 +93,7 @@ async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
     f.publish_to(0, vec![late_token]).await;
     f.applied().await;
     let a1 = UserKey::Anonymous("a1").internal_id(f.project);
-    // The event since was recorded as the known person's, for so they were then.
+    // The event `since` was recorded for the known user, because the IDs were merged then.
     assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'late'").await, 0);
     assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'since'").await, 1);
     assert_eq!(f.number("SELECT count(*) FROM push_token").await, 0);
@@ -117,8 +117,8 @@ async fn what_was_accepted_before_comes_too_late_and_what_was_after_stays() {
     f.stop().await;
 }
 
-/// A wait's end bears a time of the scheduler's, and an erasure one of a gateway's: which is applied first says nothing about
-/// which was accepted first.
+/// A timer carries the scheduler's time, and an erasure the gateway's: the order in which they are applied says nothing
+/// about the order in which they were accepted.
 #[tokio::test]
 async fn what_a_run_tracks_makes_nobody_of_who_was_erased_meanwhile() {
     let f = Fixture::start().await;
@@ -152,7 +152,7 @@ async fn what_a_run_tracks_is_its_persons_whatever_others_call_themselves() {
     let steps = [json!({"type": "WAIT", "delay": 60}), json!({"type": "TRACK_EVENT", "event": "waited"})];
     f.automation("signed_up", "always", &steps).await;
     let own = UserKey::External("u1").internal_id(f.project).to_string();
-    // One after the other: the two go by different partitions.
+    // Published one by one, because the two use different partitions.
     f.publish(vec![track(&f, "u1", "signed_up", json!({}))]).await;
     f.applied().await;
     f.publish(vec![track(&f, &own, "named", json!({}))]).await;

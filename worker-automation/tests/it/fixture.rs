@@ -1,4 +1,4 @@
-//! A project, workers, and ways to publish and to look.
+//! A project with workers, and helpers to publish items and query the database.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -21,18 +21,18 @@ use wire::event::{Body, Identify, IngestBatch, IngestItem, Timer, Track, VERSION
 use worker_automation::config::Config;
 use worker_automation::{App, run};
 
-/// Seals the secrets of projects.
+/// Encrypts the secrets of projects.
 pub const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// A worker in a runtime of its own, so that it can die without a word.
+/// A worker in its own runtime, so that a test can kill it.
 pub struct Worker {
     runtime: Option<Runtime>,
     shutdown: Shutdown,
 }
 
 impl Worker {
-    /// As by kill -9: no task gets to run again, nothing is given back.
+    /// Simulates `kill -9`: no task runs again, and nothing is released.
     pub fn die(mut self) {
         self.runtime.take().expect("alive").shutdown_background();
     }
@@ -122,12 +122,12 @@ impl Fixture {
         }
     }
 
-    /// A new time of receipt, later than every one before.
+    /// Returns a new receive time, later than all before.
     pub fn now_ms(&self) -> i64 {
         self.received.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Publishes items, each to its person's partition, in order.
+    /// Publishes items in order, each to its user's partition.
     pub async fn publish(&self, items: Vec<IngestItem>) {
         let mut parts: std::collections::BTreeMap<u16, Vec<IngestItem>> = std::collections::BTreeMap::new();
         for item in items {
@@ -147,7 +147,7 @@ impl Fixture {
         Publisher::new(self.bus.clone()).publish(self.bus.names.ingest(partition), payload.into()).await.unwrap();
     }
 
-    /// Waits until everything published so far has been applied.
+    /// Waits until everything published so far is applied.
     pub async fn applied(&self) {
         let stream = self.bus.jetstream.get_stream(self.bus.names.ingest_stream()).await.unwrap();
         for partition in 0..8_u16 {
@@ -187,7 +187,7 @@ impl Fixture {
         .await;
     }
 
-    /// The reasons in the dead-letter stream.
+    /// Returns the reasons in the dead-letter stream.
     pub async fn dead_letters(&self) -> Vec<String> {
         let mut stream = self.bus.jetstream.get_stream(self.bus.names.dead_stream()).await.unwrap();
         let state = stream.info().await.unwrap().state.clone();
@@ -200,7 +200,7 @@ impl Fixture {
         reasons
     }
 
-    /// The IDs of messages in due chunks of the delivery queue, in order.
+    /// Returns the IDs of messages in due chunks of the delivery queue, in order.
     pub async fn queued(&self) -> Vec<String> {
         let sql = "SELECT m::text FROM send_chunk, unnest(members) AS m \
                    WHERE due_at <= now() AND NOT is_audience AND NOT is_begun ORDER BY m";
@@ -208,12 +208,12 @@ impl Fixture {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Saves an active automation started by an event.
+    /// Saves an active automation triggered by an event.
     pub async fn automation(&self, event: &str, reentry: &str, steps: &[Value]) -> Uuid {
         self.automation_with(event, reentry, steps, json!({})).await
     }
 
-    /// As [`Fixture::automation`], with other parts of a definition.
+    /// Like [`Fixture::automation`], with additional parts of the definition.
     pub async fn automation_with(&self, event: &str, reentry: &str, steps: &[Value], parts: Value) -> Uuid {
         let id = ids::fresh(self.clock.now_ms());
         let mut definition = json!({"triggerType": "EVENT", "triggerEvent": event, "reentry": reentry, "steps": steps});
@@ -251,7 +251,7 @@ impl Fixture {
         }
     }
 
-    /// An event whose properties are any text.
+    /// Returns an event with arbitrary text as properties.
     pub fn raw_track(&self, user: &str, name: &str, properties: &str) -> IngestItem {
         let properties = Bytes::copy_from_slice(properties.as_bytes());
         self.item(Some(user), None, Body::Track(Track { name: name.to_owned(), properties }))
@@ -270,7 +270,7 @@ pub fn identify(f: &Fixture, user: Option<&str>, anonymous: Option<&str>, proper
     f.item(user, anonymous, Body::Identify(Identify { properties: properties.to_string().into() }))
 }
 
-/// The end of a run's wait of that number.
+/// Returns the timer item for this wait of a run.
 pub fn timer(f: &Fixture, run: Uuid, wait_seq: u32) -> IngestItem {
     f.item(None, None, Body::Timer(Timer { run_id: id_bytes(run), wait_seq }))
 }

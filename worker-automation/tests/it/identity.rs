@@ -1,4 +1,4 @@
-//! Items of public keys that had to prove whom they speak for and named an anonymous id alone.
+//! Items that a public key sent without the required identity proof, with an anonymous ID only.
 
 use kernel::ids::UserKey;
 use serde_json::json;
@@ -26,7 +26,7 @@ async fn email(f: &Fixture, external_id: &str) -> Option<String> {
     f.text(&format!("SELECT email FROM users WHERE external_id = '{external_id}'")).await
 }
 
-/// Events of this name, and whose they are once merges are followed.
+/// Returns the users of events with this name, with merges followed.
 async fn users_of(f: &Fixture, event: &str) -> Option<String> {
     let sql = "SELECT string_agg(coalesce(k.external_id, u.external_id, u.anonymous_id, 'none'), ',' ORDER BY e.received_at) \
                FROM events e LEFT JOIN users u ON u.project_id = e.project_id AND u.id = e.user_id \
@@ -68,7 +68,7 @@ async fn an_unproven_item_never_counts_for_a_user() {
     assert_eq!(f.text(seen).await, before);
     assert_eq!(f.number("SELECT count(*) FROM users").await, 2, "nobody was made for them");
 
-    // With the proof all of it counts.
+    // With the proof everything is applied.
     let items = [identify(&f, None, Some("a1"), json!({"email": "new@example.com"})), register(&f, "a1", "own")];
     f.publish(items.to_vec()).await;
     f.publish(vec![track(&f, "victim", "bought", json!({}))]).await;
@@ -93,7 +93,8 @@ async fn an_anonymous_user_needs_no_proof_until_the_merge() {
     assert_eq!(f.text("SELECT properties->>'plan' FROM users").await.as_deref(), Some("free"));
     assert_eq!(owner(&f, "phone").await.as_deref(), Some("a1"));
 
-    // Received before the merge, recorded after it: still the user's. What was received after it, in one batch with it, is not.
+    // An item received before the merge and recorded after it still belongs to the user. One received after it, in the
+    // same batch, does not.
     let (early, late_name) = (anonymous_track(&f, "a1", "early"), "late");
     let early_token = register(&f, "a1", "tablet");
     let merge = identify(&f, Some("u1"), Some("a1"), json!({}));

@@ -1,4 +1,4 @@
-//! Automations: started by events, moved on by timers, each effect once.
+//! Automations: triggered by events, advanced by timers, each effect once.
 
 use serde_json::json;
 use uuid::Uuid;
@@ -37,7 +37,7 @@ async fn a_wait_sets_a_timer_and_its_end_moves_the_run_on_once() {
         body: Some(Body::Timer(Timer { run_id: id_bytes(run), wait_seq })),
         ..track(&f, "u1", "", json!({}))
     };
-    // Stale, right, repeated.
+    // Stale, current and repeated timers.
     f.publish_to(0, vec![timer(0), timer(2), timer(1), timer(1)]).await;
     f.publish_to(0, vec![timer(1)]).await;
     f.applied().await;
@@ -113,7 +113,7 @@ async fn whoever_becomes_known_within_a_batch_comes_in_once() {
     let f = Fixture::start().await;
     f.automation("signed_up", "once", &[json!({"type": "WAIT", "delay": 3600})]).await;
     f.automation("viewed", "once", &[json!({"type": "WAIT", "delay": 3600})]).await;
-    // Of this one the anonymous person had a run before.
+    // The anonymous user already had a run of this automation.
     f.publish(vec![anonymous_track(&f, "a1", "viewed")]).await;
     f.applied().await;
     f.publish_to(

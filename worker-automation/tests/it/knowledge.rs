@@ -1,4 +1,4 @@
-//! What a worker remembers of people must never show, whatever others do to them meanwhile.
+//! A worker's user cache never affects results, whatever other workers change meanwhile.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use worker_automation::record::transaction::{Mode, Recorded, Recorder};
 use crate::erasure::erase;
 use crate::fixture::{Fixture, anonymous_track, identify, track};
 
-/// A worker that records by hand what it is given, with a partition and a memory of its own.
+/// A worker that records batches on demand, with its own partition and cache.
 struct Hand {
     recorder: Recorder,
     partition: i16,
@@ -54,7 +54,7 @@ impl Hand {
     }
 }
 
-/// Fails where something waits that should not.
+/// Panics if `work` waits, although it must not.
 async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(10), work).await.expect("it waits")
 }
@@ -71,7 +71,7 @@ async fn a_person_who_is_known_costs_no_row_until_a_minute_has_passed() {
     let row = "SELECT xmin::text || ' ' || ctid::text FROM users";
     hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
     let made = f.text(row).await;
-    // Were the row asked for, this would wait for it.
+    // A query of the row would wait for this lock.
     f.execute("BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE").await;
     hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
     f.execute("COMMIT").await;
@@ -107,7 +107,7 @@ async fn a_merge_by_another_worker_is_followed_by_what_decides_and_harmless_to_t
     assert_eq!(f.number(&format!("SELECT count(*) FROM run WHERE user_id = '{u1}'")).await, 1);
     let late = format!("SELECT count(*) FROM users WHERE id = '{u1}' AND properties ? 'late' AND properties ? 'plan'");
     assert_eq!(f.number(&late).await, 1);
-    // Deciding has shown what became of them.
+    // Triggering an automation has read the merge into the cache.
     stale.record(vec![anonymous_track(&f, "a1", "viewed_later")]).await;
     let later = format!("SELECT count(*) FROM events WHERE user_id = '{u1}' AND name = 'viewed_later'");
     assert_eq!(f.number(&later).await, 1);
@@ -188,7 +188,7 @@ async fn an_erasure_leaves_all_other_users_in_the_cache() {
     // The erased user is looked up again, and the cache is as new as the erasure.
     hand.record(vec![event("u2")]).await;
     assert_eq!(f.number("SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id").await, 2);
-    // A look-up of the other user would wait for this lock.
+    // A lookup of the other user would wait for this lock.
     f.execute("BEGIN; LOCK TABLE users IN ACCESS EXCLUSIVE MODE").await;
     within(hand.record(vec![event("u1")])).await;
     f.execute("COMMIT").await;
@@ -228,7 +228,7 @@ async fn an_erasure_waits_for_transactions_that_had_begun_before_it() {
     let erasure = erase(&f, "u2");
     let erasing = tokio::spawn(async move { other.record(vec![erasure]).await });
     f.eventually("it is announced", "SELECT count(*) FROM erasure WHERE is_pending", 1).await;
-    // It has cached the user, and knows of no erasure.
+    // The recording transaction has cached the user, and does not know of the erasure.
     let late = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                 SELECT project_id, (left(id::text, 24) || 'aaaaaaaaaaaa')::uuid, 'late', user_id, '{}', now(), now() - interval '1 hour' \
                 FROM events WHERE user_id = $1";
@@ -262,7 +262,7 @@ async fn a_worker_whose_position_was_set_back_believes_nothing() {
     let clock = clock(&f);
     let mut hand = Hand::new(&f, &clock).await;
     hand.record(vec![track(&f, "u1", "viewed", json!({}))]).await;
-    // As a restored backup that the worker has not noticed.
+    // Simulates a restored backup that the worker has not noticed.
     f.execute("UPDATE ingest_partition SET applied_seq = 0; DELETE FROM users; DELETE FROM events").await;
     let outcome = hand.try_record(vec![track(&f, "u1", "viewed", json!({}))]).await;
     assert!(matches!(outcome, Err(RecordError::Deposed(_))));
@@ -317,11 +317,11 @@ async fn people_are_looked_up_by_their_keys_however_many_there_are() {
     let rows = db.query("SELECT id FROM users ORDER BY id LIMIT 5000", &[]).await.unwrap();
     let keys: Vec<users::PersonKey> = rows.iter().map(|row| (f.project, row.get(0))).collect();
     let seen: Vec<_> = keys.iter().map(|key| (*key, f.clock.now())).collect();
-    // A prepared statement may be planned anew some times before its plan stays.
+    // PostgreSQL may replan a prepared statement several times before it keeps a plan.
     for _ in 0..7 {
         let tx = ingest_partitions::begin(&mut db).await.unwrap();
         let sql = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_xact_user_tables WHERE relname = 'users'";
-        // The session's statements before this transaction may still be counted with it.
+        // The counter may include earlier statements of the session.
         let before: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
         assert_eq!(users::find(&tx, &keys).await.unwrap().len(), 5_000);
         assert_eq!(users::lock(&tx, &keys).await.unwrap().len(), 5_000);
@@ -340,11 +340,11 @@ async fn a_repeat_is_found_whether_it_is_remembered_or_not() {
     let [first, second, third, fourth] = ["a", "b", "c", "d"].map(|name| track(&f, "u1", name, json!({"name": name})));
     let counted = |recorded: Recorded| (recorded.events, recorded.repeats);
     assert_eq!(counted(one.record(vec![first.clone(), second.clone()]).await), (2, 0));
-    // Remembered by the one who recorded it.
+    // The worker that recorded the event remembers it.
     assert_eq!(counted(one.record(vec![first.clone(), third.clone()]).await), (1, 1));
-    // Not by another: it meets the key, and what came with it is recorded all the same.
+    // The other worker does not: it hits the unique key, and the rest of its batch is recorded all the same.
     assert_eq!(counted(two.record(vec![second.clone(), fourth.clone()]).await), (1, 1));
-    // And while nothing is trusted, by nobody.
+    // While trust in the cache is suspended, all repeats are found in the database.
     assert_eq!(counted(two.record(vec![first, second, third, fourth]).await), (0, 4));
     assert_eq!(f.number("SELECT count(*) FROM events").await, 4);
     assert_eq!(f.number("SELECT count(*) FROM events WHERE properties->>'name' = name").await, 4);

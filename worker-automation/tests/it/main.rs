@@ -1,4 +1,4 @@
-//! worker-automation against real servers.
+//! Integration tests of worker-automation with real servers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod calls;

@@ -1,4 +1,4 @@
-//! People are marked for what their project's segments look at, and for nothing else.
+//! Users are marked only for changes that segments of their project depend on.
 
 use kernel::ids;
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn watch(f: &Fixture, looks: &str) {
     .await;
 }
 
-/// What was marked: looks and external ids, in order.
+/// Returns the marks, by kind and external ID, in order, and deletes them.
 async fn marked(f: &Fixture) -> String {
     f.applied().await;
     let sql = "SELECT coalesce(string_agg(look || ' ' || coalesce(u.external_id, u.anonymous_id), ', ' \
@@ -103,7 +103,7 @@ async fn a_start_that_is_published_twice_starts_one_run() {
     }
     assert_eq!(f.number("SELECT count(*) FROM run").await, 1);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM automation_count WHERE did = 'entered'").await, 1);
-    // Nor does it where its id was forgotten meanwhile: then it is the run that it is found by.
+    // If the ID was forgotten meanwhile, the existing run is found instead.
     f.execute("DELETE FROM client_id").await;
     f.publish_to(2, vec![start]).await;
     f.applied().await;

@@ -1,4 +1,4 @@
-//! What a commit leaves to other programs: queued messages with a hint to delivery, and items in the outbox.
+//! Work that a commit leaves to other programs: queued messages with a hint to delivery, and items in the outbox.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn new_messages_are_queued_once_and_hinted_to_delivery() {
     f.publish(vec![event]).await;
     f.applied().await;
     assert_eq!(f.queued().await, f.text("SELECT id::text FROM message").await.as_slice());
-    // The broker carries the hint only.
+    // The broker gets only the hint.
     assert_eq!(f.number("SELECT count(*) FROM outbox").await, 0);
     f.stop().await;
 }
@@ -49,7 +49,7 @@ async fn items_that_a_dead_worker_committed_are_published_by_the_next() {
     let lease = ingest_partitions::acquire(&db, Uuid::from_u128(1), 1, 60_000).await.unwrap()[0];
     let event = track(&f, "u1", "signed_up", json!({}));
     f.publish_to(lease.partition.unsigned_abs(), vec![event.clone()]).await;
-    // It commits, and dies before it publishes anything.
+    // Simulates a worker that commits, and dies before it publishes.
     let recorder = Recorder::new(f.store.clone(), f.clock.clone(), f.bus.names.clone(), 1_000);
     let batch = Batch {
         items: vec![Item::decode(event.encode_to_vec().into(), lease.partition, 1).unwrap()],

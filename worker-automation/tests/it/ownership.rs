@@ -1,4 +1,4 @@
-//! Who may move a partition on: workers share, a dead one is replaced, a deposed one cannot commit.
+//! Ownership of partitions: workers share them, a dead worker is replaced, and a deposed one cannot commit.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
     for n in 0..500 {
         f.publish(vec![update(n)]).await;
     }
-    // No word to anybody: its leases have to run out.
+    // The worker dies without releasing its leases, so they must expire.
     let died = Instant::now();
     second.die();
     for n in 500..1_000 {
@@ -51,7 +51,7 @@ async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
     f.stop().await;
 }
 
-/// An hour's lease is what one of a minute looks like once the clock was set back by nearly as much.
+/// After the clock is set back by nearly an hour, a lease of a minute looks like one of an hour.
 #[tokio::test]
 async fn what_was_held_by_a_clock_that_was_set_back_since_is_nobodys() {
     let f = Fixture::without_worker().await;
@@ -66,7 +66,7 @@ async fn what_was_held_by_a_clock_that_was_set_back_since_is_nobodys() {
     assert_eq!(after.len(), 8);
     assert!(before.iter().zip(&after).all(|(before, after)| after.epoch > before.epoch), "{before:?} {after:?}");
     assert!(ingest_partitions::orphaned(&db).await.unwrap().1.is_empty());
-    // As long as any may be: that one is held.
+    // A lease of the maximum length is respected.
     let third = Uuid::from_u128(3);
     ingest_partitions::renew(&db, live, &[(after[0].partition, after[0].epoch)], 120_000).await.unwrap();
     assert!(ingest_partitions::acquire(&db, third, 8, 60_000).await.unwrap().is_empty());
@@ -93,7 +93,7 @@ async fn a_deposed_owners_commit_fails_and_leaves_nothing() {
     assert!(matches!(outcome, Err(RecordError::Deposed(p)) if p == [lease.partition]));
     assert_eq!(f.number("SELECT count(*) FROM users").await, 0);
     recorder.record(&batch(newer.epoch), &HashSet::new(), Mode::Commit).await.unwrap();
-    // The same position twice is refused as well.
+    // The same position is rejected the second time, too.
     let again = recorder.record(&batch(newer.epoch), &HashSet::new(), Mode::Commit).await;
     assert!(matches!(again, Err(RecordError::Deposed(_))));
     assert!(ingest_partitions::renew(&db, old, &[(lease.partition, lease.epoch)], 60_000).await.unwrap().is_empty());
@@ -117,7 +117,7 @@ async fn a_commit_whose_answer_was_lost_does_not_stop_its_partition() {
     let f = Fixture::start().await;
     f.publish_to(3, vec![]).await;
     f.applied().await;
-    // As if the next message had been recorded, and the worker had not heard of it.
+    // Simulates a recorded message whose commit response the worker did not get.
     f.execute("UPDATE ingest_partition SET applied_seq = applied_seq + 1 WHERE partition = 3").await;
     f.publish_to(3, vec![identify(&f, Some("seen"), None, json!({}))]).await;
     f.publish_to(3, vec![identify(&f, Some("after"), None, json!({}))]).await;
@@ -138,7 +138,7 @@ async fn a_stream_that_is_made_anew_is_read_from_its_start_by_a_worker_that_runs
     f.applied().await;
     f.bus.jetstream.delete_stream(f.bus.names.ingest_stream()).await.unwrap();
     topology::ensure(&f.bus).await.unwrap();
-    // Under sequences that stood for others in the stream before.
+    // These messages reuse sequence numbers of the deleted stream.
     for person in ["three", "four", "five"] {
         f.publish_to(3, vec![identify(&f, Some(person), None, json!({}))]).await;
     }
@@ -155,7 +155,7 @@ async fn a_restored_database_goes_on_reading_where_it_stands() {
     f.publish_to(2, vec![identify(&f, Some("before"), None, json!({}))]).await;
     f.applied().await;
     first.die();
-    // The backup knows an older epoch and position, and less.
+    // The backup has an older epoch and position, and fewer rows.
     f.execute(
         "UPDATE ingest_partition SET epoch = 1, applied_seq = 0, owner = NULL, lease_until = NULL; DELETE FROM users",
     )

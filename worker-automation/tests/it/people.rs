@@ -1,4 +1,5 @@
-//! People: made by what refers to them, merged once, and the known one's words win.
+//! Users: created by the first item that refers to them, merged once, with the known user's properties taking
+//! precedence.
 
 use kernel::ids::UserKey;
 use serde_json::json;
@@ -20,9 +21,9 @@ async fn an_anonymous_person_becomes_the_known_one() {
     assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 2);
     f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({"seen": 1}))]).await;
     f.publish(vec![identify(&f, Some("u1"), Some("a1"), json!({}))]).await;
-    // Whoever was merged stays where they are.
+    // A merged user is not merged again.
     f.publish(vec![identify(&f, Some("u2"), Some("a1"), json!({"other": true}))]).await;
-    // And what the anonymous id does from now on is the known person's.
+    // Later items of the anonymous ID belong to the known user.
     f.publish(vec![anonymous_track(&f, "a1", "viewed_later"), identify(&f, None, Some("a1"), json!({"late": 1}))])
         .await;
     f.applied().await;
@@ -35,7 +36,7 @@ async fn an_anonymous_person_becomes_the_known_one() {
     assert_eq!(f.number(&format!("SELECT count(*) FROM users WHERE merged_into = '{u1}'")).await, 1);
     assert_eq!(f.number("SELECT sum(count)::bigint FROM user_count").await, 2);
     assert_eq!(f.number("SELECT count(*) FROM users WHERE merged_into IS NULL").await, 2);
-    // Under which of their ids it lies does not matter to who reads it.
+    // Readers follow merges, so either of the user's IDs may be stored.
     let later = format!(
         "SELECT count(*) FROM events e JOIN users u ON u.id = e.user_id \
          WHERE coalesce(u.merged_into, u.id) = '{u1}' AND e.name = 'viewed_later'"
@@ -45,7 +46,7 @@ async fn an_anonymous_person_becomes_the_known_one() {
     f.stop().await;
 }
 
-/// Days on which people were last seen, whose numbers are not those of their rows.
+/// Counts days whose number of users last seen differs from the rows.
 const MISCOUNTED: &str = "SELECT count(*) FROM (SELECT project_id, seen_day AS day, count(*) AS n FROM users WHERE merged_into IS NULL GROUP BY 1, 2) u \
     FULL JOIN (SELECT project_id, day, sum(count)::bigint AS n FROM user_seen_count GROUP BY 1, 2 HAVING sum(count) <> 0) c \
     USING (project_id, day) WHERE u.n IS DISTINCT FROM c.n";
@@ -67,7 +68,7 @@ async fn people_are_counted_by_the_day_they_were_last_seen_on() {
     f.applied().await;
     let days = "SELECT count(*) FROM (SELECT FROM user_seen_count GROUP BY day HAVING sum(count) <> 0) d";
     assert_eq!((f.number(MISCOUNTED).await, f.number(days).await), (0, 2));
-    // Seen again, changed again, become known; and an event of an earlier day changes nothing.
+    // Users who are seen again, updated again, or become known. An event of an earlier day changes nothing.
     f.publish(vec![
         days_ago(track(&f, "u1", "viewed", json!({})), 1),
         days_ago(identify(&f, Some("u2"), Some("a1"), json!({"plan": "max"})), 1),
@@ -76,7 +77,7 @@ async fn people_are_counted_by_the_day_they_were_last_seen_on() {
     f.publish(vec![days_ago(track(&f, "u3", "viewed", json!({})), 4)]).await;
     f.applied().await;
     assert_eq!((f.number(MISCOUNTED).await, f.number(days).await), (0, 2));
-    // What comes under the merged id counts for whom they became.
+    // Items with the merged ID count for the known user.
     f.publish(vec![anonymous_track(&f, "a1", "viewed"), erase(&f, "u3")]).await;
     f.applied().await;
     assert_eq!((f.number(MISCOUNTED).await, f.number(days).await), (0, 2));
@@ -154,7 +155,7 @@ async fn people_are_searched_by_what_they_are_called_now() {
     let same =
         "SELECT count(*) FROM user_search s JOIN users u USING (project_id, id) WHERE s.created_at = u.created_at";
     assert_eq!(f.number(same).await, 1);
-    // What was written otherwise can be caught up on.
+    // Missing search rows can be backfilled.
     f.execute("DELETE FROM user_search").await;
     let db = f.store.connection().await.unwrap();
     assert_eq!(store_profiles::users::search::write_missing(&db).await.unwrap(), 1);

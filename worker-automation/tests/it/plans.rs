@@ -1,4 +1,4 @@
-//! How many runs the recording transaction reads to move some on: those, however many others of the project wait.
+//! Advancing runs reads only those runs, however many others of the project wait.
 
 use database::{Transaction, ingest_partitions};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::fixture::Fixture;
 const WAITING: i64 = 3_000;
 const MOVED: usize = 200;
 
-/// Runs that the transaction has read so far, by whole scans and by indexes.
+/// Returns the rows of `run` that the transaction has read so far, by sequential and index scans.
 async fn read(tx: &Transaction<'_>) -> i64 {
     let sql = "SELECT (seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_xact_user_tables WHERE relname = 'run'";
     tx.query_one(sql, &[]).await.unwrap().get(0)
@@ -28,7 +28,7 @@ async fn runs_that_move_on_are_read_alone() {
         automation = Uuid::from_u128(7)
     );
     f.execute(&sql).await;
-    // As in a table that is new to Postgres, and as in one that it knows.
+    // Without statistics, as for a new table, and with them.
     for known in ["", "ANALYZE run"] {
         f.execute(known).await;
         let mut db = f.store.connection().await.unwrap();

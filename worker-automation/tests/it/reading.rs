@@ -1,4 +1,4 @@
-//! Reading a partition, whatever becomes of the broker.
+//! Reads a partition in spite of broker failures.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn a_reader_goes_on_where_it_was_after_the_broker_was_away() {
     let publisher = Publisher::new(bus.clone());
     let start = start(&bus).await;
     let mut reader = PartitionReader::new(bus.clone(), 3, 7, start);
-    // What is empty was still on its way when the broker went.
+    // An empty payload was in flight when the broker went down.
     let mut next = async || loop {
         let delivered = tokio::time::timeout(WITHIN, reader.next()).await.unwrap()?;
         if !delivered.payload.is_empty() {
@@ -69,7 +69,7 @@ async fn a_reader_goes_on_where_it_was_after_the_broker_was_away() {
     assert_eq!(next().await, Err(Ended::Deposed(3)));
 }
 
-/// A power failure costs a broker what it had not synced, and an older copy of its disk what came since.
+/// A power failure loses what the broker had not synced, and an older copy of its disk everything newer.
 #[tokio::test]
 async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_it_goes_on() {
     let mut nats = PrivateNats::start().await;
@@ -98,7 +98,7 @@ async fn a_reader_notices_that_the_stream_lost_what_it_has_read_and_says_where_i
 
     nats.stop().await;
     nats.start_with_data(&copy).await;
-    // More than was lost, so that the end of the stream tells nothing.
+    // More messages than were lost, so the last sequence does not reveal the loss.
     for seq in 3..=5 {
         assert_eq!(publish("new").await, seq);
     }

@@ -1,4 +1,4 @@
-//! Events: recorded once, counted exactly, and poison put aside.
+//! Events: recorded once, counted exactly, and invalid ones moved to dead letters.
 
 use kernel::ids::{self, EventId, IdSpace, derived_event_id};
 use prost::Message as _;
@@ -16,7 +16,7 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
     derived.dedupe_id = id_bytes(derived_event_id(f.project, IdSpace::SecretKey, "order-1"));
     let mut again = derived.clone();
     again.id = id_bytes(ids::fresh(f.now_ms()));
-    // Within one message, in the next one, and both at once.
+    // Repeats within one message, in the next one, and both at once.
     let own = IngestItem { anonymous_id: Some("a1".into()), ..own };
     f.publish(vec![own.clone(), own.clone(), derived.clone(), again.clone()]).await;
     f.publish(vec![own.clone(), derived]).await;
@@ -31,7 +31,8 @@ async fn an_event_is_recorded_once_however_often_it_is_sent() {
     f.stop().await;
 }
 
-/// A backend's event under a UUIDv7 has a row id that was derived from it: one of a public key with that id is another event.
+/// A backend's event with a UUIDv7 gets a row ID derived from it. A public key's event with that ID is a different
+/// event.
 #[tokio::test]
 async fn a_public_keys_event_does_not_suppress_a_backends_of_the_same_id() {
     let f = Fixture::start().await;
@@ -50,7 +51,7 @@ async fn a_public_keys_event_does_not_suppress_a_backends_of_the_same_id() {
     f.stop().await;
 }
 
-/// The row id of a backend's event can be computed from its UUIDv7.
+/// The row ID of a backend's event can be computed from its UUIDv7.
 #[tokio::test]
 async fn a_public_key_that_sends_a_backends_row_id_first_does_not_suppress_its_event() {
     let f = Fixture::start().await;
@@ -95,7 +96,7 @@ async fn a_repeated_profile_update_does_not_bring_back_an_older_value() {
 async fn poison_is_put_aside_with_its_reason_and_the_rest_is_recorded() {
     let f = Fixture::start().await;
     let mut items: Vec<_> = (0..20).map(|i| track(&f, &format!("u{i}"), "ok", json!({"i": i}))).collect();
-    // What the gateway would never let through, so that the database itself refuses it.
+    // The gateway would reject these, so here the database must.
     items.insert(7, f.raw_track("u7", "bad", r#"{"a": "\u0000"}"#));
     items.insert(13, f.raw_track("u13", "bad", "{not json"));
     f.publish(items).await;
@@ -145,7 +146,7 @@ async fn events_count_on_the_day_of_their_projects_timezone() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "u", "before", json!({}))]).await;
     f.applied().await;
-    // At any time one of the two is on another day than UTC.
+    // At any time one of the two zones has another date than UTC.
     for (zone, name) in [("Pacific/Kiritimati", "east"), ("Pacific/Niue", "west")] {
         f.execute(&format!(
             "BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'project'; \

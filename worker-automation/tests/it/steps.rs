@@ -1,4 +1,4 @@
-//! Every kind of step, through the recording transaction.
+//! Runs every kind of step through the recording transaction.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -10,12 +10,12 @@ fn mail(n: u128) -> Value {
     json!({"type": "SEND_EMAIL", "templateId": Uuid::from_u128(n)})
 }
 
-/// The only run's id, in any state.
+/// Returns the ID of the only run, in any state.
 async fn run(f: &Fixture) -> Uuid {
     f.text("SELECT id::text FROM run").await.unwrap().parse().unwrap()
 }
 
-/// The numbers of the templates of all messages, sorted.
+/// Returns the template numbers of all messages, sorted.
 async fn sent(f: &Fixture) -> String {
     let sql = "SELECT string_agg(right(template_id::text, 1), ',' ORDER BY template_id) FROM message";
     f.text(sql).await.unwrap_or_default()
@@ -36,7 +36,8 @@ async fn an_event_that_is_waited_for_takes_its_arm_and_its_timer_away() {
     f.publish(vec![track(&f, "u1", "signed_up", json!({})), track(&f, "u2", "signed_up", json!({}))]).await;
     f.applied().await;
     assert_eq!((f.number(LISTENERS).await, f.number(TIMERS).await), (2, 2));
-    // Too little, somebody else's, and the right one, in one batch; the one after it finds the run gone on.
+    // Too small a total, another user's event, and a match, in one batch; for the fourth event the run has already
+    // advanced.
     let bought = |user: &str, total: i32| track(&f, user, "bought", json!({ "total": total }));
     f.publish(vec![bought("u1", 5), bought("u3", 50), bought("u1", 50), bought("u1", 60)]).await;
     f.applied().await;
@@ -275,7 +276,7 @@ async fn an_answer_goes_into_later_steps() {
     f.stop().await;
 }
 
-/// One automation's texts hold nobody up: its run ends, and what comes after is recorded.
+/// A run with expensive templates does not delay others: it fails, and later items are recorded.
 #[tokio::test]
 async fn a_run_whose_texts_cost_too_much_fails_and_others_go_on() {
     let f = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! What people choose to get: the latest counts, through merges, and not beyond an erasure.
+//! Subscription preferences: the latest choice counts, across merges, and is lost with an erasure.
 
 use domain::message::Channel;
 use domain::suppression::{Address, Reason};
@@ -24,7 +24,7 @@ async fn groups(f: &Fixture) {
     }
 }
 
-/// A choice that names nobody beside its internal id, as from a page that could not ask the database.
+/// Returns a choice that has only the user's internal ID, as from a page that could not query the database.
 fn chose(f: &Fixture, user: Uuid, source: &str, choices: &[(Uuid, bool)]) -> IngestItem {
     let choice = |(group, subscribed): &(Uuid, bool)| Choice { group_id: id_bytes(*group), subscribed: *subscribed };
     let body = Subscribe {
@@ -36,7 +36,7 @@ fn chose(f: &Fixture, user: Uuid, source: &str, choices: &[(Uuid, bool)]) -> Ing
     IngestItem { user_id: None, body: Some(Body::Subscribe(body)), ..track(f, "", "", json!({})) }
 }
 
-/// Everybody's choices, in order.
+/// Returns all choices, in order.
 async fn kept(f: &Fixture) -> String {
     let sql = "SELECT coalesce(string_agg(right(group_id::text, 1) || ' ' || subscribed || ' ' || source, ', ' ORDER BY user_id, group_id), '') \
                FROM subscription";
@@ -50,7 +50,7 @@ async fn the_latest_choice_counts_in_whatever_order_they_come() {
     let ann = UserKey::External("ann").internal_id(f.project);
     f.publish(vec![track(&f, "ann", "seen", json!({}))]).await;
     f.applied().await;
-    // One transaction with both orders, and what came later having been accepted before.
+    // Both orders within one transaction, and a later item that was accepted earlier.
     let (first, second) = (chose(&f, ann, "page", &[(NEWS, false)]), chose(&f, ann, "api", &[(NEWS, true)]));
     let (third, fourth) = (chose(&f, ann, "link", &[(NEWS, false)]), chose(&f, ann, "api", &[(NEWS, true)]));
     f.publish_to(1, vec![second, first]).await;
@@ -61,7 +61,7 @@ async fn the_latest_choice_counts_in_whatever_order_they_come() {
     f.publish_to(3, vec![third]).await;
     f.applied().await;
     assert_eq!(kept(&f).await, "1 true api");
-    // What the page does not show is not chosen there; by a link of its mail it is. A group that there is not is left out.
+    // The page cannot change groups that it does not show; a mail's own link can. Unknown groups are skipped.
     let unknown = Uuid::from_u128(9);
     f.publish_to(1, vec![chose(&f, ann, "page", &[(DIGEST, false), (unknown, true), (NEWS, false)])]).await;
     f.applied().await;
@@ -69,7 +69,7 @@ async fn the_latest_choice_counts_in_whatever_order_they_come() {
     f.publish_to(1, vec![chose(&f, ann, "link", &[(DIGEST, false)])]).await;
     f.applied().await;
     assert_eq!(kept(&f).await, "1 false page, 2 false link");
-    // Nobody is made of a choice, and it is no event.
+    // A choice creates neither a user nor an event.
     f.publish_to(1, vec![chose(&f, Uuid::from_u128(77), "page", &[(NEWS, true)])]).await;
     f.applied().await;
     assert_eq!(kept(&f).await, "1 false page, 2 false link");
@@ -91,7 +91,7 @@ async fn who_unsubscribed_stays_so_when_they_log_in() {
     f.publish(vec![track(&f, "u1", "seen", json!({}))]).await;
     f.publish(vec![anonymous_track(&f, "a1", "seen"), anonymous_track(&f, "a2", "seen")]).await;
     f.applied().await;
-    // Of one group the visitor chose last, of the other the known person did.
+    // For one group the visitor's choice is the latest, for the other the known user's.
     for (user, choice) in [
         (first, (DIGEST, true)),
         (known, (NEWS, true)),
@@ -102,7 +102,7 @@ async fn who_unsubscribed_stays_so_when_they_log_in() {
         f.publish_to(1, vec![chose(&f, user, "api", &[choice])]).await;
         f.applied().await;
     }
-    // In one transaction with the merge, before it and behind it.
+    // In one transaction with the merge, before it and after it.
     let before = chose(&f, second, "link", &[(NEWS, true)]);
     let last = chose(&f, second, "page", &[(NEWS, false)]);
     f.publish_to(
@@ -121,7 +121,7 @@ async fn who_unsubscribed_stays_so_when_they_log_in() {
         f.text("SELECT string_agg(DISTINCT user_id::text, ',') FROM subscription").await,
         Some(known.to_string())
     );
-    // After it, what is said of the earlier name counts for the person.
+    // After the merge, choices for the anonymous ID apply to the known user.
     f.publish_to(1, vec![chose(&f, first, "link", &[(DIGEST, false)])]).await;
     f.applied().await;
     assert_eq!(kept(&f).await, "1 false page, 2 false link");
@@ -143,7 +143,7 @@ async fn choices_go_with_their_person() {
     f.publish(vec![erasure, track(&f, "ann", "again", json!({}))]).await;
     f.applied().await;
     assert_eq!(kept(&f).await, "");
-    // Accepted before the erasure, applied after it and after the person has come back.
+    // Accepted before the erasure, and applied after it and after the user has returned.
     f.publish_to(2, vec![late]).await;
     f.applied().await;
     assert_eq!(kept(&f).await, "");
@@ -189,7 +189,7 @@ async fn who_wanted_nothing_at_all_can_take_that_back() {
         place(Address::person(Channel::Push, ann), Reason::Manual),
     ];
     suppressions::put(&db, f.project, &places).await.unwrap();
-    // Said before they unsubscribed, and arriving after.
+    // Accepted before they unsubscribed, and applied after.
     f.publish_to(1, vec![early]).await;
     f.applied().await;
     assert_eq!(f.number("SELECT count(*) FROM suppression").await, 6);
@@ -198,7 +198,7 @@ async fn who_wanted_nothing_at_all_can_take_that_back() {
     let left = f.text(
         "SELECT string_agg(channel || ' ' || address || ' ' || reason, ', ' ORDER BY reason, address) FROM suppression",
     );
-    // Nor where only the profile says that it is theirs.
+    // An address that only the profile claims stays on the list.
     let expected = format!(
         "EMAIL ann@x.org complained, PUSH {ann} manual, EMAIL ann@x.org unsubscribed, EMAIL eve@x.org unsubscribed"
     );

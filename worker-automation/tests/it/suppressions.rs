@@ -1,4 +1,4 @@
-//! Bounces, complaints and unsubscriptions: what puts an address on the suppression list.
+//! Bounces, complaints and unsubscriptions, which add addresses to the suppression list.
 
 use bytes::Bytes;
 use domain::message::Channel;
@@ -16,7 +16,7 @@ fn webhook(f: &Fixture, user: Option<&str>, kind: &str, data: &Value) -> IngestI
     IngestItem { user_id: user.map(str::to_owned), body: Some(Body::Webhook(body)), ..track(f, "", "", json!({})) }
 }
 
-/// A mail that went to an address, or to nobody knows where yet.
+/// Inserts a mail to an address, or without one yet.
 async fn mail(f: &Fixture, user: Uuid, address: Option<&str>) -> Uuid {
     let id = ids::fresh(f.clock.now_ms());
     let address = address.map_or("NULL".to_owned(), |address| format!("'{address}'"));
@@ -29,7 +29,7 @@ async fn mail(f: &Fixture, user: Uuid, address: Option<&str>) -> Uuid {
     id
 }
 
-/// The list, in order.
+/// Returns the suppression list, in order.
 async fn listed(f: &Fixture) -> String {
     let sql = "SELECT coalesce(string_agg(channel || ' ' || address || ' ' || reason, ', ' ORDER BY address, reason), '') FROM suppression";
     f.text(sql).await.unwrap()
@@ -55,7 +55,7 @@ async fn hard_bounces_complaints_and_unsubscriptions_count_at_once() {
     f.applied().await;
     let all = "EMAIL a@x.org bounced, EMAIL b@x.org complained, EMAIL c@x.org unsubscribed";
     assert_eq!(listed(&f).await, all);
-    // Told again, nothing changes; and the event can start automations.
+    // A repeated webhook changes nothing, and the event can trigger automations.
     f.publish_to(1, vec![webhook(&f, None, "message.complained", &json!({"messageId": complained}))]).await;
     f.applied().await;
     assert_eq!(listed(&f).await, all);
@@ -77,7 +77,7 @@ async fn five_soft_bounces_in_a_row_count_like_a_hard_one() {
     };
     soft(4).await;
     assert_eq!(listed(&f).await, "");
-    // Something arrives, and the row begins anew.
+    // A delivery resets the count of soft bounces.
     let arrived = mail(&f, Uuid::nil(), Some("a@x.org")).await;
     f.publish_to(1, vec![webhook(&f, None, "message.delivered", &json!({"messageId": arrived}))]).await;
     f.applied().await;
@@ -149,7 +149,7 @@ async fn what_is_told_of_an_earlier_name_counts_for_the_person() {
         (mail(&f, visitor, None).await, mail(&f, visitor, None).await, mail(&f, visitor, None).await);
     f.execute("UPDATE message SET channel = 'PUSH'").await;
     let told = |kind: &str, message: Uuid| webhook(&f, None, kind, &json!({"messageId": message}));
-    // In one transaction with the merge, before it and behind it; and after it.
+    // In one transaction with the merge, before it and after it; and after that transaction.
     let merge = identify(&f, Some("u1"), Some("a1"), json!({}));
     f.publish_to(1, vec![told("message.bounced", before), merge, told("message.unsubscribed", with)]).await;
     f.applied().await;
@@ -190,16 +190,16 @@ async fn who_unsubscribes_by_links_again_and_again_has_done_so_once() {
     let counted = "SELECT count(*) FROM events WHERE name = 'message.unsubscribed'";
     let mut kept = Vec::new();
     for items in [
-        // The same link twice, and that of another message to the same address.
+        // The same link twice, and the link of another message to the same address.
         vec![leaves(0, "link"), leaves(0, "link"), leaves(1, "link")],
         vec![leaves(0, "link")],
         // Another address.
         vec![leaves(2, "link")],
-        // They want messages again, and then none: at once, and later.
+        // The user resubscribes and unsubscribes: in one batch, and later.
         vec![again(), leaves(0, "link"), leaves(0, "link")],
         vec![again()],
         vec![leaves(1, "link")],
-        // What the project's own systems tell is theirs to tell once.
+        // Unsubscriptions from the project's own systems are each recorded.
         vec![leaves(0, "crm")],
     ] {
         f.publish_to(1, items).await;
@@ -231,7 +231,7 @@ async fn an_unsubscription_by_a_deleted_message_holds_for_the_user_on_its_channe
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
-    // Called again, it starts nothing.
+    // A repeat triggers nothing.
     f.publish_to(1, vec![unsubscribed("bob", &by_old_link)]).await;
     f.applied().await;
     assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'message.unsubscribed'").await, 2);

@@ -1,4 +1,4 @@
-//! Devices: registered, moved, forgotten and merged.
+//! Push tokens: registered, moved, removed and merged.
 
 use serde_json::json;
 use wire::event::{Body, IngestItem, RegisterToken, RemoveToken};
@@ -29,7 +29,7 @@ async fn owner(f: &Fixture, token: &str) -> Option<String> {
 #[tokio::test]
 async fn a_token_is_the_last_ones_who_registered_it() {
     let f = Fixture::start().await;
-    // Nobody knows these people yet.
+    // The registrations create these users.
     f.publish_to(3, vec![register(&f, "a", "phone"), register(&f, "b", "phone"), register(&f, "a", "tablet")]).await;
     f.applied().await;
     assert_eq!(f.number("SELECT count(*) FROM users").await, 2);
@@ -42,7 +42,7 @@ async fn a_token_is_the_last_ones_who_registered_it() {
     assert_eq!((owner(&f, "phone").await, owner(&f, "tablet").await), (Some("a".into()), None));
     assert_eq!(f.number("SELECT count(*) FROM push_token WHERE user_id IS NOT NULL").await, 1);
 
-    // In one batch too, the last word counts.
+    // Within one batch, the last item counts, too.
     f.publish_to(
         3,
         vec![
@@ -60,7 +60,7 @@ async fn a_token_is_the_last_ones_who_registered_it() {
     f.stop().await;
 }
 
-/// People's registrations come by their own partitions, and so in any order.
+/// Registrations come through each user's own partition, and so in any order.
 #[tokio::test]
 async fn of_what_several_say_of_a_token_the_last_accepted_counts() {
     let f = Fixture::start().await;
@@ -83,7 +83,7 @@ async fn of_what_several_say_of_a_token_the_last_accepted_counts() {
     apply(5, late).await;
     assert_eq!(f.number("SELECT count(*) FROM push_token WHERE user_id IS NOT NULL OR token IS NOT NULL").await, 0);
 
-    // Within one millisecond the stream's order tells.
+    // Within one millisecond, the order of the stream counts.
     let first = register(&f, "a", "phone");
     let second = IngestItem { received_ms: first.received_ms, ..register(&f, "b", "phone") };
     apply(3, first).await;

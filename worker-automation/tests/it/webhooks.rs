@@ -1,4 +1,4 @@
-//! Webhooks: messages that they move on, and what is kept of the others.
+//! Provider webhooks update messages; all others are stored as events.
 
 use bytes::Bytes;
 use domain::message::{Channel, Lane, Queue};
@@ -17,7 +17,7 @@ fn webhook(f: &Fixture, user: Option<&str>, kind: &str, data: &Value) -> IngestI
     IngestItem { user_id: user.map(str::to_owned), body: Some(Body::Webhook(body)), ..track(f, "", "", json!({})) }
 }
 
-/// A message of the ledger in this state.
+/// Inserts a message with this status.
 async fn message(f: &Fixture, status: &str) -> Uuid {
     let id = ids::fresh(f.clock.now_ms());
     f.execute(&format!(
@@ -30,7 +30,7 @@ async fn message(f: &Fixture, status: &str) -> Uuid {
     id
 }
 
-/// The message's state, and which times it has.
+/// Returns the message's status, and which of its times are set.
 async fn state(f: &Fixture, id: Uuid) -> String {
     let sql = format!(
         "SELECT status || coalesce(': ' || status_reason, '') || CASE WHEN delivered_at IS NULL THEN '' ELSE ' D' END \
@@ -66,7 +66,7 @@ async fn what_is_told_moves_a_message_forward_only() {
     let counted = "SELECT string_agg(status || sum, ' ' ORDER BY status) FROM \
                    (SELECT status, sum(count) FROM message_status_count WHERE channel = 'PUSH' GROUP BY status) counts";
     assert_eq!(f.text(counted).await.as_deref(), Some("bounced1 delivered2 opened1"));
-    // They leave no event and make nobody.
+    // They create no events and no users.
     assert_eq!(f.number("SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM users)").await, 0);
     assert_eq!(f.dead_letters().await, Vec::<String>::new());
     f.stop().await;
@@ -98,7 +98,7 @@ async fn clicks_in_a_campaigns_messages_are_counted_by_link_and_once() {
     assert_eq!(f.number("SELECT count(*) FROM campaign_click").await, 2);
     assert_eq!(state(&f, of_campaign).await, "clicked O C");
     assert_eq!(f.dead_letters().await, Vec::<String>::new());
-    // An address that only an erased person clicked may be theirs; one that somebody else did stays.
+    // A URL that only an erased user clicked may be personal and is removed. One that another user clicked stays.
     f.execute(
         "INSERT INTO campaign_click SELECT project_id, campaign_id, gen_random_uuid(), link, gen_random_uuid(), NULL, 1 \
          FROM campaign_link WHERE url = 'https://a.b/c'",
@@ -140,7 +140,7 @@ async fn made_up_ids_of_other_months_are_unknown_and_a_real_one_among_them_is_fo
     let id = message(&f, "sent").await;
     let user = UserKey::External("u").internal_id(f.project);
     f.execute(&format!("UPDATE message SET user_id = '{user}' WHERE id = '{id}'")).await;
-    // Of years from 1970 to 9812.
+    // IDs with years from 1970 to 9812.
     let made_up = (0..100).map(|n| ids::timed(n * 2_500_000_000_000, [1; 10]));
     let opened = made_up.chain([id]).map(|id| track(&f, "u", "push_opened", json!({"messageId": id})));
     f.publish(opened.collect()).await;
@@ -182,7 +182,8 @@ async fn other_kinds_are_kept_and_start_automations() {
     f.publish_to(0, vec![webhook(&f, None, "payment.failed", &json!({"n": 3}))]).await;
     f.publish_to(0, vec![webhook(&f, None, "message.unsubscribed", &json!({"messageId": "x"}))]).await;
     f.applied().await;
-    // One run: by the webhook that names somebody, once; neither by an event of that name nor by what names nobody.
+    // One run: only by the webhook that names a user, and only once. Events of that name and webhooks without a user
+    // start none.
     assert_eq!(f.number("SELECT count(*) FROM run").await, 1);
     assert_eq!(f.number("SELECT (context->'properties'->>'n')::bigint FROM run").await, 1);
     assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'payment.failed'").await, 3);
@@ -215,7 +216,7 @@ async fn what_is_told_of_messages_starts_automations_of_whom_they_were_for() {
     };
     let about = |id: Uuid| json!({"messageId": id});
     let click = |page: &str| json!({"messageId": first, "url": format!("https://shop.example/{page}")});
-    // In a partition that is not the person's own, as links tell it. Opening again and again counts once for a message.
+    // Link items use a partition other than the user's own. Repeated opens count once per message.
     f.publish_to(
         1,
         vec![
@@ -242,7 +243,7 @@ async fn what_is_told_of_messages_starts_automations_of_whom_they_were_for() {
     assert_eq!(runs(opened, &format!("context->'properties'->>'messageId' = '{second}'")).await, 1);
     assert_eq!((runs(opened, "true").await, runs(clicked, "true").await), (2, 1));
     assert_eq!(f.number("SELECT count(*) FROM run").await, 3);
-    // It is no event, and made nobody.
+    // It creates no event and no user.
     assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
     assert_eq!(f.number("SELECT count(*) FROM users").await, 1);
     assert_eq!(state(&f, first).await, "clicked O C");

@@ -1,4 +1,4 @@
-//! Who is not written to: looked up for each message before it is sent, and learnt from what providers refuse for good.
+//! Suppression: checked for each message before it is sent, and extended by providers' permanent refusals.
 
 use std::collections::HashMap;
 
@@ -43,8 +43,8 @@ pub fn address(channel: Channel, person: &Recipient) -> Option<Address> {
     }
 }
 
-/// Returns why a message is not sent where the channels send to known users only. The address of an anonymous user is whatever
-/// a browser said; devices and the inbox are the user's own.
+/// Returns why a message is not sent where the channels send to known users only. The address of an anonymous user is
+/// unverified input from a browser; devices and the inbox are the user's own.
 pub fn as_anonymous(message: &Claimed, person: &Recipient, rules: &Rules) -> Option<&'static str> {
     let is_addressed = matches!(message.channel, Channel::Email | Channel::Sms);
     let is_kept =
@@ -56,13 +56,13 @@ fn phone(person: &Recipient) -> Option<&str> {
     person.properties.get("phone").and_then(Value::as_str)
 }
 
-/// What keeps a message from its person; of several reasons the gravest.
+/// Returns why a message is suppressed for its user; of several reasons, the gravest.
 pub fn reason(message: &Claimed, person: &Recipient, listed: &HashMap<Address, Vec<Reason>>) -> Option<Reason> {
     let reasons = addresses(message.channel, person).filter_map(|address| listed.get(&address)).flatten();
     reasons.copied().filter(|reason| reason.keeps_out(message.lane)).min()
 }
 
-/// Whether people are subscribed to the groups of their messages. Where no message is of one, nothing is asked.
+/// Returns the users' subscriptions to the groups of their messages. Runs no query if no message has a group.
 pub async fn subscribed<'a>(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -76,7 +76,7 @@ pub async fn subscribed<'a>(
     subscriptions::among(tx, project, &pairs).await
 }
 
-/// Why a message of a group is kept from its person. Of a group that was deleted nobody knows any more who wanted it.
+/// Returns why a message of a group is suppressed for its user. If the group was deleted, the subscriptions are unknown.
 pub fn by_group(
     message: &Claimed,
     person: &Recipient,
@@ -89,13 +89,13 @@ pub fn by_group(
     }
 }
 
-/// What a refusal says about the address for good.
+/// Returns the reason to suppress the address permanently, if the refusal gives one.
 pub fn learnt(channel: Channel, outcome: &Outcome) -> Option<Reason> {
-    /// There is no such mailbox, it has moved, or it takes nothing (RFC 3463, RFC 7505).
+    /// The mailbox does not exist, has moved, or is disabled (RFC 3463, RFC 7505).
     const NOBODY: [&str; 4] = ["5.1.1", "5.1.6", "5.1.10", "5.2.1"];
-    /// The number is not there any more.
+    /// The number no longer exists.
     const UNKNOWN: &str = "30005:";
-    /// Its owner told the sender to stop.
+    /// The recipient opted out.
     const STOPPED: &str = "21610:";
     let says = |words: &str, code: &str| words.split_whitespace().any(|word| word == code);
     match (channel, outcome) {
@@ -106,8 +106,8 @@ pub fn learnt(channel: Channel, outcome: &Outcome) -> Option<Reason> {
     }
 }
 
-/// Puts an address on the list after such a refusal. Failing to is no reason to hold the message up: the next one finds
-/// out again.
+/// Adds an address to the suppression list after such a refusal. An error does not hold up the message: the next one gets the same
+/// refusal.
 pub async fn keep(app: &App, message: &Claimed, address: &str, outcome: &Outcome) {
     let Some(reason) = learnt(message.channel, outcome) else { return };
     let address = Address { channel: message.channel, text: address.to_owned() };

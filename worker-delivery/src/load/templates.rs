@@ -1,4 +1,4 @@
-//! Compiled templates, each in the version of the moment.
+//! Caches compiled templates, each in its current version.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use crate::render::Compiled;
 
-/// Templates kept compiled.
+/// Maximum compiled templates in the cache.
 const KEPT: usize = 512;
 
-/// A template, or why it is none.
+/// A compiled template, or the error in it.
 pub type Found = Result<Arc<Compiled>, ParseError>;
 
 pub struct Templates(Cache<(ProjectId, Uuid), Arc<Compiled>>);
@@ -28,7 +28,7 @@ impl Default for Templates {
 }
 
 impl Templates {
-    /// The templates of these ids; deleted ones are missing. Only texts that are new here are read.
+    /// Returns the templates with these IDs, without deleted ones. Reads only texts that are not cached.
     pub async fn load(
         &self,
         db: &impl GenericClient,

@@ -1,4 +1,4 @@
-//! Push straight to Apple's devices (APNs), over HTTP/2 with a signed token.
+//! Push to Apple devices (APNs), over HTTP/2 with a signed token.
 
 mod client;
 mod config;

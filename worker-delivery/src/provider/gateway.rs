@@ -1,5 +1,4 @@
-//! Push by the device vendor's gateway (FCM): its HTTP v1 interface with a service account, or the legacy one with a
-//! server key.
+//! Push by the device vendor's gateway (FCM): the HTTP v1 API with a service account, or the legacy API with a server key.
 
 mod access;
 mod client;

@@ -1,4 +1,4 @@
-//! What all providers that are called over HTTP have in common: what a failed call and a plain status mean.
+//! Maps failed HTTP calls and plain statuses to outcomes, for all providers that are called over HTTP.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use jiff::Timestamp;
 
 use super::Outcome;
 
-/// Characters of an answer that are repeated to people.
+/// Maximum characters of a response that are displayed.
 const WORDS: usize = 300;
 
-/// What to make of a call without an answer, to an address that is in the settings or the vendor's own.
+/// Returns the outcome of a call without a response, to a URL from the settings or the vendor's own.
 pub fn unanswered(error: CallError) -> Outcome {
     match error {
         CallError::Refused(why) | CallError::Tls(why) => Outcome::Misconfigured(why),
@@ -20,7 +20,7 @@ pub fn unanswered(error: CallError) -> Outcome {
     }
 }
 
-/// What a status says by itself, where the answer's text says no more. A success is not asked for here.
+/// Returns the outcome that a status alone implies, for responses without a more specific error. Not for successes.
 pub fn by_status(answer: &Answer, words: String, now: Timestamp) -> Outcome {
     let after = answer.retry_after(now);
     let why = said(answer.status, &words);
@@ -30,24 +30,24 @@ pub fn by_status(answer: &Answer, words: String, now: Timestamp) -> Outcome {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
             Outcome::Misconfigured(why)
         }
-        // Nothing is there, or it is elsewhere: the address is wrong.
+        // Nothing is there, or it has moved: the base URL is wrong.
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Outcome::Misconfigured(why),
         status if status.is_redirection() => Outcome::Misconfigured(why),
-        // It reached the provider, but nobody can know what the server behind the gateway did with it.
+        // The call reached the provider, but whether the server behind its gateway processed it is unknown.
         StatusCode::GATEWAY_TIMEOUT => Outcome::Ambiguous(why),
         status if status.is_server_error() => Outcome::Unavailable { after, why },
         _ => Outcome::Rejected(why),
     }
 }
 
-/// The status and the words, fit for people.
+/// Returns the status and the text, sanitized for display.
 pub fn said(status: StatusCode, words: &str) -> String {
     let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(WORDS).collect();
     let words = if words.is_empty() { status.canonical_reason().unwrap_or("no words").to_owned() } else { words };
     format!("{} {words}", status.as_u16())
 }
 
-/// A wish that is worth following.
+/// Returns the requested delay, or `least` if it is shorter or missing.
 pub fn at_least(after: Option<Duration>, least: Duration) -> Option<Duration> {
     Some(after.map_or(least, |after| after.max(least)))
 }

@@ -1,4 +1,4 @@
-//! Signed tokens (RFC 7519) by which a project shows who it is.
+//! Signed tokens (RFC 7519) that authenticate a project.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa;
@@ -26,7 +26,7 @@ pub enum SigningKey {
 }
 
 impl SigningKey {
-    /// A key on the curve P-256, from PEM.
+    /// Reads a P-256 key from PEM.
     pub fn es256_from_pem(pem: &str) -> Result<Self, KeyError> {
         Self::es256_from_der(der(pem)?.secret_pkcs8_der())
     }
@@ -36,7 +36,7 @@ impl SigningKey {
         Ok(Self::Es256(pair.map_err(|_| KeyError::WrongKind("a key on the curve P-256"))?))
     }
 
-    /// An RSA key, from PEM.
+    /// Reads an RSA key from PEM.
     pub fn rs256_from_pem(pem: &str) -> Result<Self, KeyError> {
         let pair = rsa::KeyPair::from_pkcs8(der(pem)?.secret_pkcs8_der());
         Ok(Self::Rs256(pair.map_err(|_| KeyError::WrongKind("an RSA key"))?))
@@ -49,7 +49,7 @@ impl SigningKey {
         }
     }
 
-    /// The token of these claims; `key_id` goes into its header.
+    /// Returns a signed token with these claims; `key_id` goes into its header.
     pub fn token(&self, key_id: Option<&str>, claims: &Value) -> Result<String, KeyError> {
         let mut header = serde_json::json!({ "alg": self.algorithm(), "typ": "JWT" });
         if let Some(key_id) = key_id {

@@ -4,39 +4,39 @@ use domain::push_token::Platform;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// How long a device that is away may take to come back, in seconds: three days.
+/// How long push services keep a push for an offline device, in seconds: three days.
 pub const TTL_SECS: i64 = 259_200;
-/// Bytes of a payload at most.
+/// Maximum payload size in bytes.
 pub const PAYLOAD_MAX: usize = 4_096;
 
-/// A push ready to go to one device.
+/// A push ready to be sent to one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// The same at every attempt, so that a device shows a repeat in the place of the first copy.
+    /// The same at every attempt, so that a device replaces the first copy with a repeat.
     pub id: Uuid,
     pub title: String,
     pub body: String,
-    /// What it opens when it is tapped; without one the app or the site itself.
+    /// URL that a tap opens; `None` opens the app or the site itself.
     pub url: Option<String>,
     pub platform: Platform,
-    /// The device's token, or the JSON of a browser's subscription.
+    /// The device's token, or a browser's subscription as JSON.
     pub token: String,
 }
 
 impl Push {
-    /// What every device gets in one form or another: `{title, body, messageId, url?}`.
+    /// Returns the payload, `{title, body, messageId, url?}`. Each platform gets its own form of it.
     pub fn payload(&self) -> Value {
         self.with_url(json!({ "title": self.title, "body": self.body, "messageId": self.id }))
     }
 
-    /// What an app gets beside the texts that are shown: `{messageId, url?}`.
+    /// Returns the data for the app, apart from the displayed texts: `{messageId, url?}`.
     pub fn data(&self) -> Value {
         self.with_url(json!({ "messageId": self.id }))
     }
 
-    /// Whether its payload has more than [`PAYLOAD_MAX`] bytes.
+    /// Whether the payload exceeds [`PAYLOAD_MAX`].
     pub fn is_too_large(&self) -> bool {
-        // JSON escapes a byte by six at most; names, quotes and the id take less than the rest.
+        // JSON escapes take at most six bytes per byte; field names, quotes and the ID fit into the remainder.
         let texts = self.title.len() + self.body.len() + self.url.as_ref().map_or(0, String::len);
         6 * texts + 128 > PAYLOAD_MAX && self.payload().to_string().len() > PAYLOAD_MAX
     }

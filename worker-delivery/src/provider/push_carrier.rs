@@ -1,10 +1,10 @@
-//! Who carries a push: any of the clients that can.
+//! The provider clients that can carry a push.
 
 use super::push::Push;
 use super::stub::Stub;
 use super::{Outcome, Provider, apns, gateway, push_mailbox, push_provider, web_push};
 
-/// Who carries a push.
+/// Client of a push provider.
 pub enum PushProvider {
     Apns(Box<apns::Client>),
     Gateway(Box<gateway::Client>),

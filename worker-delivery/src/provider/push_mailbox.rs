@@ -1,7 +1,7 @@
-//! Push as the mailbox has mail: for trying things out, every push becomes a file in a directory. It carries only to devices
-//! that were made up for it, whose tokens say so, and only where the operator named a directory.
+//! Writes pushes to files in a directory, for trying things out. Serves only made-up test devices, which their tokens mark as such, and
+//! only if the operator configured a directory.
 //!
-//! The end of a token may ask for a failure: `+gone`, `+reject`, `+defer`.
+//! The end of a token may request a failure: `+gone`, `+reject`, `+defer`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Outcome;
 use super::push::Push;
 
-/// What the tokens of its devices begin with.
+/// Prefix of the tokens of test devices.
 const PREFIX: &str = "mailbox:";
 
 pub struct PushMailbox(PathBuf);
@@ -24,7 +24,7 @@ impl PushMailbox {
         token.starts_with(PREFIX)
     }
 
-    /// The file `<message's id>-<random>.json` is there as a whole, or not at all.
+    /// Writes the file `<message ID>-<random>.json` atomically.
     pub async fn send(&self, push: &Push) -> Outcome {
         match push.token.rsplit_once('+').map(|(_, tag)| tag) {
             Some("gone") => return Outcome::Gone("as the token asks for".to_owned()),

@@ -13,16 +13,16 @@ use super::{Outcome, Provider};
 pub use client::Client;
 pub use config::SmsConfig;
 
-/// A text ready to go to one number.
+/// An SMS ready to be sent to one number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sms {
     pub id: Uuid,
-    /// In international form (E.164).
+    /// In E.164 format.
     pub to: String,
     pub text: String,
 }
 
-/// Who carries a project's SMS.
+/// SMS provider of a project.
 pub enum SmsProvider {
     Http(Box<Client>),
     Stub(Stub<Sms>),

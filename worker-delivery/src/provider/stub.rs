@@ -1,10 +1,10 @@
-//! A provider that is only a function: for tests of everything around the call.
+//! A provider that calls a function, for tests of everything around the call.
 
 use std::sync::Arc;
 
 use super::{Email, Outcome};
 
-/// Answers as its function says.
+/// Responds with the result of its function.
 pub struct Stub<P = Email>(Arc<dyn Fn(&P) -> Outcome + Send + Sync>);
 
 impl<P> Clone for Stub<P> {

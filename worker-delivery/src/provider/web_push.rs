@@ -1,4 +1,4 @@
-//! Web push: RFC 8030 (the call), RFC 8291 and 8188 (its encryption), RFC 8292 (who calls).
+//! Web push: RFC 8030 (the call), RFC 8291 and 8188 (encryption), RFC 8292 (VAPID).
 
 mod client;
 mod config;

@@ -1,4 +1,4 @@
-//! Messages of a title and a text: pushes, in-app messages and SMS. Pure.
+//! Renders messages that consist of a title and a text: pushes, in-app messages and SMS. Pure.
 
 use domain::message::Channel;
 use domain::recipient::Recipient;
@@ -16,11 +16,11 @@ pub struct Plain {
     /// One line.
     pub title: String,
     pub body: String,
-    /// What a push opens.
+    /// URL that a push opens.
     pub url: Option<String>,
 }
 
-/// Renders a message as its channel shows it.
+/// Renders a message in the form of its channel.
 pub fn render(
     source: &Source<'_>,
     message: &Claimed,
@@ -35,7 +35,7 @@ pub fn render(
             let url = message.content.get("url").and_then(Value::as_str).filter(|_| message.channel == Channel::Push);
             match Compiled::new(0, title, body).and_then(|compiled| compiled.opening(url)) {
                 Ok(compiled) => own = compiled,
-                // The gateway refuses what does not parse.
+                // The gateway refuses content that does not parse.
                 Err(_) => return Ok(Plain { title: one_line(title), body: body.to_owned(), url: None }),
             }
             &own

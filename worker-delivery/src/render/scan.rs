@@ -8,10 +8,10 @@ use std::ops::Range;
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::{BufferQueue, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 
-/// Elements whose content is no markup.
+/// Elements whose content is not markup.
 const RAW: [&str; 5] = ["script", "style", "title", "textarea", "xmp"];
 
-/// The pieces of a text.
+/// Splits a text into pieces.
 pub fn pieces(html: &str) -> impl Iterator<Item = &str> {
     let mut rest = html;
     std::iter::from_fn(move || {
@@ -35,7 +35,7 @@ pub fn is_end_of(piece: &str, name: &str) -> bool {
     piece.strip_prefix("</").is_some_and(|rest| is_named(rest, name))
 }
 
-/// The name of a tag, in lower case; `None` for text and comments.
+/// Returns the name of a tag, in lower case; `None` for text and comments.
 pub fn name(piece: &str) -> Option<Cow<'_, str>> {
     let tag = piece.strip_prefix('<')?;
     let tag = tag.strip_prefix('/').unwrap_or(tag);
@@ -54,7 +54,7 @@ pub struct Attribute<'a> {
     source: &'a str,
 }
 
-/// Returns the attributes of a tag. Those after the first of a name do not count.
+/// Returns the attributes of a tag. Repeated attributes are ignored.
 pub fn attributes(tag: &str) -> impl Iterator<Item = Attribute<'_>> {
     let bytes = tag.as_bytes();
     let skip = move |mut at: usize, is_skipped: fn(u8) -> bool| {
@@ -66,7 +66,7 @@ pub fn attributes(tag: &str) -> impl Iterator<Item = Attribute<'_>> {
     let mut at = skip(0, |b| !b.is_ascii_whitespace() && !matches!(b, b'/' | b'>'));
     std::iter::from_fn(move || {
         let start = skip(at, |b| b.is_ascii_whitespace() || b == b'/');
-        // An equals sign that a name begins with belongs to it.
+        // An equals sign at the start of a name belongs to the name.
         let first = usize::from(bytes.get(start) == Some(&b'='));
         let end = skip(start + first, |b| !b.is_ascii_whitespace() && !matches!(b, b'=' | b'>' | b'/'));
         if start == end {
@@ -152,8 +152,8 @@ fn is_named(rest: &str, name: &str) -> bool {
     found.eq_ignore_ascii_case(name) && next.is_none_or(|b| b.is_ascii_whitespace() || b == b'>' || b == b'/')
 }
 
-/// Where what begins with `<` ends: a comment as a whole, a tag behind its quoted values, and an element whose content is no
-/// markup before its end tag. What is no markup at all ends at once.
+/// Returns the end of a piece that begins with `<`: the end of a comment, of a tag (after its quoted values), or of an element whose
+/// content is not markup (before its end tag). If it is not markup, returns the end of the `<`.
 fn end_of(text: &str) -> usize {
     if text.starts_with("<!--") {
         return text.find("-->").map_or(text.len(), |at| at + 3);
@@ -171,7 +171,7 @@ fn end_of(text: &str) -> usize {
     }
 }
 
-/// Where a tag ends. A quote counts only where a value begins.
+/// Returns the end of a tag. Quotes count only at the start of a value.
 fn end_of_tag(tag: &str) -> usize {
     enum State {
         TagName,
@@ -206,7 +206,7 @@ fn end_of_tag(tag: &str) -> usize {
     tag.len()
 }
 
-/// Where the end tag of this name begins.
+/// Returns the start of the end tag of this name.
 fn closing(text: &str, name: &str) -> usize {
     text.match_indices("</").map(|(at, _)| at).find(|at| is_end_of(&text[*at..], name)).unwrap_or(text.len())
 }
@@ -222,7 +222,7 @@ mod tests {
             ("<a b='>' c>d", &["<a b='>' c>", "d"]),
             ("<a b = \">\">c", &["<a b = \">\">", "c"]),
             ("</a b='>'>c", &["</a b='>'>", "c"]),
-            // Quotes that begin no value.
+            // Quotes that do not start a value.
             ("<p title=it's>a</p>", &["<p title=it's>", "a", "</p>"]),
             ("<img alt=\"24\" Monitor\">a", &["<img alt=\"24\" Monitor\">", "a"]),
             ("<a b=c?d=\">e", &["<a b=c?d=\">", "e"]),

@@ -9,7 +9,7 @@ use hidden::{Hidden, Position, is_hidden};
 
 /// Maximum nesting shown for block quotes and for lists.
 const MAX_LEVELS: usize = 8;
-/// Schemes of addresses that are not shown, as they lead to nothing that a reader of the text could open.
+/// Schemes of addresses that are not shown, because a reader of the text could not open them.
 const UNSHOWN: [&str; 4] = ["javascript", "vbscript", "data", "cid"];
 
 /// Converts HTML to text that ends with a line break, unless it is empty.
@@ -25,7 +25,7 @@ pub fn from_html(html: &str) -> String {
     text.finish()
 }
 
-/// Line breaks around an element: 2 for those with a margin, 1 for other blocks, 0 for those within a line.
+/// Returns the line breaks around an element: 2 for those with a margin, 1 for other blocks, 0 for inline elements.
 fn breaks(name: &str) -> usize {
     match name {
         "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "blockquote" | "pre" | "hr" | "dl" | "figure" | "table" => 2,
@@ -38,7 +38,7 @@ fn breaks(name: &str) -> usize {
 
 struct Link {
     address: String,
-    /// Where its text begins.
+    /// Where the link's text begins in `out`.
     start: usize,
 }
 
@@ -64,9 +64,9 @@ struct Text {
     levels: Levels,
     /// The next number of each open list; `None`: not numbered.
     lists: Vec<Option<i64>>,
-    /// Levels and number of lists outside of each open table. What is left open in a cell ends with the cell.
+    /// Levels and number of lists outside of each open table. Elements left open in a cell end with the cell.
     tables: Vec<(Levels, usize)>,
-    /// Put before the next line.
+    /// Prefix of the next line.
     marker: Option<String>,
     link: Option<Link>,
 }
@@ -245,7 +245,7 @@ impl Text {
         self.lists.truncate(lists);
     }
 
-    /// Keeps an address apart from a link or image that follows at once.
+    /// Separates an address from a link or image that follows immediately.
     fn separate(&mut self) {
         self.has_space |= self.out.ends_with('>');
     }
@@ -288,7 +288,7 @@ fn shown_address(href: &str) -> Option<String> {
     is_shown.then_some(address)
 }
 
-/// Whether a character takes no space. Senders pad preheaders with these to keep body text out of previews.
+/// Whether a character is invisible. Senders pad preheaders with such characters to keep body text out of previews.
 fn is_invisible(c: char) -> bool {
     matches!(
         c,

@@ -1,8 +1,7 @@
-//! Mail of which it is known whether it was opened and what was clicked: links lead by way of this installation, and a
-//! picture that nobody sees is loaded from it. Pure.
+//! Tracks opens and clicks of a mail: links go through this installation, and an invisible image is loaded from it. Pure.
 //!
-//! Only the addresses are exchanged. The rest stays as its author wrote it, byte for byte: mail programs are particular, and
-//! what a parser wrote anew would not be what was tried out in them.
+//! Only the URLs are replaced. The rest stays as the author wrote it, byte for byte: mail clients are particular, and the author tested
+//! this HTML in them, not a parser's output.
 
 mod address;
 
@@ -22,20 +21,20 @@ pub struct Links<'a> {
     keys: &'a MasterKeys,
     base: &'a str,
     sent: Sent,
-    /// Where our own links begin.
+    /// Prefixes of this installation's own links.
     own: [String; 4],
 }
 
 impl<'a> Links<'a> {
-    /// `base` is the installation's address without a slash at its end.
+    /// Creates the links of a message. `base` is the installation's URL without a trailing slash.
     pub fn new(keys: &'a MasterKeys, base: &'a str, sent: Sent) -> Self {
-        // As addresses are written once they were read.
+        // Normalised, as page URLs are after parsing.
         let base_as_read = page(base).unwrap_or_else(|| base.to_owned());
         let own = Purpose::ALL.map(|purpose| format!("{}{}", base_as_read.trim_end_matches('/'), purpose.path()));
         Self { keys, base, sent, own }
     }
 
-    /// By way of the installation to a page; none where that is one of our own links, which act by themselves.
+    /// Returns the tracked link to a page; `None` for this installation's own links, which take effect by themselves.
     fn to(&self, page: &str) -> Option<String> {
         let is_own = self.own.iter().any(|own| page.starts_with(own));
         (!is_own).then(|| link::click(self.keys, self.base, self.sent, page))
@@ -47,8 +46,7 @@ impl<'a> Links<'a> {
     }
 }
 
-/// Exchanges every address that an `<a>` leads to over HTTP, and puts the picture at the end of the text. An `<a>` with
-/// `clicktracking="off"` keeps its address.
+/// Replaces the HTTP URL of every `<a>`, and adds the image at the end of the text. An `<a>` with `clicktracking="off"` keeps its URL.
 pub fn tracked(html: &str, links: &Links<'_>) -> String {
     with(html, |page| links.to(page), &links.picture())
 }
@@ -61,7 +59,7 @@ fn with(html: &str, link: impl Fn(&str) -> Option<String>, picture: &str) -> Str
         let exchanged = href.and_then(|(place, page)| {
             let link = link(&page)?;
             count += 1;
-            // Where there are no quotes, a link needs none either.
+            // A tracked link needs no quotes, so an unquoted value stays unquoted.
             Some(Cow::Owned([&piece[..place.start], &link, &piece[place.end..]].concat()))
         });
         if scan::is_end_of(piece, "body") {
@@ -80,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// Links as `T(page)`, the picture as a bullet.
+    /// Renders links as `T(page)` and the image as a bullet.
     fn track(html: &str) -> String {
         with(html, |page| (!page.contains("/unsubscribe/")).then(|| format!("T({page})")), "•")
     }
@@ -97,7 +95,7 @@ mod tests {
             ("<a\nhref=\"HTTPS://A.b/C\">", "<a\nhref=\"T(https://a.b/C)\">•"),
             ("<a\u{a0}href=\"https://a.b/\">", "<a\u{a0}href=\"https://a.b/\">•"),
             ("1 < 2, <a href=\"https://a.b/\">", "1 < 2, <a href=\"T(https://a.b/)\">•"),
-            // What is no link to a page.
+            // URLs that lead to no page.
             ("<a href=\"mailto:a@b.c\">", "<a href=\"mailto:a@b.c\">•"),
             ("<a href=\"tel:+491\">", "<a href=\"tel:+491\">•"),
             ("<a href=\"#top\">", "<a href=\"#top\">•"),
@@ -132,7 +130,7 @@ mod tests {
             ("https://a.b/?c=1&d=2", "https://a.b/?c=1&d=2"),
             ("https&colon;//a.b&sol;&#x63;&#100;", "https://a.b/cd"),
             ("https://a.b/?c=&eacute;&quot;", "https://a.b/?c=%C3%A9%22"),
-            // No entity, without its semicolon and before a letter or an equals sign.
+            // Not an entity: no semicolon, and followed by a letter or an equals sign.
             ("https://a.b/?x=1&copy=2&lt=3", "https://a.b/?x=1&copy=2&lt=3"),
             ("https://a.b/?c=&amp;amp;", "https://a.b/?c=&amp;"),
             ("https://bücher.example/ä ö", "https://xn--bcher-kva.example/%C3%A4%20%C3%B6"),

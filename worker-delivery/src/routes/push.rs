@@ -64,7 +64,7 @@ impl PushRoutes {
         let third_party = third_party.map(|config| {
             let client = |config| push_provider::Client::new(config, http.clone(), clock.clone());
             let limit = config.as_ref().ok().and_then(|config| {
-                // Of the app that all projects share, the operator knows what it takes.
+                // The operator configures the rate limit of the shared app.
                 let is_shared = addresses.shared_push_app.as_ref() == Some(&config.app);
                 let own = || per_second("pushProviderRateLimit");
                 limits.of(&config.account(), if is_shared { addresses.shared_push_limit } else { own() })

@@ -87,7 +87,7 @@ pub async fn release(place: &Place, users: &[Uuid]) {
     wake(&place.bus, &[queue(place)]).await;
 }
 
-/// Waits until nothing that was released is left to be sent.
+/// Waits until all released messages are sent.
 pub async fn all_sent(place: &Place, campaign: Uuid) {
     let of = Of { project: place.project, campaign };
     eventually_true("what was released is sent", SOON, async || {
@@ -97,7 +97,7 @@ pub async fn all_sent(place: &Place, campaign: Uuid) {
     .await;
 }
 
-/// How many recipients are in each state.
+/// Returns the number of recipients by state.
 pub async fn report(place: &Place, campaign: Uuid) -> BTreeMap<String, i64> {
     let db = place.store.connection().await.unwrap();
     let report = counts::report(&db, place.project, campaign).await.unwrap();
@@ -108,7 +108,7 @@ pub fn counted<const N: usize>(counts: [(&str, i64); N]) -> BTreeMap<String, i64
     counts.into_iter().map(|(status, count)| (status.to_owned(), count)).collect()
 }
 
-/// The message of the campaign to a user, where there is one.
+/// Returns the campaign's message to a user, if there is one.
 pub async fn message_to(place: &Place, campaign: Uuid, user: Uuid) -> Option<Uuid> {
     let sql = "SELECT id FROM message WHERE campaign_id = $1 AND user_id = $2";
     let row = place.store.connection().await.unwrap().query_opt(sql, &[&campaign, &user]).await.unwrap();
@@ -137,7 +137,7 @@ async fn messages_of_a_paused_campaign_are_parked_and_sent_once_it_goes_on() {
     let other = place.message(ann);
     accepting(&mut place).await;
     all_sent(&place, campaign).await;
-    // The worker does not stop at what it may not send.
+    // The worker continues after messages that it may not send.
     place.queue(std::slice::from_ref(&other)).await;
     assert_eq!(place.settled(other.id, 1).await.status, "sent");
     assert_eq!(report(&place, campaign).await, counted([("queued", 2)]));
@@ -175,7 +175,7 @@ async fn a_recipient_who_is_gone_gets_no_message_and_leaves_the_report() {
     place.stop().await;
 }
 
-/// Records an erasure after which the user did something again: their row is a new one with the same id.
+/// Records an erasure after which the user was active again: their row is a new one with the same ID.
 async fn erase_and_come_back(place: &Place, user: Uuid, at: Timestamp) {
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
@@ -223,7 +223,7 @@ async fn a_recipient_whose_erasure_is_under_way_gets_no_message() {
         tx.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0
     })
     .await;
-    // She did something again, which is applied with the erasure.
+    // Ann was active again, and the new item is applied with the erasure.
     let now = place.clock.now();
     let times = Erased { accepted: now, applied: now };
     erasures::record(&tx, place.project, &[ann], times, false).await.unwrap();
@@ -251,7 +251,7 @@ async fn messages_are_begun_in_an_order_of_locks_that_allows_no_deadlock() {
     let message = message_to(&place, campaign, ann).await.unwrap();
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    // As a worker leaves it that was killed in the call.
+    // The state that a worker leaves when it is killed during the call.
     let of = "UPDATE message SET status = 'queued', sent_at = NULL WHERE id = $1";
     assert_eq!(tx.execute(of, &[&message]).await.unwrap(), 1);
     let lease = SignedDuration::from_hours(1);
@@ -270,7 +270,7 @@ async fn messages_are_begun_in_an_order_of_locks_that_allows_no_deadlock() {
     // The wait of this transaction is checked first, so a deadlock fails it.
     tx.batch_execute("SET LOCAL deadlock_timeout = '10ms'").await.unwrap();
     tx.query("SELECT FROM message WHERE id = $1 FOR UPDATE", &[&message]).await.unwrap();
-    // At once, so that they are begun together.
+    // In one statement, so that both are begun together.
     let due = "UPDATE send_chunk SET due_at = now() WHERE campaign_id = $1 RETURNING members";
     assert_eq!(place.store.connection().await.unwrap().query(due, &[&campaign]).await.unwrap().len(), 2);
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
@@ -286,7 +286,7 @@ async fn messages_are_begun_in_an_order_of_locks_that_allows_no_deadlock() {
     place.stop().await;
 }
 
-/// As a worker leaves it that was killed in a call.
+/// Covers the state that a worker leaves when it is killed during a call.
 #[tokio::test]
 async fn a_campaigns_message_whose_call_was_never_settled_is_not_sent_again() {
     let mut place = Place::new().await;

@@ -1,4 +1,4 @@
-//! The process is killed between the steps of a delivery, and another goes on.
+//! Kills the process between the steps of a delivery; another worker continues.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
@@ -20,14 +20,14 @@ fn start(place: &Place, more: &[(&str, &str)]) -> Child {
     command.spawn().unwrap()
 }
 
-/// How the messages come to the worker.
+/// How messages reach the worker.
 enum By {
     Queue,
     Stream,
 }
 
-/// Kills a worker at the second hit of a failpoint; what it left is then delivered by another. Every message arrives,
-/// and no more of them twice than are counted as ambiguous.
+/// Kills a worker at the second hit of a failpoint, and starts another. Every message is sent, and no more messages
+/// twice than are counted as ambiguous.
 async fn survive(failpoint: &str, by: By) {
     let mailbox = TestMailbox::start().await;
     let place = Place::new().await;
@@ -65,7 +65,7 @@ async fn survive(failpoint: &str, by: By) {
         place.send_direct(part).await;
     }
 
-    // The time until its leases end is over.
+    // Simulates the end of the leases.
     let lapse = "UPDATE send_chunk SET due_at = now() WHERE project_id = $1 AND is_begun";
     db.execute(lapse, &[&place.project]).await.unwrap();
     let _successor = start(&place, &[]);
@@ -76,7 +76,7 @@ async fn survive(failpoint: &str, by: By) {
     })
     .await;
     place.assert_queue_is_whole().await;
-    // The broker waits for the acknowledgements of a worker that is gone for half a minute.
+    // The broker waits half a minute for the acknowledgements of a dead worker.
     place.drained_within(2 * SOON).await;
     let sql = "SELECT coalesce(sum(ambiguous), 0)::bigint FROM message WHERE project_id = $1";
     let ambiguous: i64 = db.query_one(sql, &[&place.project]).await.unwrap().get(0);
@@ -135,14 +135,14 @@ async fn killed_after_sending_an_sms() {
     assert!(left.is_begun && left.status == "queued", "{left:?}");
 
     let _successor = start(&place, &[]);
-    // The time until its lease ends is over.
+    // Simulates the end of its lease.
     place.bring_forward(message.id).await;
     let row = place.settled(message.id, 2).await;
     let copies = server.vendor().taken().len();
     assert_eq!((row.status.as_str(), row.ambiguous, copies), ("sent", 1, 2), "{row:?}");
 }
 
-/// Whoever is told twice is told under one id.
+/// A repeated webhook call has the same ID.
 #[tokio::test]
 async fn killed_between_the_steps_of_a_webhook() {
     let place = Place::new().await;
@@ -154,7 +154,7 @@ async fn killed_between_the_steps_of_a_webhook() {
         assert_eq!(server.received().len(), calls, "{failpoint}");
         let left = webhooks::delivery(&place, to, id).await;
         assert!(left.status == DeliveryStatus::Pending && left.attempts == json!([]), "{failpoint}: {left:?}");
-        // The time until its lease runs out is over.
+        // Simulates the end of its lease.
         webhooks::bring_forward(&place, id).await;
     }
     let _successor = start(&place, &[]);

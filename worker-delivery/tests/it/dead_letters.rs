@@ -1,4 +1,5 @@
-//! What failed by nobody's fault is kept, and sent again when that is asked for; and what nobody is left to ask for.
+//! Messages that fail for a reason outside the message are kept as dead letters, and sent again on request; and dead
+//! letters of deleted projects.
 
 use bus::wake::wake;
 use database::filter::Start;
@@ -37,7 +38,7 @@ async fn a_message_that_failed_for_want_of_a_channel_is_sent_once_when_there_is_
     let (to_ann, to_bob) = (place.message(ann), place.message(bob));
     place.queue(&[to_ann.clone(), to_bob.clone()]).await;
     assert_eq!(place.settled(to_ann.id, 1).await.reason.as_deref(), Some("channel_not_configured"));
-    // Whose own address is at fault is no dead letter.
+    // An invalid recipient address makes no dead letter.
     assert_eq!(place.settled(to_bob.id, 1).await.reason.as_deref(), Some("invalid_address"));
     assert_eq!(dead(&place).await, [to_ann.id]);
 
@@ -83,7 +84,7 @@ async fn nothing_is_sent_for_a_deleted_project() {
     let (id, direct) = place.direct(&[ann], &json!({ "subject": "a", "body": "b" }));
     place.send_direct(vec![direct]).await;
     place.drained().await;
-    // By then the worker has looked into the queue.
+    // By then the worker has polled the queue.
     let deleted = place.project;
     place.project = place.another_project().await;
     place.configure(mailbox.port(), json!({}), None).await;

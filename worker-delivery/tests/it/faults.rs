@@ -81,7 +81,7 @@ async fn a_lease_that_ended_counts_as_ambiguous() {
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let (once, twice) = (place.message(ann), place.message(ann));
     let campaigns = NewMessage { lane: Lane::Campaign, ..place.message(ann) };
-    // As a worker leaves them that was killed in a call: the second for the second time.
+    // The state that a worker leaves when it is killed during a call: for `twice`, the second time.
     let lease = place.clock.now() + Duration::from_hours(1);
     place.insert_begun(&[once.clone(), twice.clone()], lease).await;
     place.insert_begun(std::slice::from_ref(&campaigns), lease).await;
@@ -155,7 +155,7 @@ async fn a_begun_message_is_left_alone_until_its_lease_ends() {
     let begun = place.message(ann);
     place.insert_begun(std::slice::from_ref(&begun), place.clock.now() + Duration::from_hours(1)).await;
     for _ in 0..2 {
-        // Of the same queue, so that a worker looks into it.
+        // Uses the same queue, so that a worker polls it.
         let other = place.message(ann);
         place.queue(std::slice::from_ref(&other)).await;
         assert_eq!(place.settled(other.id, 1).await.status, "sent");

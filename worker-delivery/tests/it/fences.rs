@@ -1,4 +1,4 @@
-//! Which outcomes are written: those of chunks that their worker still holds.
+//! Outcomes are written only for chunks that their worker still holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub fn settler(place: &Place) -> Settler {
     Settler::start(place.store.clone(), DueClock::new(place.clock.clone()), Arc::new(|_| ()))
 }
 
-/// The message at a position of a begun chunk at a position.
+/// Returns a member of a begun chunk, in the message's queue.
 pub fn member(message: &NewMessage, chunk: Uuid, position: usize) -> Member {
     Member { queue: message.queue(), campaign: None, chunk, position }
 }
@@ -38,7 +38,7 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
     let mut db = place.store.connection().await.unwrap();
     let now = place.clock.now();
 
-    // The provider's receipt comes before our own outcome: of one that it took, and of one of which we do not know.
+    // Receipts arrive before the worker's own outcomes: one accepted by the provider, one unknown.
     let told = messages.iter().map(|m| Receipt { message: m.id, state: Delivered, at: now, reason: None, url: None });
     let tx = db.transaction().await.unwrap();
     receipts::apply(&tx, place.project, &told.collect::<Vec<_>>(), now).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
         ..Settled::new(place.project, id, 1, status)
     };
     let settler = settler(&place);
-    // Nothing is settled twice.
+    // The second settling has no effect.
     for _ in 0..2 {
         settler.settle(member(&messages[0], chunk, 0), end(messages[0].id, Sent, None)).await;
         settler.settle(member(&messages[1], chunk, 1), end(messages[1].id, Queued, Some(now))).await;
@@ -64,7 +64,7 @@ async fn a_receipt_that_overtakes_the_settling_stays_and_loses_nothing() {
         assert_eq!((status.as_str(), subject.as_str(), provider.as_str()), ("delivered", "Hi", "p1"));
         assert_eq!((row.get::<_, bool>(3), row.get::<_, i32>(4)), (sent, 1));
     }
-    // What was sent counts, also where its receipt was first; what was not is not known to have been.
+    // Sent messages are counted even if the receipt came first; a call with an unknown outcome is not counted as sent.
     let counted = "SELECT status, sum(count)::bigint FROM message_status_count GROUP BY status ORDER BY status";
     let counted: Vec<(String, i64)> =
         db.query(counted, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
@@ -100,7 +100,7 @@ async fn an_outcome_whose_chunk_was_taken_over_is_dropped() {
     assert_eq!(settle(first, 1, Failed).await.status, "sent");
 }
 
-/// As after a commit whose answer was lost.
+/// Covers the state after a commit whose response was lost.
 #[tokio::test]
 async fn an_outcome_that_is_written_already_is_not_written_again() {
     let place = Place::new().await;

@@ -1,4 +1,4 @@
-//! Messages of subscription groups go to who is subscribed at the moment of sending.
+//! Messages of subscription groups are sent only to users who are subscribed at the time of sending.
 
 use domain::link::{self, About};
 use domain::message::{Channel, Lane};
@@ -59,7 +59,7 @@ async fn who_is_not_subscribed_is_not_sent_it() {
     let [ann, bob, eve, joe] = users[..] else { panic!("{users:?}") };
     chose(&place, bob, opt_out, false).await;
     chose(&place, bob, opt_in, true).await;
-    // Under an id that became another's: what the person chose counts.
+    // The ID was merged into another user: that user's choice applies.
     let visitor = Uuid::from_u128(5);
     place.person(visitor, None, None, Some(bob)).await;
     let listed = Suppression::new(place.project, Address::email("eve@example.com"), Reason::Bounced, place.clock.now());
@@ -84,7 +84,7 @@ async fn who_is_not_subscribed_is_not_sent_it() {
         let status = if reason.is_some() { "suppressed" } else { "sent" };
         assert_eq!((row.status.as_str(), row.reason.as_deref()), (status, reason), "{row:?}");
     }
-    // What is of no group asks for none.
+    // A message without a group needs no subscription.
     let other = place.message(bob);
     place.queue(std::slice::from_ref(&other)).await;
     assert_eq!(place.settled(other.id, 1).await.status, "sent");
@@ -122,7 +122,7 @@ async fn one_click_and_the_pages_link_are_of_the_messages_group() {
         template_id: Some(template),
         content: json!({}),
         lane: Lane::Automation,
-        // Nobody but the system says what these are.
+        // Only the system sets these placeholders, so data cannot override them.
         data: json!({ "preferencesUrl": "https://evil.example/" }),
         ..of(&place, ann, news)
     };
@@ -144,7 +144,7 @@ async fn one_click_and_the_pages_link_are_of_the_messages_group() {
     let html = parsed.body_html(0).unwrap();
     assert!(html.contains(&format!("<a href=\"{unsubscribe}\">No more</a>")), "{html}");
     assert!(html.contains(&format!("<a href=\"{preferences}\">Choose</a>")), "{html}");
-    // Content of one's own has the link, too.
+    // Custom content has the link, too.
     let own = json!({ "subject": "s", "body": "<p>{{ preferencesUrl }}</p>" });
     let direct = NewMessage { content: own, lane: Lane::Direct, ..place.message(ann) };
     place.queue(std::slice::from_ref(&direct)).await;

@@ -1,4 +1,4 @@
-//! A provider that hangs or is slow keeps its own project's messages waiting, and nobody else's.
+//! A provider that hangs or is slow delays only the messages of its own project.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,9 +15,9 @@ use worker_delivery::provider::{Email, Outcome};
 
 use crate::place::{Place, SOON};
 
-/// Calls of one owner that are under way at a time.
+/// Concurrent calls per owner.
 const CONCURRENCY: i64 = 32;
-/// More than a worker takes off the stream at a time.
+/// More messages than a worker fetches from the stream at a time.
 const MANY: usize = 1_500;
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn hanging_providers_of_one_owner_hold_up_no_other_owners_direct_messages(
     place.configure(mailbox.port(), json!({}), None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
 
-    // A server that takes connections and never answers, for two projects of one account.
+    // A server that accepts connections and never answers, for two projects of one account.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
     let listening = tokio::spawn(async move {
@@ -65,7 +65,7 @@ async fn hanging_providers_of_one_owner_hold_up_no_other_owners_direct_messages(
     place.stop().await;
 }
 
-/// Sends three direct messages one after the other, and requires that none waits.
+/// Sends three direct messages in sequence, and checks that none waits.
 async fn are_sent_at_once(place: &Place, mailbox: &TestMailbox, user: Uuid) {
     for nth in 1..=3 {
         let began = Instant::now();
@@ -77,7 +77,7 @@ async fn are_sent_at_once(place: &Place, mailbox: &TestMailbox, user: Uuid) {
     }
 }
 
-/// Takes its time over each mail, so that there is never a pause between two that it has taken.
+/// Delays each response by a different time, so that calls end one after the other without a pause.
 struct Slow(AtomicUsize);
 
 impl Vendor for Slow {
@@ -160,7 +160,7 @@ async fn messages_that_wait_for_a_slot_are_acknowledged_and_due_at_once_when_the
     let codes = (0..MANY).map(|_| place.direct(&[ben], &json!({ "subject": "Code", "body": "1" })).1);
     join_all(codes.map(|message| place.send_direct(vec![message]))).await;
     place.drained().await;
-    // The calls under way end as their provider goes.
+    // The calls in flight end when their provider closes.
     tokio::join!(place.stop(), async { drop(silent) });
     let sql = "SELECT count(*) FROM message WHERE project_id = $1 AND attempt = 0";
     let left: i64 = place.store.connection().await.unwrap().query_one(sql, &[&place.project]).await.unwrap().get(0);
@@ -172,7 +172,7 @@ async fn messages_that_wait_for_a_slot_are_acknowledged_and_due_at_once_when_the
 
 #[tokio::test]
 async fn mails_that_can_wait_leave_sessions_with_a_slow_server_to_direct_ones() {
-    // Of 32 sessions.
+    // The worker divides 32 sessions.
     const COMMON: usize = 24;
     const RESERVED: usize = 8;
     let mut place = Place::new().await;
@@ -224,7 +224,7 @@ async fn projects_with_many_messages_share_the_slots() {
         some => Err(format!("{some} calls")),
     })
     .await;
-    // The first batches also wait for connections to the database, which not all get at the same time.
+    // The first batches also wait for database connections, which not all of them get at the same time.
     let middle: Vec<String> = calls.lock().unwrap()[EACH / 2..2 * EACH].to_vec();
     for name in ["a", "b", "c"] {
         let count = middle.iter().filter(|to| to.starts_with(name)).count();

@@ -1,4 +1,4 @@
-//! Texts of people and events that want to be more than text: header fields of mails, and markup.
+//! Texts from users and events that try to be more than text: mail header fields and markup.
 
 use jiff::Timestamp;
 use mail_parser::MessageParser;
@@ -8,7 +8,7 @@ use testkit::markup;
 
 use crate::place::{Place, SOON};
 
-/// What a header would begin anew behind, or end at.
+/// Line breaks and other characters that could end a header or start a new one.
 const BREAKS: [&str; 14] = [
     "\r\n",
     "\n",
@@ -25,7 +25,7 @@ const BREAKS: [&str; 14] = [
     "=?utf-8?q?=0D=0A?=",
     "%0d%0a",
 ];
-/// What would stand behind it.
+/// Texts that would follow the break.
 const INJECTED: [&str; 5] = [
     "Bcc: victim@example.com",
     "Reply-To: eve@example.com",
@@ -33,7 +33,7 @@ const INJECTED: [&str; 5] = [
     ".\r\nMAIL FROM:<eve@example.com>\r\nRCPT TO:<victim@example.com>\r\nDATA\r\nSubject: x\r\n\r\nx\r\n.",
     "Subject: another",
 ];
-/// The fields of a mail of ours, and those that the mailbox writes before it.
+/// Header fields of the product's mails, and those that the mailbox adds.
 const FIELDS: [&str; 11] = [
     "content-type",
     "date",
@@ -53,7 +53,7 @@ fn hostile() -> Vec<String> {
     all.chain([format!("{}\r\nBcc: victim@example.com", "long ".repeat(500))]).collect()
 }
 
-/// The names of a mail's header fields, each once.
+/// Returns the names of a mail's header fields, sorted and without duplicates.
 fn fields(raw: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(raw);
     let head = text.split("\r\n\r\n").next().unwrap_or_default();
@@ -69,7 +69,7 @@ async fn no_text_of_anybody_becomes_a_header_of_a_mail() {
     let template = place.template("Hi {{ name }} {{ event.text }}", "<p>{{ event.text }}</p>").await;
     let (mut messages, mut unsendable) = (Vec::new(), Vec::new());
     for (n, text) in hostile().iter().enumerate() {
-        // As a name and by an event, in a template's subject; as the subject itself; as an address.
+        // As a name and event data in a template's subject, as a custom subject, and as an address.
         let named = place.user(&format!("named{n}"), Some("eve@example.com"), Some(text)).await;
         let mut by_template = place.message(named);
         by_template.template_id = Some(template);

@@ -1,4 +1,4 @@
-//! In-app messages on their way into the inbox.
+//! Delivers in-app messages to the inbox.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn a_message_arrives_in_its_persons_inbox_and_is_told_of() {
     place.run().await;
     let ann = place.user("ann", None, Some("Ann <b>")).await;
     let mut hints = place.bus.client.subscribe(place.bus.names.inbox(place.project, ann)).await.unwrap();
-    // By the channel's own lane, as `POST /messages` sends it.
+    // Uses the channel's direct lane, as `POST /messages` does.
     let (id, mut direct) = place.direct(&[ann], &json!({ "subject": "Hi {{ name }}", "body": "<i>{{ name }}</i>" }));
     direct.channel = "IN_APP".to_owned();
     let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
@@ -46,7 +46,7 @@ async fn a_message_arrives_in_its_persons_inbox_and_is_told_of() {
     );
     let items = inbox_of(&place, ann).await;
     let item = &items[0];
-    // HTML of the author's stays; what is filled in is text.
+    // The author's HTML is kept; inserted values are escaped.
     assert_eq!((items.len(), item.id, item.body.as_str(), item.read_at), (1, id, "<i>Ann &lt;b&gt;</i>", None));
     tokio::time::timeout(SOON, hints.next()).await.unwrap().unwrap();
     place.stop().await;
@@ -57,7 +57,7 @@ async fn a_repeat_is_one_message_and_arrivals_have_an_order() {
     let mut place = Place::new().await;
     place.run().await;
     let ann = place.user("ann", None, None).await;
-    // Written, and then the process died before it was settled.
+    // Written to the inbox, but the process died before settling.
     let lost = in_app(&place, ann, "lost", "x");
     place.insert_begun(std::slice::from_ref(&lost), place.clock.now() + Duration::from_hours(1)).await;
     let db = place.store.connection().await.unwrap();

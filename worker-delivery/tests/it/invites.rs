@@ -1,4 +1,4 @@
-//! Invitations by mail.
+//! Invitations that are sent by mail.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::place::{Place, SOON};
 
 const LINK: &str = "https://app.example.com/accept-invite/0123456789abcdef";
 
-/// Points the operator's mail at a port of this machine.
+/// Points the operator's mail settings at a port of this machine.
 fn mail_by(place: &mut Place, port: u16) {
     place.addresses = vec![
         ("SYSTEM_SMTP_URL", format!("smtp://127.0.0.1:{port}?security=none")),
@@ -22,7 +22,7 @@ fn mail_by(place: &mut Place, port: u16) {
     ];
 }
 
-/// Invites somebody, to be mailed.
+/// Creates an invitation to be mailed.
 async fn invite(place: &Place, email: &str) -> Uuid {
     let now = place.clock.now();
     let invite = Invite {
@@ -45,7 +45,7 @@ async fn invite(place: &Place, email: &str) -> Uuid {
     invite.id
 }
 
-/// The state of the mail, whether its link is kept, and when it is looked at again.
+/// Returns the mail's status, whether its link is kept, and its next attempt.
 async fn state(place: &Place, id: Uuid) -> (String, bool, Option<Timestamp>) {
     let sql = "SELECT mail_status, sealed_link IS NOT NULL, mail_due_at FROM invite WHERE id = $1";
     let row = place.store.connection().await.unwrap().query_one(sql, &[&id]).await.unwrap();
@@ -69,7 +69,7 @@ async fn an_invitation_is_mailed_once_and_its_link_forgotten() {
                VALUES ($1, 'ada@example.com', 'Ada', '', now(), now())";
     place.store.connection().await.unwrap().execute(sql, &[&Uuid::nil()]).await.unwrap();
     let id = invite(&place, "grace@example.com").await;
-    // Two that work at once take turns.
+    // Two concurrent workers send it only once.
     place.run().await;
     place.run().await;
     eventually_in(&place, id, "sent").await;
@@ -78,7 +78,7 @@ async fn an_invitation_is_mailed_once_and_its_link_forgotten() {
     assert!(text.contains("grace@example.com") && text.contains(LINK), "{text}");
     assert_eq!(mails[0].header("Subject").as_deref(), Some("Invitation to join a project"));
     assert!(text.contains("Ada invites you to join Shop"), "{text}");
-    // It is no message of anybody's.
+    // It is not a message of the project.
     let db = place.store.connection().await.unwrap();
     assert_eq!(db.query("SELECT FROM message", &[]).await.unwrap().len(), 0);
     place.stop().await;
@@ -103,7 +103,7 @@ async fn a_projects_channel_never_carries_an_invitation() {
 async fn an_invitation_waits_for_a_mail_server_that_is_away() {
     let mailbox = TestMailbox::start().await;
     let mut place = Place::new().await;
-    // A worker without the operator's mail server, and one whose server does not listen.
+    // One worker has no operator mail server, and the other's server does not listen.
     for url in [None, Some(1)] {
         place.addresses.clear();
         if let Some(port) = url {

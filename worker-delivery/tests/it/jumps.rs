@@ -1,4 +1,4 @@
-//! The database's clock jumps ahead: nothing becomes due by that alone.
+//! A forward jump of the database's clock makes nothing due.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ use crate::place::{Place, SOON};
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const HALF_AN_HOUR: Duration = Duration::from_mins(30);
 
-/// A place whose clock is moved by hand, with a user.
+/// Returns a project with a manual clock, and a user.
 async fn place(rules: Value) -> (Place, TestMailbox, NewMessage) {
     let (mut place, mailbox) = (Place::new().await, TestMailbox::start().await);
     place.clock = Clock::manual(place.clock.now());
@@ -29,7 +29,8 @@ async fn place(rules: Value) -> (Place, TestMailbox, NewMessage) {
     (place, mailbox, message)
 }
 
-/// Queues one more message, which is due at once, and waits until it is sent: by then workers have passed over all that they hold.
+/// Queues one more message, due at once, and waits until it is sent: by then workers have skipped all messages that
+/// they hold.
 async fn another_is_sent(place: &Place, like: &NewMessage) {
     let message = place.message(like.user_id);
     place.queue(std::slice::from_ref(&message)).await;
@@ -41,7 +42,7 @@ async fn waits(place: &Place, message: &NewMessage) {
     assert_eq!((row.status.as_str(), row.attempt, row.is_begun), ("queued", 0, false), "{row:?}");
 }
 
-/// Records a jump of an hour as schedulers do.
+/// Records a jump of an hour, as schedulers do.
 async fn note_jump(place: &Place) {
     let jump = ClockJump { ahead_ms: HOUR.as_millis() as i64, jumped_at: place.clock.now() };
     clock_jumps::note(&place.store.connection().await.unwrap(), jump).await.unwrap();

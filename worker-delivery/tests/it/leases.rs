@@ -1,4 +1,4 @@
-//! Leases of begun chunks: by whose clock they end, and what a worker does when they do.
+//! Leases of begun chunks: which clock decides when they end, and what a worker does when they do.
 
 use std::time::Duration;
 
@@ -39,20 +39,20 @@ async fn ambiguous(place: &Place, message: &NewMessage) -> i32 {
     place.row(message.id).await.unwrap().ambiguous
 }
 
-/// Waits until the worker takes over leases that have ended, which it does not do just after its start.
+/// Waits until the worker takes over expired leases, which it does not do just after its start.
 async fn takes_over(place: &Place, like: &NewMessage) {
     let lost = NewMessage { lane: Lane::Direct, ..another(place, like) };
     place.insert_begun(std::slice::from_ref(&lost), place.clock.now() - Duration::from_mins(1)).await;
     eventually_true("a lease is taken over", SOON, async || ambiguous(place, &lost).await == 1).await;
 }
 
-/// Queues a message and waits until a worker begins it. By then it has passed over begun chunks of the same queue.
+/// Queues a message and waits until a worker begins it. By then the worker has skipped begun chunks of the same queue.
 async fn begins(place: &Place, message: &NewMessage) {
     place.queue(std::slice::from_ref(message)).await;
     eventually_true("it is begun", SOON, async || place.row(message.id).await.unwrap().is_begun).await;
 }
 
-/// Takes due messages by a clock that is ahead, without and with takeover, and checks [`count`] against both.
+/// Takes due messages with a clock that is ahead, without and with takeover, and checks [`count`] against both.
 async fn take_by(place: &Place, like: &NewMessage, ahead: SignedDuration) -> Taken {
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
@@ -103,7 +103,7 @@ async fn live_leases_survive_a_jump_of_the_databases_clock() {
     let called = hangs(&place).await;
     place.run().await;
     takes_over(&place, &called).await;
-    // As another worker begins it, which is calling now.
+    // The state while another worker is calling.
     place.insert_begun(std::slice::from_ref(&called), place.clock.now() + LEASE).await;
     for minutes in [5, 60, 600] {
         let sql = format!("UPDATE moved.clock SET ahead = interval '{minutes} minutes'");
@@ -136,7 +136,7 @@ async fn message_whose_lease_is_nearly_over_is_queued_again_without_a_call() {
     place.configure(mailbox.port(), json!({}), None).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     place.run().await;
-    // What a begun direct message needs is read after the commit.
+    // The data for a direct message is read after its begin is committed.
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     tx.execute("LOCK TABLE suppression", &[]).await.unwrap();
@@ -151,7 +151,7 @@ async fn message_whose_lease_is_nearly_over_is_queued_again_without_a_call() {
     place.stop().await;
 }
 
-/// Whether a message is begun, and the worker waits for the lock.
+/// Returns an error unless a message is begun and the worker waits for the lock.
 async fn blocked(place: &Place, id: Uuid) -> Result<(), String> {
     let is_begun = place.row(id).await.is_some_and(|row| row.is_begun);
     let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'suppression'::regclass \

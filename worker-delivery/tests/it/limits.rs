@@ -1,4 +1,4 @@
-//! What an account at a provider takes a second, kept by all workers together.
+//! Rate limits of provider accounts, in calls per second, shared by all workers.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use testkit::{PrivateRedis, ProviderServer, Received, Reply, TestMailbox, Vendor
 
 use crate::place::{Place, SOON};
 
-/// Who was mailed, and when.
+/// Mails with their recipients and arrival times.
 #[derive(Clone, Default)]
 struct Arrivals(Arc<Mutex<Vec<(Instant, String)>>>);
 
@@ -43,7 +43,7 @@ impl Arrivals {
         .await;
     }
 
-    /// The most that came within any second.
+    /// Returns the maximum number of arrivals within a second.
     fn busiest(&self) -> usize {
         let times = self.times();
         let within = |from: &Instant| times.iter().filter(|at| (*from..*from + SECOND).contains(*at)).count();
@@ -53,7 +53,7 @@ impl Arrivals {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A project that mails over HTTP, so many a second, and workers at it.
+/// Returns a project that sends mail over HTTP with `limit` calls per second, and starts `workers` workers.
 async fn place(
     limit: u32,
     workers: usize,
@@ -95,12 +95,14 @@ async fn two_workers_keep_one_limit_and_go_on_without_redis() {
     arrivals.wait_for(160).await;
     redis.kill().await;
     arrivals.wait_for(320).await;
-    // A tenth and one call more may go at once after a pause, and a call may arrive a little later than the one before.
+    // A tenth of the limit and one call more may be sent at once after a pause, and delays may move a call into the
+    // next second.
     let busiest = arrivals.busiest();
     assert!(busiest <= 40 + 12, "{busiest} within a second");
     let times = arrivals.times();
     let took = |from: usize, to: usize| (times[to - 1] - times[from]).as_secs_f64();
-    // Nine tenths of it are reached, but for what a busy machine takes; without Redis by whoever has something to send.
+    // Nine tenths of the limit are reached, minus tolerance for a busy machine; without Redis only by workers that have
+    // messages to send.
     for (what, from, to, least) in [("with Redis", 0, 160, 32.0), ("without", 170, 320, 16.0)] {
         let rate = (to - from) as f64 / took(from, to);
         assert!(rate >= least, "{what}: {rate} a second");
@@ -215,7 +217,7 @@ async fn a_pause_that_the_provider_asks_one_worker_for_is_kept_by_all() {
     place.queue(std::slice::from_ref(&refused)).await;
     let row = place.settled(refused.id, 1).await;
     assert!(row.reason.as_deref().unwrap().starts_with("retrying"), "{row:?}");
-    // Enough that both workers get some.
+    // Enough messages that both workers get some.
     let messages: Vec<NewMessage> = (0..32).map(|_| place.message(ann)).collect();
     place.queue_each(&messages).await;
     eventually_true("all are sent", SOON, async || arrivals.len() >= 11 + 32).await;

@@ -1,4 +1,4 @@
-//! The connection breaks after a commit that begins messages took effect, and before its answer.
+//! The connection breaks after a commit that begins messages took effect, and before its response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use worker_delivery::provider::{Email, Outcome};
 
 use crate::place::Place;
 
-/// A link to the database that breaks once, instead of the answer to the first commit of a begun chunk.
+/// A link to the database that breaks once, in place of the response to the first commit of a begun chunk.
 #[derive(Clone)]
 struct Link {
     database: SocketAddr,
@@ -47,7 +47,7 @@ impl Link {
         (link, Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").unwrap())
     }
 
-    /// Carries bytes until either side ends.
+    /// Forwards bytes until either side closes.
     async fn connect(self, client: TcpStream) {
         let Ok(server) = TcpStream::connect(self.database).await else { return };
         let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
@@ -83,7 +83,7 @@ impl Link {
     }
 }
 
-/// A worker over such a link, and a user.
+/// Returns a project whose worker uses such a link, and a user.
 async fn place() -> (Place, Link, Uuid) {
     let database = TestDatabase::create().await;
     let (link, store) = Link::to(&database).await;
@@ -94,7 +94,7 @@ async fn place() -> (Place, Link, Uuid) {
     (place, link, ann)
 }
 
-/// Asserts that a message is sent long before its lease ends.
+/// Checks that a message is sent long before its lease ends.
 async fn is_sent(place: &mut Place, link: &Link, id: Uuid) {
     let row = place.settled(id, 1).await;
     assert!(link.is_broken.load(Ordering::SeqCst));

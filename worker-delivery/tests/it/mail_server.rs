@@ -1,4 +1,4 @@
-//! A real mail server at the other end: Debian's Postfix, which receives, refuses for good and for now, and speaks TLS.
+//! A real mail server, Debian's Postfix, which accepts mail, rejects it permanently or temporarily, and speaks TLS.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::place::{Place, SOON};
 
-/// A project whose mail goes there, and delivery at work on it.
+/// Returns a project that sends mail to this server, with a running worker.
 async fn place(server: &PrivatePostfix, security: &str, trusts: bool) -> Place {
     let mut place = Place::new().await;
     let ca = server.ca_file();
@@ -21,7 +21,7 @@ async fn place(server: &PrivatePostfix, security: &str, trusts: bool) -> Place {
     place
 }
 
-/// Sends to somebody at the server's domain, or at another one.
+/// Sends a mail to `address`, and returns the message's ID.
 async fn send(place: &Place, address: &str) -> Uuid {
     let user = place.user(address, Some(address), None).await;
     let message = place.message(user);

@@ -1,4 +1,4 @@
-//! Delivery against real servers.
+//! Integration tests of worker-delivery with real servers.
 
 #![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
 

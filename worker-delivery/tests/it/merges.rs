@@ -1,4 +1,4 @@
-//! Users who are merged while messages of a campaign to them wait.
+//! Users who are merged while campaign messages to them are queued.
 
 mod retries;
 
@@ -32,7 +32,7 @@ async fn families(place: &Place, count: usize) -> Vec<Family> {
     families
 }
 
-/// What happens to a family: the message of one of them is released, or one of the anonymous is merged.
+/// An event in a family: the message to one member is released, or an anonymous member is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Release(usize),
@@ -52,7 +52,8 @@ fn orders<A: Copy + PartialEq>(acts: &[A]) -> Vec<Vec<A>> {
     acts.iter().flat_map(with_first).collect()
 }
 
-/// Whose messages are sent, and to which user: each whose user at the time has not been sent another.
+/// Returns the members whose messages are sent, and the receiving user. A message is sent if its user at that time has
+/// received none.
 fn expected(order: &[Act]) -> BTreeMap<usize, usize> {
     let (mut user, mut sent) = ([0, 1, 2], BTreeMap::new());
     for act in order {
@@ -68,7 +69,7 @@ fn expected(order: &[Act]) -> BTreeMap<usize, usize> {
     sent
 }
 
-/// Which of the family have a message of the campaign, by its status.
+/// Returns the statuses of the campaign's messages by family member.
 async fn messages(place: &Place, campaign: Uuid, Family(ids): &Family) -> BTreeMap<usize, String> {
     let sql = "SELECT user_id, status FROM message WHERE campaign_id = $1 AND user_id = ANY($2)";
     let rows = place.store.connection().await.unwrap().query(sql, &[&campaign, &&ids[..]]).await.unwrap();

@@ -1,4 +1,4 @@
-//! The database or the broker goes away and comes back.
+//! The database or the broker goes down and comes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,13 +25,13 @@ async fn with_the_database_away_nothing_is_lost_or_repeated() {
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let messages: Vec<_> = (0..50).map(|_| place.message(ann)).collect();
-    // Due while the database is away.
+    // Due while the database is down.
     place.insert_due(&messages, place.clock.now() + Duration::from_secs(1)).await;
     let (id, direct) = place.direct(&[ann], &json!({ "subject": "Hi", "body": "x" }));
 
     postgres.kill().await;
     place.send_direct(vec![direct]).await;
-    // Long enough for several tries to fail: the broker counts the deliveries.
+    // Long enough for several attempts to fail: the broker counts the deliveries.
     eventually(SOON, async || {
         let names = &place.bus.names;
         let stream = place.bus.jetstream.get_stream(names.send_stream()).await.map_err(|e| e.to_string())?;
@@ -92,7 +92,7 @@ async fn each_queued_message_is_in_one_chunk_after_the_database_was_away_in_the_
     );
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = calls.clone();
-    // Half of the messages are tried again later.
+    // The provider throttles half of the messages, so they are retried later.
     let stub = Stub::new(move |email: &Email| {
         if email.to.email.to_string().starts_with("bob") {
             return Outcome::Throttled { after: None, why: "busy".to_owned() };

@@ -1,4 +1,4 @@
-//! A project with a mail server, and delivery at work on it.
+//! A project with a mail server and delivery workers.
 
 mod queue;
 
@@ -44,16 +44,16 @@ pub struct Place {
     pub project: ProjectId,
     pub keys: MasterKeys,
     pub clock: Clock,
-    /// For a worker in a process of its own.
+    /// Environment for a worker in its own process.
     pub env: Vec<(&'static str, String)>,
-    /// For the workers of this process: addresses of providers.
+    /// Provider addresses for the workers in this process.
     pub addresses: Vec<(&'static str, String)>,
     running: Vec<(Shutdown, JoinHandle<bool>)>,
     _nats: Option<TestNats>,
     _database: Option<TestDatabase>,
 }
 
-/// A row of the ledger, as far as the tests ask for it.
+/// A row of the ledger, with the columns that the tests use.
 #[derive(Debug)]
 pub struct Row {
     pub status: String,
@@ -63,7 +63,7 @@ pub struct Row {
     pub ambiguous: i32,
     /// A worker is sending it.
     pub is_begun: bool,
-    /// When it is sent, while no worker is sending it.
+    /// When the message is due; only while no worker is sending it.
     pub due_at: Option<Timestamp>,
     pub subject: Option<String>,
     pub provider: Option<String>,
@@ -71,7 +71,7 @@ pub struct Row {
 }
 
 impl Place {
-    /// Without a running delivery yet, and without settings for mail.
+    /// Creates a project without running workers and without mail settings.
     pub async fn new() -> Self {
         let database = TestDatabase::create().await;
         Self::on(database.config(), Some(database)).await
@@ -125,7 +125,7 @@ impl Place {
         }
     }
 
-    /// With a mailbox and a running delivery.
+    /// Creates a project with a mailbox and a running worker.
     pub async fn with_mailbox() -> (Self, TestMailbox) {
         let mailbox = TestMailbox::start().await;
         let mut place = Self::new().await;
@@ -165,7 +165,7 @@ impl Place {
         self.run_with(Channels::with_stub(stub), self.store.clone()).await;
     }
 
-    /// One more worker.
+    /// Starts one more worker.
     pub async fn run_with(&mut self, channels: Channels, store: Store) {
         let ingest_stream = topology::ensure(&self.bus).await.unwrap();
         let own = [("MASTER_KEY", KEY), ("OUTBOUND_ALLOW", "127.0.0.0/8"), ("DELIVERY_CONCURRENCY", "32")];
@@ -177,7 +177,7 @@ impl Place {
         self.running.push((shutdown, tokio::spawn(run(app))));
     }
 
-    /// Tells the worker that was started first to stop.
+    /// Signals the worker that was started first to stop.
     pub fn tell_first_to_stop(&self) {
         self.running.first().unwrap().0.cancel();
     }
@@ -190,7 +190,7 @@ impl Place {
         }
     }
 
-    /// Beside the one that is [`Self::project`].
+    /// Creates another project in addition to [`Self::project`].
     pub async fn another_project(&self) -> ProjectId {
         let project = ProjectId(ids::fresh(self.clock.now_ms()));
         let mut db = self.store.connection().await.unwrap();
@@ -230,7 +230,7 @@ impl Place {
         id
     }
 
-    /// A message of an automation.
+    /// Returns a new message of an automation.
     pub fn message(&self, user_id: Uuid) -> NewMessage {
         let now = self.clock.now();
         NewMessage {
@@ -298,7 +298,7 @@ impl Place {
         })
     }
 
-    /// Waits until so many attempts of the message are settled, and none is under way; returns the row.
+    /// Waits until `attempts` attempts of the message are settled and none is in flight. Returns the row.
     pub async fn settled(&self, id: Uuid, attempts: i32) -> Row {
         eventually(SOON, async || match self.row(id).await {
             Some(row) if row.attempt >= attempts && !row.is_begun => Ok(row),
@@ -307,7 +307,7 @@ impl Place {
         .await
     }
 
-    /// Waits until nothing is left in the send stream.
+    /// Waits until the send stream is empty.
     pub async fn drained(&self) {
         self.drained_within(SOON).await;
     }
@@ -324,7 +324,7 @@ impl Place {
         .await;
     }
 
-    /// Seconds from now until the message is tried again.
+    /// Returns the seconds until the message's next attempt.
     pub fn due_in(&self, row: &Row) -> Option<i64> {
         row.due_at.map(|d| (d.as_millisecond() - self.clock.now_ms()) / 1_000)
     }

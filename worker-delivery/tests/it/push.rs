@@ -1,4 +1,4 @@
-//! Pushes on their way through delivery: to all of a person's devices, by whoever serves each.
+//! Delivers pushes to all devices of a user, each through its platform's provider.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ struct Vendors {
     web: ProviderServer<WebPushService>,
 }
 
-/// A project with all three ways of push, and delivery at work on it.
+/// Returns a project with all three kinds of push, and a running worker.
 async fn place() -> (Place, Vendors) {
     let mut place = Place::new().await;
     let keys = VapidKeys::generate().unwrap();
@@ -49,7 +49,7 @@ async fn configure(place: &Place, vendors: &Vendors, team: &str) {
     configure_limited(place, vendors, team, None).await;
 }
 
-/// With so many calls of the gateway a second. What goes to iOS has an account of its own: so each call meets its limit.
+/// Limits the gateway to `limit` calls per second. iOS uses another account, so only gateway calls count.
 async fn configure_limited(place: &Place, vendors: &Vendors, team: &str, limit: Option<u32>) {
     let settings = json!({
         "iosPushKeyId": "ABC123DEFG", "iosPushTeamId": team, "iosPushBundleId": "com.example.shop",
@@ -97,7 +97,7 @@ async fn a_push_goes_to_every_device_by_whoever_serves_it() {
     device(&place, ann, Platform::Ios, "dead02").await;
     device(&place, ann, Platform::Android, "fcm-1").await;
     device(&place, ann, Platform::Web, &subscription).await;
-    // By the channel's own lane, as `POST /messages` sends it.
+    // Uses the channel's direct lane, as `POST /messages` does.
     let (id, mut direct) = place.direct(&[ann], &json!({ "subject": "Hi {{ user.name }}", "body": "x < y" }));
     direct.channel = "PUSH".to_owned();
     let chunk = SendChunk { direct: vec![direct], ..SendChunk::of(Vec::new()) };
@@ -125,7 +125,7 @@ async fn a_push_goes_to_every_device_by_whoever_serves_it() {
         assert_eq!((&place["title"], &place["body"]), (&json!("Hi Ann & Co"), &json!("x < y")));
     }
     assert_eq!(shown["messageId"], json!(id));
-    // The one that is gone is called no more.
+    // The expired token is not called again.
     eventually_true("the token is removed", SOON, async || tokens_left(&place, ann).await == 3).await;
     place.stop().await;
 }
@@ -152,7 +152,7 @@ async fn a_push_opens_what_its_url_is_for_the_person() {
         place.queue(std::slice::from_ref(message)).await;
         assert_eq!(place.settled(message.id, 1).await.status, "sent");
     }
-    // A template in each of its versions.
+    // Each version of a template.
     for url in [Some("myapp://{{ link }}/{{ message.channel }}"), Some("myapp://2"), None] {
         db.execute(sql, &[&place.project, &template, &url]).await.unwrap();
         let message = NewMessage { template_id: Some(template), content: json!({}), ..opening("", "order") };
@@ -167,7 +167,7 @@ async fn a_push_opens_what_its_url_is_for_the_person() {
     assert_eq!(urls(vendors.gateway.vendor().taken(), "/data/url"), seen);
     assert_eq!(urls(vendors.web.vendor().taken(), "/url"), seen);
 
-    // What came from elsewhere runs no code, and the URL counts among a push's bytes.
+    // URLs from event data cannot run code, and the URL counts toward a push's size.
     let bad = opening("{{ link }}", "JavaScript:alert(1)");
     let large = NewMessage {
         content: json!({ "subject": "t", "body": "x".repeat(3_000), "url": format!("/{}", "y".repeat(1_500)) }),
@@ -304,7 +304,7 @@ async fn ios_falls_back_to_the_gateway_and_one_accepted_device_is_enough() {
     place.queue(std::slice::from_ref(&first)).await;
     assert_eq!(place.settled(first.id, 1).await.status, "sent");
     assert_eq!(vendors.gateway.vendor().taken().len(), 2);
-    // One of two is refused for now: the message is sent all the same.
+    // One of two devices is temporarily refused: the message still counts as sent.
     vendors.gateway.fail_next(Fault::Answer(Reply::empty(500)));
     let second = push(&place, ann, "x");
     place.queue(std::slice::from_ref(&second)).await;
@@ -348,7 +348,7 @@ async fn ios_takes_the_third_party_before_the_gateway_and_gone_devices_are_forgo
     assert!(taken.iter().all(|notification| notification["app_id"] == "own-app"));
     eventually_true("the device is forgotten", SOON, async || tokens_left(&place, ann).await == 3).await;
 
-    // Without an app of its own a project uses the operator's.
+    // A project without its own app uses the operator's.
     place.configure_channel(Channel::Push, json!({}), &[]).await;
     let second = push(&place, ann, "x");
     place.queue(std::slice::from_ref(&second)).await;

@@ -1,4 +1,4 @@
-//! Messages in the queue: each is sent once.
+//! Queued messages are each sent once.
 
 use mail_parser::MessageParser;
 use serde_json::json;
@@ -58,7 +58,7 @@ async fn two_workers_send_each_of_many_once() {
     place.run().await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
     let messages: Vec<_> = (0..300).map(|_| place.message(ann)).collect();
-    // More than a worker begins at once, so that chunks are taken in parts.
+    // More than a worker begins at once, so that chunks are split.
     for part in messages.chunks(100) {
         place.queue(part).await;
     }

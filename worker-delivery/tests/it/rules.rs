@@ -30,7 +30,7 @@ fn direct(message: NewMessage) -> NewMessage {
     NewMessage { lane: Lane::Direct, ..message }
 }
 
-/// The time of day so many hours from now, in UTC.
+/// Returns the time of day `hours` hours from now, in UTC.
 fn in_hours(now: Timestamp, hours: i64) -> String {
     let at = now.checked_add(jiff::SignedDuration::from_hours(hours)).unwrap();
     at.to_zoned(TimeZone::UTC).strftime("%H:%M").to_string()
@@ -53,7 +53,7 @@ async fn what_nobody_asked_for_waits_for_the_morning() {
     assert!((2 * 3_600..=3 * 3_600 + 93).contains(&due), "{due} s");
     assert_eq!(mailbox.mails().len(), 1);
 
-    // Somebody who lives where it is day: the hours are meant by each one's own clock.
+    // A user in a timezone where it is day: quiet hours follow each user's local time.
     let far = place.user("bob", Some("bob@example.com"), None).await;
     let sql = "UPDATE users SET properties = '{\"timezone\": \"Etc/GMT-12\"}' WHERE id = $1";
     place.store.connection().await.unwrap().execute(sql, &[&far]).await.unwrap();
@@ -109,11 +109,11 @@ async fn nobody_gets_more_than_the_cap_allows() {
         }
     }
     assert_eq!(sent, 3, "two of Ann's and Bob's only one");
-    // What she asks for is sent, and counts for nothing.
+    // Direct messages are sent, and do not count toward the cap.
     let reset = direct(place.message(ann));
     place.queue(std::slice::from_ref(&reset)).await;
     assert_eq!(place.settled(reset.id, 1).await.status, "sent");
-    // A day later there is room again.
+    // A day later the cap allows messages again.
     let db = place.store.connection().await.unwrap();
     db.execute("UPDATE capped_send SET at = at - interval '25 hours'", &[]).await.unwrap();
     let later = place.message(ann);
@@ -277,7 +277,7 @@ async fn an_outcome_that_frees_the_cap_is_written_in_an_order_of_locks_that_allo
             _ => Ok(()),
         })
         .await;
-        // As an erasure does after it has removed the message.
+        // Simulates an erasure after it has removed the message.
         let freed = "DELETE FROM capped_send WHERE message_id = $1";
         assert_eq!(tx.execute(freed, &[&message.id]).await.unwrap(), 1);
         tx.commit().await.unwrap();

@@ -1,4 +1,4 @@
-//! Channels whose settings are missing or wrong.
+//! Channels with missing or invalid settings.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn wrong_settings_hold_messages_and_are_cleared_by_success() {
         let error = place.channel_error().await.unwrap();
         assert!(error.contains(words), "{more}: {error}");
     }
-    // Shown by somebody else, and untrue by now: the first success takes it away.
+    // Simulates a stale error recorded by another worker: the first success clears it.
     place.configure(mailbox.port(), json!({}), None).await;
     let sql = "UPDATE channel SET error = 'old', error_at = now() WHERE project_id = $1 AND channel = 'email'";
     place.store.connection().await.unwrap().execute(sql, &[&place.project]).await.unwrap();

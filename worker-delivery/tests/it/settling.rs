@@ -1,4 +1,4 @@
-//! Outcomes that the database does not take at first.
+//! Outcomes that the database rejects at first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use worker_delivery::provider::stub::Stub;
 use crate::fences::{lease, member, settler};
 use crate::place::{Place, SOON};
 
-/// Makes every settling fail whose row fulfils the condition; the sequence `tries` counts them.
+/// Makes settling fail for rows that match the condition. The sequence `tries` counts the failures.
 async fn refuse(place: &Place, condition: &str, code: &str) {
     let sql = format!(
         "CREATE SEQUENCE tries; \
@@ -35,7 +35,7 @@ async fn tries(place: &Place) -> i64 {
     place.store.connection().await.unwrap().query_one(sql, &[]).await.unwrap().get(0)
 }
 
-/// A worker with a provider that takes everything; the number of its calls.
+/// Starts a worker with a provider that accepts everything. Returns its call counter.
 async fn accepting(place: &mut Place) -> Arc<AtomicUsize> {
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = calls.clone();
@@ -51,7 +51,7 @@ async fn accepting(place: &mut Place) -> Arc<AtomicUsize> {
 #[tokio::test]
 async fn what_the_provider_took_is_written_once_a_fault_of_the_database_is_mended() {
     let mut place = Place::new().await;
-    // A broken page, and a right that was taken away.
+    // A corrupt page, and a revoked permission.
     for code in ["XX001", "42501"] {
         refuse(&place, "true", code).await;
         let ann = place.user(code, Some("ann@example.com"), None).await;
@@ -104,7 +104,7 @@ async fn while_what_came_of_a_projects_calls_cannot_be_written_no_more_than_a_fe
         assert_eq!(place.settled(message.id, 1).await.status, "sent");
     }
     assert_eq!((place.begun(failing).await, calls.load(Ordering::SeqCst)), (MOST, MOST as usize + 3));
-    // Without a lock on the table, which is written all the time.
+    // Replaces the function, because dropping the trigger needs a lock on a busy table.
     let mended = "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
     place.store.connection().await.unwrap().batch_execute(mended).await.unwrap();
     place.project = failing;
@@ -159,7 +159,7 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
         db.execute(watch, &[&place.project, &looks]).await.unwrap();
         let messages = [place.message(ann), place.message(ann), place.message(ann)];
         place.insert(&messages).await;
-        // One to be tried again is no news; two that were sent are, once for their person.
+        // A retry marks no user; two sent messages mark their user once.
         let tx = db.transaction().await.unwrap();
         settle(&tx, place.project, &[&end(messages[0].id, Queued, Some(now))], now).await.unwrap();
         tx.commit().await.unwrap();
@@ -171,7 +171,7 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
         let expected = if is_marked { vec![("messages".to_owned(), vec![ann])] } else { Vec::new() };
         assert_eq!(marked().await, expected);
         db.execute("DELETE FROM segment_dirty", &[]).await.unwrap();
-        // Word of it, but not the same again.
+        // A receipt marks the user, and its repeat does not.
         for expected in [expected, Vec::new()] {
             let tx = db.transaction().await.unwrap();
             receipts::apply(&tx, place.project, &told(messages[1].id), now).await.unwrap();
@@ -182,7 +182,7 @@ async fn whose_message_came_further_is_marked_where_a_segment_looks_at_messages(
     }
 }
 
-/// Two messages of different months that are begun, and the one whose outcome the database refuses with this code.
+/// Begins two messages of different months, and makes the database reject the outcome of one with this code.
 async fn of_two_months(place: &Place, refused: usize, code: &str) -> ([NewMessage; 2], Uuid) {
     let ann = place.user(&format!("ann-{refused}"), Some("ann@example.com"), None).await;
     let now = place.clock.now();
@@ -256,7 +256,7 @@ async fn a_project_whose_outcomes_are_locked_delays_no_other() {
     let tx = db.transaction().await.unwrap();
     tx.query("SELECT FROM campaign_outcome WHERE campaign_id = $1 FOR UPDATE", &[&campaign]).await.unwrap();
     crate::campaigns::release(&place, &[ann]).await;
-    // The moment names the attempt: one that times out is made again.
+    // The wait's start time identifies the attempt: one that times out is repeated.
     let waiting =
         "SELECT max(waitstart)::text FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
     let since = async || tx.query_one(waiting, &[]).await.unwrap().get::<_, Option<String>>(0);
@@ -269,7 +269,7 @@ async fn a_project_whose_outcomes_are_locked_delays_no_other() {
         let message = place.message(bob);
         place.queue(std::slice::from_ref(&message)).await;
         let sent = "SELECT status = 'sent' FROM message WHERE id = $1";
-        // Asked by the transaction that holds the lock, which is thereby never idle for long.
+        // The transaction that holds the lock runs the query, so that it is never idle for long.
         eventually_true("the other project's message is settled", SOON, async || {
             tx.query_one(sent, &[&message.id]).await.unwrap().get(0)
         })

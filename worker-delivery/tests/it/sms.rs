@@ -1,4 +1,4 @@
-//! SMS on their way through delivery.
+//! Delivers SMS.
 
 use domain::message::Channel;
 use serde_json::{Value, json};

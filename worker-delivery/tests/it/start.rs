@@ -1,4 +1,4 @@
-//! What the program refuses at its start.
+//! Configurations that the program rejects at startup.
 
 use tokio::process::Command;
 

@@ -1,4 +1,4 @@
-//! A worker that stops, while others go on.
+//! A worker stops while others continue.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,16 +10,16 @@ use testkit::{Fault, ProviderServer, Received, Reply, Vendor, eventually};
 
 use crate::place::{Place, SOON};
 
-/// Calls that automations of a project may have under way at a time: 32, less the quarter that is kept for direct messages.
+/// Concurrent calls for automations of a project: 32, minus the quarter that is reserved for direct messages.
 const CONCURRENCY: usize = 24;
-/// More than a worker begins at a time.
+/// More messages than a worker begins at a time.
 const MANY: usize = 400;
-/// How long the first worker's calls take.
+/// Duration of the first worker's calls.
 const CALL: Duration = Duration::from_secs(12);
-/// What a worker had not begun, another one has sent by then.
+/// Time limit until another worker has sent the messages that the first had not begun.
 const PROMPT: Duration = Duration::from_secs(10);
 
-/// Takes its time over as many mails as the first worker sends at a time, and none over the others.
+/// Answers the first worker's concurrent mails slowly, and all others at once.
 #[derive(Default)]
 struct SlowAtFirst(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! Who is not written to, and how people take themselves off.
+//! Suppressed addresses, and how users unsubscribe.
 
 use domain::link::{self, About};
 use domain::message::{Channel, Lane};
@@ -106,7 +106,7 @@ async fn what_is_not_asked_for_can_be_unsubscribed_from_by_one_click() {
     let html = parsed.body_html(0).unwrap();
     assert!(html.contains(&format!("<a href=\"{url}\">No more</a>")), "{html}");
 
-    // A password reset offers no such thing.
+    // A direct message has no unsubscribe header.
     let reset = direct(place.message(ann));
     place.queue(std::slice::from_ref(&reset)).await;
     let mails = mailbox.wait_for(2, SOON).await;

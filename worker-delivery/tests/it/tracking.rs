@@ -1,4 +1,4 @@
-//! Opens and clicks: what mails bear for them, where the project wants to know.
+//! Open and click tracking in mails, if the project enables it.
 
 use domain::link::{self, About, Sent};
 use domain::message::Channel;
@@ -51,13 +51,13 @@ async fn links_lead_by_way_of_the_installation_while_the_project_tracks() {
     for link in [
         link::click(&place.keys, BASE, sent, PAGE),
         link::open(&place.keys, BASE, sent),
-        // Its own, not by way of another.
+        // The unsubscribe link is not wrapped in a tracked link.
         link::unsubscribe(&place.keys, BASE, unsubscribe),
     ] {
         assert!(html.contains(&format!("\"{link}\"")), "{link} is not in {html}");
     }
     assert!(!html.contains("\"https://shop.example"), "{html}");
-    // The text part is as it was.
+    // The text part is unchanged.
     assert!(text.contains(PAGE) && !text.contains("/c/") && !text.contains("/o/"), "{text}");
 
     let db = place.store.connection().await.unwrap();

@@ -1,4 +1,4 @@
-//! Other systems that are told: signed, tried again, each at its own pace.
+//! Webhook deliveries to other systems: signed, retried, and scheduled separately per endpoint.
 
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -40,7 +40,7 @@ pub async fn endpoint(place: &Place, url: &str, types: &[&str], secrets: &Endpoi
     new.id
 }
 
-/// Something to be told.
+/// Queues a delivery to an endpoint, and returns its ID.
 pub async fn test(place: &Place, endpoint: Uuid) -> Uuid {
     let now = place.clock.now();
     let id = ids::fresh(now.as_millisecond());
@@ -56,7 +56,7 @@ pub async fn delivery(place: &Place, endpoint: Uuid, id: Uuid) -> Delivery {
     webhook_deliveries::get(&db, place.project, endpoint, id).await.unwrap().unwrap()
 }
 
-/// Waits until so many calls are in the log.
+/// Waits until the log has at least `calls` calls.
 pub async fn tried(place: &Place, endpoint: Uuid, id: Uuid, calls: usize) -> Delivery {
     eventually(SOON, async || {
         let found = delivery(place, endpoint, id).await;
@@ -65,7 +65,7 @@ pub async fn tried(place: &Place, endpoint: Uuid, id: Uuid, calls: usize) -> Del
     .await
 }
 
-/// Makes what waits due: a retry, or what somebody took and never settled.
+/// Makes a delivery due: a retry, or one that a worker claimed and never settled.
 pub async fn bring_forward(place: &Place, id: Uuid) {
     let sql = "UPDATE webhook_delivery SET due_at = $2 WHERE id = $1 AND due_at IS NOT NULL";
     let db = place.store.connection().await.unwrap();
@@ -77,7 +77,7 @@ async fn shown(place: &Place, endpoint: Uuid) -> Endpoint {
     webhook_endpoints::get(&db, place.project, endpoint).await.unwrap().unwrap()
 }
 
-/// By the scheme, with another library than the one that signs.
+/// Verifies a signature with another library than the one that signs.
 fn is_signed(call: &Received, signature: &str, secret: &str) -> bool {
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
     let mut signed = format!("{}.{}.", call.header("webhook-id"), call.header("webhook-timestamp")).into_bytes();
@@ -112,7 +112,7 @@ async fn what_becomes_of_a_message_is_told_to_who_asks_for_it() {
     assert!(is_signed(call, call.header("webhook-signature"), secrets.current()));
     assert_eq!(of(kept.id).json()["type"], "message.suppressed");
     assert_eq!(of(kept.id).json()["data"]["reason"], "no_address");
-    // The one that asks for less is told less; what is told to both bears one id.
+    // The endpoint with fewer types gets fewer deliveries; a delivery to both has one ID.
     let calls_of_other = some.wait_for(1, SOON).await;
     assert_eq!(calls_of_other.len(), 1);
     assert_eq!(calls_of_other[0].header("webhook-id"), of(kept.id).header("webhook-id"));
@@ -139,7 +139,7 @@ async fn what_fails_is_tried_again_by_its_schedule_and_given_up_in_the_end() {
         assert_eq!(failed.status, DeliveryStatus::Pending);
         let wait = failed.due_at.unwrap().as_millisecond() - place.clock.now_ms();
         assert!((least..=most).contains(&wait), "{wait}");
-        // Noted after the call itself.
+        // The failure is recorded after the call itself.
         eventually(SOON, async || shown(&place, to).await.failing_since.ok_or("not failing")).await;
         bring_forward(&place, id).await;
     }
@@ -155,7 +155,7 @@ async fn what_fails_is_tried_again_by_its_schedule_and_given_up_in_the_end() {
     })
     .await;
 
-    // The last of its calls.
+    // Simulates the last attempt.
     server.fail_next(Fault::Answer(Reply::empty(404)));
     let last = test(&place, to).await;
     let db = place.store.connection().await.unwrap();
@@ -165,7 +165,7 @@ async fn what_fails_is_tried_again_by_its_schedule_and_given_up_in_the_end() {
     bring_forward(&place, last).await;
     let given_up = tried(&place, to, last, 2).await;
     assert_eq!((given_up.status, given_up.due_at), (DeliveryStatus::Failed, None));
-    // By hand it begins anew.
+    // A manual resend starts over.
     let mut db = place.store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
     webhook_deliveries::resend(&tx, place.project, to, last, place.clock.now()).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_slow_endpoint_keeps_nobody_waiting_but_itself() {
     for id in ids {
         assert_eq!(tried(&place, to_quick, id, 1).await.status, DeliveryStatus::Delivered);
     }
-    // Meanwhile the slow one has not had more than its share, nor answered any.
+    // Meanwhile the slow endpoint has used only its share of calls, and has answered none.
     assert_eq!(slow.received().len(), 8);
     let answered = "SELECT count(*) FROM webhook_delivery WHERE endpoint_id = $1 AND attempts <> '[]'";
     let db = place.store.connection().await.unwrap();
@@ -208,7 +208,7 @@ async fn hanging_endpoints_of_one_owner_hold_up_no_other_owners_webhooks() {
     let (hanging, prompt) = (server().await, server().await);
     let to_prompt = endpoint(&place, &prompt.url(), &["*"], &EndpointSecrets::random()).await;
     let own = place.project;
-    // More endpoints in two projects of one account than its slots can serve.
+    // More endpoints in two projects of one account than the account's slots can serve.
     for _ in 0..2 {
         place.project = place.another_project().await;
         place.set_creator(Uuid::from_u128(7)).await;
@@ -252,7 +252,7 @@ async fn an_endpoint_that_is_gone_is_disabled_and_told_nothing_more() {
     assert_eq!(disabled.disabled_reason.as_deref(), Some("gone"));
     assert!(disabled.disabled_at.is_some());
 
-    // Nothing more is kept for it, and what is pending waits until it is enabled.
+    // Nothing new is queued for a disabled endpoint, and pending deliveries wait until it is enabled.
     let waiting = test(&place, to).await;
     let probe = endpoint(&place, &server.url(), &["*"], &EndpointSecrets::random()).await;
     let after = test(&place, probe).await;
@@ -277,14 +277,14 @@ async fn a_call_that_was_never_settled_is_made_again_under_its_id() {
     let id = test(&place, to).await;
     place.run().await;
     server.wait_for(1, SOON).await;
-    // As when whoever made the call is gone: the lease runs out.
+    // Simulates a dead worker whose lease expires.
     bring_forward(&place, id).await;
     let calls = server.wait_for(2, SOON).await;
     assert_eq!(calls[0].header("webhook-id"), calls[1].header("webhook-id"));
     assert_eq!(calls[0].body, calls[1].body);
     let done = tried(&place, to, id, 1).await;
     assert_eq!(done.status, DeliveryStatus::Delivered);
-    // What the first call comes to after all changes nothing.
+    // The late outcome of the first call has no effect.
     drop(server);
     place.stop().await;
     assert_eq!(delivery(&place, to, id).await, done);

@@ -1,4 +1,4 @@
-//! Delivery of one project while the provider of another accepts connections and never answers.
+//! Delivery of one project while the provider of another accepts connections and never responds.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,10 +28,10 @@ const HANGING: u32 = 1;
 const STUCK: u32 = 5_000;
 /// Members of a chunk.
 const CHUNK: usize = 500;
-/// From when those are queued until the others are: by then their calls are in flight.
+/// Delay between queueing those messages and queueing the others, so that their calls are in flight by then.
 const HEAD_START: Duration = Duration::from_secs(2);
 
-/// A provider that accepts connections and never answers, until this is dropped.
+/// A provider that accepts connections and never responds, until it is dropped.
 struct Silent {
     addr: SocketAddr,
     serving: AbortHandle,
@@ -57,7 +57,8 @@ impl Drop for Silent {
     }
 }
 
-/// Mails of one project alone, and while messages of another wait for a mail server that never answers.
+/// Measures mails of one project, first alone, then while messages of another wait for a mail server that never
+/// responds.
 pub async fn hanging(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let count = if lab.settings.quick { 1_000 } else { 10_000 };
     section.about = format!(
@@ -84,7 +85,7 @@ pub async fn hanging(lab: &mut Lab, section: &mut Section) -> Result<()> {
         tokio::time::sleep(HEAD_START).await;
         beside.push(sent(system, &sink, template, count).await?);
         warn_of_noise(&progress, &[&alone, &beside]);
-        // Messages in flight would be sent in the next round.
+        // Otherwise the next round would send the messages in flight.
         system.run(&[]).await?;
         system.forget_messages().await?;
     }
@@ -102,7 +103,7 @@ async fn messages(system: &System, project: u32, template: Uuid, count: u32) -> 
     Ok(Messages { project, ids: made.into_iter().flat_map(|of| of.ids).collect() })
 }
 
-/// Queues messages of the fast project, and waits until all of them are settled.
+/// Queues messages of the fast project and waits until all of them are settled.
 async fn sent(system: &System, sink: &Server, template: Uuid, count: u32) -> Result<Measured> {
     let fast = messages(system, FAST, template, count).await?;
     let mut watched = system.watched();

@@ -1,4 +1,4 @@
-//! Delivery while another transaction stays open, so that no dead row of the queue can be removed.
+//! Delivery while another transaction stays open, so that vacuum cannot remove the queue's dead rows.
 
 use anyhow::Result;
 
@@ -9,10 +9,10 @@ use crate::provision::delivery;
 use crate::report::{Figure, Section};
 use crate::scenario::Lab;
 
-/// Messages that are queued at once while the transaction is open.
+/// Messages queued at a time while the transaction is open.
 const PART: u32 = 100_000;
 
-/// Pushes of one project: before the transaction was opened, and after a number of messages passed since.
+/// Measures pushes of one project before the transaction is opened, and after `passed` messages have been sent since.
 pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (count, passed) = if lab.settings.quick { (1_000, 10_000) } else { (ledger::COUNT, 2_000_000) };
     section.about = format!(
@@ -29,7 +29,7 @@ pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let mut holder = delivery::store(system)?.connection().await?;
     let transaction = holder.build_transaction().isolation_level(tokio_postgres::IsolationLevel::RepeatableRead);
     let transaction = transaction.start().await?;
-    // Its snapshot is taken by its first statement.
+    // The transaction's first statement takes its snapshot.
     transaction.query_one("SELECT count(*) FROM send_chunk", &[]).await?;
     let mut left: u32 = passed;
     while left > 0 {
@@ -45,6 +45,6 @@ pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.figures.extend([rate("before", "sends/s", &before), figure]);
     section.costs.push(measure::cost("before", "send", &before, |o| o.items));
     section.costs.push(measure::cost("while it is open", "send", &after, |o| o.items));
-    // What is left of it is no start for others.
+    // The dead rows would distort other scenarios.
     lab.close().await
 }

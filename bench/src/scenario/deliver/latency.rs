@@ -1,4 +1,4 @@
-//! How soon a direct message is with its provider while nothing else is sent.
+//! Latency of a direct message to its provider while nothing else is sent.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ use crate::system::{DELIVERY, GATEWAY};
 use crate::tenants;
 
 const WARM_UP: usize = 10;
-/// Between two polls of the sink, which records the time of arrival itself.
+/// Poll interval of the sink, which records arrival times itself.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Microseconds from the acceptance of a message, and from its request, to its arrival at the provider.
+/// Microseconds until a message arrives at the provider, from its acceptance and from its request.
 struct Taken {
     accepted: u32,
     requested: u32,
 }
 
-/// Direct mails one after the other, each once the one before has arrived.
+/// Sends direct mails one at a time, each after the previous one has arrived.
 pub async fn latency(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let count = if lab.settings.quick { 50 } else { 500 };
     section.about = format!(
@@ -73,7 +73,7 @@ async fn send(api: &mut Api, sink: SocketAddr) -> Result<Taken> {
         tokio::time::sleep(POLL).await;
         let seen = arrivals(sink).await.context("asking the sink")?;
         if seen.count > before {
-            // The answer may be read after the message has arrived.
+            // The response may be read after the message has arrived.
             let since = |from: i64| u32::try_from((seen.last_us - from).max(0)).unwrap_or(u32::MAX);
             return Ok(Taken { accepted: since(accepted), requested: since(requested) });
         }

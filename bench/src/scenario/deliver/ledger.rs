@@ -1,4 +1,5 @@
-//! The whole way out of the ledger: begun, rendered, sent and settled by the worker, with all that this costs PostgreSQL.
+//! The whole path from the ledger: the worker claims, renders, sends and settles messages, including the cost in
+//! PostgreSQL.
 
 use std::time::{Duration, Instant};
 
@@ -19,15 +20,15 @@ use crate::scenario::Lab;
 use crate::system::{DELIVERY, System};
 use crate::usage::{self, Moment};
 
-/// Those who get messages, of the first project.
+/// Recipients in the first project.
 pub const PEOPLE: u32 = crate::scenario::PEOPLE;
 const WARM_UP: u32 = 500;
-/// Messages of a round, sent within a few seconds.
+/// Messages per round, sent within a few seconds.
 pub const COUNT: u32 = 40_000;
-/// Interval between reads of the worker's metrics, which take CPU time of the worker.
+/// Interval between reads of the worker's metrics, which cost CPU time in the worker.
 const READ_METRICS: Duration = Duration::from_millis(50);
 
-/// One channel, and what the worker has to know of its provider.
+/// One channel and the worker's environment for its provider.
 pub struct Ledger {
     pub channel: Channel,
     pub env: Vec<(&'static str, String)>,
@@ -36,9 +37,9 @@ pub struct Ledger {
 /// Messages that are queued at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// The first projects, each with as many messages as the others.
+    /// Number of projects, counted from the first. The messages are split evenly.
     pub projects: u32,
-    /// Recipients of each project.
+    /// Recipients per project.
     pub people: u32,
     pub count: u32,
     /// Members of a chunk.
@@ -46,19 +47,19 @@ pub struct Load {
 }
 
 impl Load {
-    /// Messages of the first project in full chunks.
+    /// Returns a load of `count` messages of the first project in full chunks.
     pub fn of(count: u32) -> Self {
         Self { projects: 1, people: PEOPLE, count, chunk: CAPACITY }
     }
 }
 
 impl Ledger {
-    /// A system whose worker calls the sink for the first project.
+    /// Starts a system whose worker calls the sink for the first project.
     pub async fn open(&self, lab: &mut Lab, settings: &ChannelSettings) -> Result<()> {
         self.open_for(lab, 1, settings).await
     }
 
-    /// A system whose worker calls the sink for the first projects.
+    /// Starts a system whose worker calls the sink for the first `projects` projects.
     pub async fn open_for(&self, lab: &mut Lab, projects: u32, settings: &ChannelSettings) -> Result<()> {
         let system = lab.system().await?;
         system.run(&[]).await?;
@@ -69,7 +70,7 @@ impl Ledger {
         delivery::channels(system, 0..projects, self.channel, settings).await
     }
 
-    /// Ends the delivering, and leaves nothing of it to those who come after.
+    /// Stops the programs, and removes the messages and environment variables for the scenarios that follow.
     pub async fn close(&self, system: &mut System) -> Result<()> {
         system.run(&[]).await?;
         for name in self.env.iter().map(|(name, _)| *name).chain([LOOPBACK.0]) {
@@ -78,7 +79,7 @@ impl Ledger {
         system.forget_messages().await
     }
 
-    /// Creates the template of the first projects.
+    /// Creates the template in the first `projects` projects.
     pub async fn template(&self, system: &System, projects: u32) -> Result<Uuid> {
         let body = match self.channel {
             Channel::Email => format!("<h1>Dear {{{{ name }}}}</h1>\n{}", super::html()),
@@ -87,7 +88,7 @@ impl Ledger {
         delivery::template(system, projects, self.channel, super::TITLE, &body).await
     }
 
-    /// Rounds of messages, from when they are queued until the last one is settled.
+    /// Measures rounds of messages, from queueing until the last one is settled.
     pub async fn measure(&self, lab: &mut Lab, section: &mut Section, sink: &Server) -> Result<()> {
         let count = if lab.settings.quick { 1_000 } else { COUNT };
         let system = lab.system().await?;
@@ -104,7 +105,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Rounds of a load after a first one that is not measured. The worker runs.
+    /// Runs the rounds of a load after an unmeasured warm-up. The worker must be running.
     pub async fn rounds(&self, lab: &mut Lab, sink: &Server, template: Uuid, load: Load) -> Result<Vec<Measured>> {
         let (settings, progress) = (lab.settings, lab.progress.clone());
         let system = lab.system().await?;
@@ -119,7 +120,7 @@ impl Ledger {
         Ok(rounds)
     }
 
-    /// One load, from when it is queued until the last message is settled.
+    /// Measures one load, from queueing until the last message is settled.
     pub async fn sent(&self, system: &System, sink: &Server, template: Uuid, load: Load) -> Result<Measured> {
         let Load { projects, people, count, chunk } = load;
         let messages = delivery::messages(system, 0..projects, people, (self.channel, template), count).await?;
@@ -129,7 +130,7 @@ impl Ledger {
         usage::reset_peaks(&watched);
         let settled = system.metric(DELIVERY, Metric::MessagesSettled.name()).await?;
         delivery::queue(system, self.channel, &messages, chunk).await?;
-        // Queueing itself is not measured: workers see the chunks from its commit on.
+        // Queueing is not measured: workers see the chunks once it commits.
         let started = Instant::now();
         let before = Moment::now(&watched, GENERATOR)?;
         wait_settled(system, settled + count).await?;
@@ -152,7 +153,7 @@ async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
     Ok(())
 }
 
-/// That every message in the ledger was sent; the error says what became of the others.
+/// Checks that every message in the ledger was sent. Otherwise the error lists the outcomes of the others.
 pub async fn all_sent(system: &System) -> Result<()> {
     let sql = "SELECT status || coalesce(': ' || status_reason, '') AS outcome, count(*) AS total FROM message \
                WHERE status <> 'sent' GROUP BY 1 ORDER BY 2 DESC LIMIT 3";

@@ -15,12 +15,13 @@ use crate::system::DELIVERY;
 use crate::tenants::PROJECTS;
 
 const SIZES: [u32; 3] = [1, 10, PROJECTS];
-/// Recipients of each project.
+/// Recipients per project.
 const PEOPLE: u32 = 10;
-/// Members of a chunk, and how that is called in the report.
+/// Members of a chunk, with the label used in the report.
 const CHUNKS: [(usize, &str); 2] = [(CAPACITY, "in full chunks"), (1, "one by one")];
 
-/// Pushes of 1, 10 and 1,000 projects, queued in full chunks as automations and campaigns do, and in chunks of one message.
+/// Measures pushes of 1, 10 and 1,000 projects, in full chunks as automations and campaigns queue them, and in chunks
+/// of one message.
 pub async fn projects(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let count = if lab.settings.quick { 2_000 } else { 10_000 };
     section.about = format!(

@@ -1,4 +1,4 @@
-//! What a long queue costs the worker: its memory while very many messages are queued.
+//! Memory of the worker while a very long queue waits.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use crate::sink::{self, Kind};
 use crate::system::DELIVERY;
 use crate::usage::{self, Moment};
 
-/// MiB of the worker.
+/// Maximum MiB of the worker.
 const MEMORY: f64 = 256.0;
 
-/// A worker that begins in front of a full queue, and works on it for a while.
+/// Starts a worker with a full queue and lets it run for a while.
 pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let (count, time) = (settings.queued, settings.round * 2);

@@ -1,4 +1,4 @@
-//! Rendering by itself.
+//! Rendering alone.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::report::{Figure, Goal, Section};
 use crate::scenario::Lab;
 
 const BYTES: usize = 8 * 1024;
-/// Renderings between two looks at the clock.
+/// Renderings between two checks of the clock.
 const TURN: u64 = 100;
 
-/// A template of 8 KB, on one thread.
+/// Measures an 8 KB template on one thread.
 pub async fn render(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about =
         format!("a template of {} KB with variables, a condition and a list of three, on one thread", BYTES / 1024);
@@ -50,7 +50,7 @@ fn data() -> Value {
             "properties": { "plan": "pro", "city": "Utrecht", "orders": 12, "items": items } })
 }
 
-/// A shop's mail: mostly text, with variables here and there.
+/// Returns a typical shop mail: mostly text, with a few variables.
 fn source() -> String {
     let head = "<html><body><h1>Dear {{ name }}</h1>\n{% if plan == \"pro\" %}<p>Thank you for {{ orders }} orders.</p>{% endif %}\n\
                 <ul>{% for item in items %}<li>{{ item.name }}: {{ item.price }}</li>{% endfor %}</ul>\n";

@@ -16,12 +16,12 @@ use crate::system::DELIVERY;
 
 const DATABASE: &str = "year";
 const MONTHS: i64 = 12;
-/// From one month's messages to the next one's.
+/// Interval between two months' messages.
 const MONTH_MS: i64 = 30 * DAY_MS;
-/// Days for which one call makes partitions, and fewer.
+/// Step in days between calls that create partitions. Each call covers at least this many days.
 const DAYS: i64 = 10;
 
-/// Pushes of one project before and after its ledger is filled with those of the last year.
+/// Measures pushes of one project before and after its ledger is filled with a year of messages.
 pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (count, each) = if lab.settings.quick { (1_000, 1_000) } else { (10_000, 100_000) };
     section.about = format!(
@@ -43,7 +43,7 @@ pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
         delivery::sent(system, 0, ledger::PEOPLE, (ledger.channel, template), (each, at)).await?;
     }
     system.database.batch_execute("VACUUM (ANALYZE) message").await?;
-    // A worker that has planned its statements for empty partitions is another matter.
+    // Restart the worker: its statements were planned for empty partitions.
     system.run(&[]).await?;
     system.run(&[DELIVERY]).await?;
     let full = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
@@ -51,11 +51,11 @@ pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.figures.extend([rate("with an empty ledger", "sends/s", &empty), figure]);
     section.costs.push(measure::cost("an empty ledger", "send", &empty, |o| o.items));
     section.costs.push(measure::cost("a year of messages", "send", &full, |o| o.items));
-    // Scenarios that follow start in a database of their own.
+    // Later scenarios start with a new database.
     lab.close().await
 }
 
-/// Creates the schema as of a year ago, and the partitions since.
+/// Creates the schema as of a year ago, and all partitions since.
 async fn partitions(database_url: &str, now_ms: i64) -> Result<()> {
     let first_ms = now_ms - (MONTHS + 1) * MONTH_MS;
     let config = DatabaseConfig { url: database_url.to_owned(), pool_size: 2 };

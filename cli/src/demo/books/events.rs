@@ -12,10 +12,10 @@ use crate::demo::report::Line;
 
 pub type Totals = BTreeMap<String, u64>;
 
-/// How many calls are under way at a time while reading.
+/// Concurrent reads.
 const READERS: usize = 8;
 
-/// Exact totals by name, of all runs.
+/// Returns the exact totals by name, over all runs.
 pub async fn totals(api: &Api, names: impl Iterator<Item = &str>) -> Result<Totals, ApiError> {
     let mut totals = Totals::new();
     for name in names {
@@ -30,13 +30,13 @@ fn total(page: &Value) -> Result<u64, ApiError> {
     page["pagination"]["total"].as_u64().ok_or(ApiError::Odd { call, problem: "no pagination.total".to_owned() })
 }
 
-/// What was added since `before`.
+/// Returns what was added since `before`.
 pub fn since(now: &Totals, before: &Totals) -> Totals {
     let gained = |name: &String, now: &u64| now.saturating_sub(before.get(name).copied().unwrap_or(0));
     now.iter().map(|(name, now)| (name.clone(), gained(name, now))).collect()
 }
 
-/// `gained`: since the run began, by name.
+/// Compares stored with expected events. `gained` holds the events stored since the run began, by name.
 pub fn stored(expected: &BTreeMap<&'static str, u64>, gained: &Totals) -> Line {
     let of = |name: &str| gained.get(name).copied().unwrap_or(0);
     let differences = expected
@@ -50,14 +50,15 @@ pub fn stored(expected: &BTreeMap<&'static str, u64>, gained: &Totals) -> Line {
     line.with_examples(differences)
 }
 
-/// Of all that was taken in this replay, what was not new is what must have been refused.
+/// Checks the rejected repeats: every accepted event that did not add a stored event must have been rejected as a
+/// duplicate.
 pub fn repeats(planned: u64, taken: u64, stored_before: u64, stored_now: u64) -> Line {
     let refused = taken.saturating_sub(stored_now.saturating_sub(stored_before));
     let line = Line::equal("repeats sent = repeats refused", planned + stored_before, refused);
     if stored_before > 0 { line.with_note(format!("{stored_before} were stored before this replay")) } else { line }
 }
 
-/// Each member's events, those of before the sign-up among them, are listed under the member.
+/// Checks that each member's events, including those before the sign-up, are listed under the member.
 pub async fn by_person(api: &Api, day: &Day) -> Result<Line, ApiError> {
     let members = day.people.iter().zip(&day.books).filter(|(person, _)| person.kind == Kind::Member);
     let found: Vec<Result<Option<String>, ApiError>> = stream::iter(members)
@@ -75,7 +76,7 @@ pub async fn by_person(api: &Api, day: &Day) -> Result<Line, ApiError> {
     Ok(Line::all_right("members with all their events", all, differences, wrong))
 }
 
-/// Events that were sent under an id of another form answer to it.
+/// Checks that up to 50 events whose ID the service derived can be retrieved by the client's ID.
 pub async fn by_client_id(api: &Api, day: &Day) -> Result<Line, ApiError> {
     let events = day.books.iter().flat_map(|books| &books.events).filter(|event| !event.own_id);
     let (mut all, mut differences) = (0, Vec::new());
@@ -93,7 +94,7 @@ pub async fn by_client_id(api: &Api, day: &Day) -> Result<Line, ApiError> {
     Ok(Line::all_right("found under the client's own id (sample)", all, differences, wrong))
 }
 
-/// A member's events, all pages: id and timestamp as the API shows them.
+/// Returns all of a member's events, over all pages: ID and timestamp as the API shows them.
 pub async fn history(api: &Api, external_id: &str) -> Result<Vec<(String, i64)>, ApiError> {
     let mut events = Vec::new();
     for page in 1.. {
@@ -111,20 +112,21 @@ pub async fn history(api: &Api, external_id: &str) -> Result<Vec<(String, i64)>,
     Ok(events)
 }
 
-/// How far a corrected time may lie from the true one: the way of the request, and no clock's error. On top of it comes
-/// the time for which a request was made again, since a stopped gateway may read the first attempt when it goes on.
+/// Maximum difference between a corrected time and the true one: the request's latency, but no clock error.
+///
+/// The retry time of a request is added, since a stopped gateway may read the first attempt when it resumes.
 const CLOCK_TOLERANCE_MS: i64 = 5_000;
 
-/// What is wrong with the history of one user.
+/// Errors in the history of one user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct HistoryFaults {
-    /// That are missing or too many.
+    /// Missing or unexpected event IDs.
     pub ids: Vec<String>,
-    /// That are off.
+    /// Wrong timestamps.
     pub times: Vec<String>,
 }
 
-/// Compares the history that was found with the one that was sent.
+/// Compares the history that the API returned with the one that was sent.
 pub fn compare_history(day: &Day, index: usize, found: &[(String, i64)], slowest_ms: u64) -> HistoryFaults {
     let tolerance = CLOCK_TOLERANCE_MS + slowest_ms as i64;
     let (who, sent) = (&day.people[index].external_id, &day.books[index].events);
@@ -166,11 +168,11 @@ mod tests {
 
     #[test]
     fn repeats_are_what_was_taken_and_not_stored() {
-        // A first replay: 100 distinct, 7 of them twice.
+        // A first replay: 100 distinct events, 7 of them sent twice.
         assert!(repeats(7, 107, 0, 100).ok);
         assert!(!repeats(7, 107, 0, 101).ok, "a repeat was stored");
         assert!(!repeats(7, 107, 0, 99).ok, "an event was lost");
-        // The same again: nothing is new. After an interruption: 40 were there.
+        // The same replay again adds nothing. After an interruption, 40 events were already stored.
         assert!(repeats(7, 107, 100, 100).ok);
         assert!(!repeats(7, 107, 100, 101).ok);
         assert!(repeats(7, 107, 40, 100).ok);

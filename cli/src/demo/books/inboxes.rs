@@ -1,4 +1,4 @@
-//! In-app messages due against those in their people's inboxes.
+//! In-app messages due against messages in the users' inboxes.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::demo::api::{Api, ApiError};
 use crate::demo::generator::expected::{DueInApp, INBOX};
 use crate::demo::report::Line;
 
-/// How many calls are under way at a time.
+/// Concurrent reads.
 const READERS: usize = 8;
-/// How long the last of them may still be on their way when all mails have come.
+/// How long the last in-app messages may take to arrive after all mails have arrived.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Everybody's inbox, once all hold something or the patience is over.
+/// Compares all inboxes, once none is empty or `PATIENCE` has passed.
 pub async fn lines(api: &Api, due: &[DueInApp]) -> Result<Vec<Line>, ApiError> {
     inboxes(api, due, Instant::now() + PATIENCE).await?;
-    // Again, for a second message may have come while others were waited for.
+    // Read again: a second message may have arrived while others were awaited.
     Ok(compare(due, &inboxes(api, due, Instant::now()).await?))
 }
 
@@ -41,7 +41,7 @@ async fn inbox(api: &Api, external_id: &str, end: Instant) -> Result<Vec<Value>,
     }
 }
 
-/// One message each, and the right one.
+/// Checks that each inbox holds exactly one message, and the right one.
 fn compare(due: &[DueInApp], found: &[Vec<Value>]) -> Vec<Line> {
     let (mut once, mut right) = (Vec::new(), Vec::new());
     for (due, items) in due.iter().zip(found) {
@@ -64,7 +64,7 @@ fn compare(due: &[DueInApp], found: &[Vec<Value>]) -> Vec<Line> {
     ]
 }
 
-/// Without what a renderer may tidy.
+/// Removes white space and control characters, which a renderer may change.
 fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect()
 }

@@ -1,4 +1,4 @@
-//! The mailbox as a directory: one `.eml` file a mail, read once each.
+//! The mailbox directory: one `.eml` file per mail, each read once.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -9,12 +9,12 @@ use anyhow::Context;
 use mail_parser::MessageParser;
 use mail_parser::decoders::html::html_to_text;
 
-/// What the books need of a mail.
+/// The fields of a mail that the reconciliation uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mail {
-    /// The one address, in lower case; several joined with commas.
+    /// The recipient in lower case. Several are joined with commas.
     pub to: String,
-    /// Decoded.
+    /// The decoded subject.
     pub subject: String,
     /// The HTML part as text.
     pub text: String,
@@ -33,11 +33,11 @@ impl Mailbox {
         Self { dir, read: HashMap::new() }
     }
 
-    /// Reads what came since the last time.
+    /// Reads the files that were added since the last call.
     pub fn look(&mut self) -> anyhow::Result<()> {
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
-            // It is made with the first mail.
+            // The directory is created with the first mail.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e).with_context(|| format!("reading the mailbox {}", self.dir.display())),
         };

@@ -1,4 +1,4 @@
-//! Mails due against mails in the mailbox, as the mailbox's files tell it.
+//! Mails due against mails in the mailbox's files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,16 +7,16 @@ use crate::demo::generator::expected::{DueMail, MailKind};
 use crate::demo::report::Line;
 use crate::demo::setup::REMINDER_AFTER;
 
-/// What tells one mail from another: the address and the subject, the latter without white space and control characters,
-/// which headers may fold.
+/// Identifies a mail by address and subject. The subject excludes white space and control characters, because headers
+/// may be folded.
 type Mark<'a> = (&'a str, String);
 
-/// Text as compared: with nothing in it that folding, wrapping or mark-up may change.
+/// Returns the text to compare, without anything that folding, wrapping or markup may change.
 fn squeezed(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect()
 }
 
-/// The mails due, sorted for looking up.
+/// The due mails, indexed for lookup.
 pub struct Ledger<'a> {
     due: HashMap<Mark<'a>, &'a DueMail>,
     /// A part of every address of the run.
@@ -24,14 +24,14 @@ pub struct Ledger<'a> {
     start_ms: i64,
 }
 
-/// The ledger against a mailbox.
+/// The ledger compared with a mailbox.
 #[derive(Debug, Default)]
 pub struct Tally<'a> {
-    /// The due mails that came, each with its copies.
+    /// Due mails that arrived, each with all copies.
     came: BTreeMap<Mark<'a>, Vec<&'a Mail>>,
-    /// To people of the run, but not due.
+    /// Mails to users of the run that were not due.
     unexpected: Vec<&'a Mail>,
-    /// Since the run began, to people of no run.
+    /// Mails to users of no run, since the run began.
     strangers: Vec<&'a Mail>,
 }
 
@@ -62,18 +62,20 @@ impl<'a> Ledger<'a> {
 }
 
 impl Tally<'_> {
-    /// Due mails that came at least once.
+    /// Returns the number of due mails that arrived at least once.
     pub fn came(&self) -> u64 {
         self.came.len() as u64
     }
 
-    /// Copies beyond the first of each.
+    /// Returns the number of copies beyond the first of each mail.
     fn copies(&self) -> u64 {
         self.came.values().map(|copies| copies.len() as u64 - 1).sum()
     }
 
-    /// `ambiguous`: calls of which the service says that it never learned their outcome, if it says so at all.
-    /// `carts`: when each checkout was first sent.
+    /// Returns the lines of the reconciliation.
+    ///
+    /// `ambiguous` is the number of calls whose outcome the service never learned, if it reports them. `carts` holds
+    /// when each checkout was first sent.
     pub fn lines(&self, ledger: &Ledger<'_>, ambiguous: Option<u64>, carts: &HashMap<String, i64>) -> Vec<Line> {
         let ids: HashSet<&str> = self.came.values().flatten().map(|mail| mail.message_id.as_str()).collect();
         let mut by_id = Line::equal("mails due = Message-IDs", ledger.due(), ids.len() as u64);
@@ -106,8 +108,8 @@ impl Tally<'_> {
         Line::equal(what, all, all - missing.len() as u64).with_examples(missing)
     }
 
-    /// The one place where a copy may arise is a mail server that took it and whose answer was lost; the service counts
-    /// these.
+    /// Checks second copies. A copy is legitimate only if the mail server accepted a mail and its reply was lost. The
+    /// service counts these cases.
     fn second_copies(&self, ambiguous: Option<u64>) -> Line {
         let copies = self.copies();
         let twice = self.came.values().filter(|copies| copies.len() > 1).map(|copies| {
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(lines(&twice, None), ["second copies"]);
         assert_eq!(lines(&twice, Some(0)), ["second copies"]);
         assert_eq!(lines(&twice, Some(1)), Vec::<&str>::new());
-        // A copy with an id of its own is another send.
+        // A copy with its own `Message-ID` is a separate send.
         twice[3].message_id = "4".into();
         assert_eq!(lines(&twice, Some(1)), ["mails due = Message-IDs"]);
     }

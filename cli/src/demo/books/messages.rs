@@ -1,10 +1,10 @@
-//! What the service itself says about sends whose outcome it never learned.
+//! The service's own report of sends whose outcome it never learned.
 
 use serde_json::Value;
 
 use crate::demo::api::{Api, ApiError};
 
-/// The sum over the messages made since `start_ms`; `None` where the service does not tell.
+/// Returns the sum over the messages created since `start_ms`, or `None` if the service does not report it.
 pub async fn ambiguous(api: &Api, start_ms: i64) -> Result<Option<u64>, ApiError> {
     let (mut sum, mut cursor) = (None, None::<String>);
     loop {
@@ -16,7 +16,7 @@ pub async fn ambiguous(api: &Api, start_ms: i64) -> Result<Option<u64>, ApiError
             Err(e) => return Err(e),
         };
         let messages = page["messages"].as_array().map_or(&[][..], Vec::as_slice);
-        // Their order is by id, whose time need not be that of their making: so all of them are looked at.
+        // Messages are ordered by ID, whose timestamp may differ from the creation time, so check all of them.
         for told in messages.iter().filter(|message| created_ms(message) >= start_ms).filter_map(told) {
             *sum.get_or_insert(0) += told;
         }

@@ -1,4 +1,4 @@
-//! Pushes due against those on the phones, which are files: one a push, read once each.
+//! Pushes due against pushes on the phones, which are files: one per push, each read once.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -21,25 +21,25 @@ struct Arrived {
 /// All phones of the run.
 pub struct Phones<'a> {
     dir: PathBuf,
-    /// What every token of the run begins with.
+    /// Common prefix of the run's tokens.
     prefix: String,
     due: BTreeSet<&'a str>,
     read: HashSet<OsString>,
-    /// By token, to phones of this run only.
+    /// Pushes by token, to phones of this run only.
     came: BTreeMap<String, Vec<Arrived>>,
 }
 
 impl<'a> Phones<'a> {
-    /// `due`: the tokens to which one push each is due.
+    /// Creates the phones. `due` holds the tokens to which one push each is due.
     pub fn new(dir: PathBuf, run: &str, due: BTreeSet<&'a str>) -> Self {
         Self { dir, prefix: format!("mailbox:anon-{run}-"), due, read: HashSet::new(), came: BTreeMap::new() }
     }
 
-    /// Reads what came since the last time.
+    /// Reads the files that were added since the last call.
     pub fn look(&mut self) -> anyhow::Result<()> {
         let entries = match std::fs::read_dir(&self.dir) {
             Ok(entries) => entries,
-            // It is made with the first push.
+            // The directory is created with the first push.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e).with_context(|| format!("reading the pushes in {}", self.dir.display())),
         };
@@ -63,17 +63,17 @@ impl<'a> Phones<'a> {
         self.due.len() as u64
     }
 
-    /// Due pushes that came at least once.
+    /// Returns the number of due pushes that arrived at least once.
     pub fn came(&self) -> u64 {
         self.due.iter().filter(|token| self.came.contains_key(**token)).count() as u64
     }
 
-    /// Everything that was read, of any run.
+    /// Returns the number of files read, of any run.
     pub fn files(&self) -> usize {
         self.read.len()
     }
 
-    /// `ambiguous` as with mails: so many second copies are excused.
+    /// Returns the lines of the reconciliation. As with mails, up to `ambiguous` second copies are allowed.
     pub fn lines(&self, ambiguous: Option<u64>) -> Vec<Line> {
         let missing = self.due.iter().filter(|token| !self.came.contains_key(**token));
         let missing = missing.map(|token| format!("to {token}: nothing came"));

@@ -1,4 +1,4 @@
-//! Waiting until the numbers stand still.
+//! Waits until the numbers stop changing.
 
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use progress::Bar;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long nothing may change after all is there: a reminder that nobody is due would come after its own wait of 5 s.
+/// How long nothing may change once everything has arrived. An unexpected reminder would arrive after its own wait of 5
+/// s.
 const STILL_FOR: Duration = Duration::from_secs(8);
 
-/// What the numbers should become.
+/// The numbers to wait for.
 pub struct Goal<'a> {
     pub names: Vec<&'static str>,
     pub before: &'a Totals,
@@ -27,7 +28,7 @@ pub struct Goal<'a> {
     pub run: &'a str,
 }
 
-/// The cheap numbers, at one moment.
+/// The numbers that are cheap to read, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     pub gained: Totals,
@@ -43,8 +44,8 @@ impl Numbers {
     }
 }
 
-/// Looks again and again until all is there and nothing has changed for a while, or until `deadline` has passed; the
-/// latter is answered with `true`.
+/// Polls until everything has arrived and nothing has changed for a while, or until `deadline` has passed. Returns the
+/// last numbers, and whether the deadline has passed.
 pub async fn settle(
     api: &Api,
     goal: &Goal<'_>,
@@ -89,7 +90,8 @@ pub async fn settle(
     }
 }
 
-/// The totals before a run begins, once what an earlier run left behind has been stored.
+/// Returns the totals before a run begins, once two polls agree or `deadline` has passed, so that the remaining events
+/// of an earlier run are included.
 pub async fn still_totals(api: &Api, names: &[&'static str], deadline: Duration) -> Result<Totals, ApiError> {
     let began = Instant::now();
     let mut looks = tokio::time::interval(LOOK_EVERY);

@@ -1,4 +1,4 @@
-//! People: how many there are, and whether the sampled ones are who they said they are.
+//! Users: how many there are, and whether sampled profiles match what was sent.
 
 use serde_json::Value;
 
@@ -12,14 +12,14 @@ use crate::demo::report::Line;
 
 const SAMPLE: usize = 50;
 
-/// How many people the run's id finds.
+/// Returns how many users a search for the run's ID finds.
 pub async fn known(api: &Api, run: &str) -> Result<u64, ApiError> {
     let page = api.get(&["users"], &[("search", run), ("limit", "1")]).await?;
     let call = "GET /users".to_owned();
     page["total"].as_u64().ok_or(ApiError::Odd { call, problem: "no total".to_owned() })
 }
 
-/// Everybody with something special (they come first), then members from the whole crowd.
+/// Samples every user with a special property, who come first, then members from the rest.
 fn sample(day: &Day) -> Vec<usize> {
     let members: Vec<_> = (0..day.people.len()).filter(|index| day.people[*index].kind == Kind::Member).collect();
     let (first, rest) = members.split_at(members.len().min(SAMPLE / 2));
@@ -27,7 +27,7 @@ fn sample(day: &Day) -> Vec<usize> {
     first.iter().copied().chain((0..wanted).map(|n| rest[n * rest.len() / wanted])).collect()
 }
 
-/// Profiles, histories and clocks of the sampled members.
+/// Checks profiles, histories and clocks of the sampled members.
 pub async fn sampled(api: &Api, day: &Day, slowest_ms: &[u64]) -> Result<Vec<Line>, ApiError> {
     let sample = sample(day);
     let (mut profiles, mut histories, mut clocks_off) = (Sorted::default(), Sorted::default(), Sorted::default());
@@ -54,7 +54,7 @@ pub async fn sampled(api: &Api, day: &Day, slowest_ms: &[u64]) -> Result<Vec<Lin
     ])
 }
 
-/// People with differences, and the differences.
+/// Users with differences, and the differences.
 #[derive(Default)]
 struct Sorted {
     wrong: usize,
@@ -72,7 +72,7 @@ impl Sorted {
     }
 }
 
-/// What a profile says that the person did not say last.
+/// Returns the differences between a profile and the values that the user sent last.
 pub fn profile_differences(person: &Person, books: &PersonBooks, user: &Value) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compare = |field: &str, expected: Option<&Value>, found: &Value| {
@@ -96,7 +96,7 @@ pub fn profile_differences(person: &Person, books: &PersonBooks, user: &Value) -
     differences
 }
 
-/// Equal as JSON, where 1 and 1.0 are one number.
+/// Compares JSON values, where 1 and 1.0 are equal.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),

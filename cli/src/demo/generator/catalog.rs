@@ -1,4 +1,4 @@
-//! What the shop sells.
+//! The shop's catalogue.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ pub struct Product {
     pub id: &'static str,
     pub title: &'static str,
     pub path: [&'static str; 2],
-    /// Prices are whole cents until they leave, so that sums are exact.
+    /// Price in whole cents until it is sent, so that sums are exact.
     pub cents: u64,
 }
 
@@ -39,12 +39,12 @@ pub const SEARCHES: &[&str] =
 
 pub const SCREENS: &[&str] = &["Home", "Search results", "Product", "Cart", "Account / Orders", "Réglages", "設定"];
 
-/// An amount as it goes out: `12.95`.
+/// Returns an amount as it is sent: `12.95`.
 pub fn amount(cents: u64) -> Value {
     json!(cents as f64 / 100.0)
 }
 
-/// As in the mails: the shortest form of the number, as a template prints it.
+/// Formats an amount as a template prints it: the shortest form of the number.
 pub fn printed(cents: u64) -> String {
     amount(cents).to_string()
 }
@@ -60,7 +60,7 @@ impl Product {
     }
 }
 
-/// What lies in a cart: products by their place in the catalogue, and how many of each.
+/// A cart: products by catalogue index, with quantities.
 #[derive(Clone, Debug, Default)]
 pub struct Cart {
     pub lines: Vec<(usize, u64)>,
@@ -71,7 +71,7 @@ impl Cart {
         self.lines.iter().map(|(product, quantity)| PRODUCTS[*product].cents * quantity).sum()
     }
 
-    /// Such that the total never ends in a zero, which printing would drop.
+    /// Returns a shipping cost that keeps the total from ending in a zero, which printing would drop.
     pub fn shipping_cents(&self) -> u64 {
         if (self.goods_cents() + 495).is_multiple_of(10) { 499 } else { 495 }
     }

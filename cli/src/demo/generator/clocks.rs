@@ -1,4 +1,4 @@
-//! Clients' clocks. Most are right; two are not, and say so by their batches' `sentAt`.
+//! Client clocks. Two are wrong, and reveal it in their batches' `sentAt`.
 
 use uuid::Uuid;
 
@@ -6,21 +6,22 @@ use super::dice::Dice;
 
 const HOUR_MS: i64 = 3_600_000;
 
-/// Who has a wrong clock, and by how much: one three hours fast, one two days slow.
+/// Users with a wrong clock and its offset: one is three hours fast, one two days slow.
 pub const WRONG: [(usize, i64); 2] = [(3, 3 * HOUR_MS), (7, -48 * HOUR_MS)];
 
-/// How far a person's devices are ahead of the true time, in milliseconds.
+/// Returns how far a user's devices are ahead of the true time, in milliseconds.
 pub fn skew_ms(person: usize) -> i64 {
     WRONG.iter().find(|(wrong, _)| *wrong == person).map_or(0, |(_, skew)| *skew)
 }
 
-/// The id that a device gives an event as it happens: a UUIDv7 by the device's own clock. Even the two wrong ones stay
-/// within what the service takes for an event's own id.
+/// Returns the ID that a device gives an event: a UUIDv7 by the device's own clock.
+///
+/// Even the two wrong clocks stay within the range in which the service accepts an event's own ID.
 pub fn event_id(true_ms: i64, skew_ms: i64, ids: &mut Dice) -> Uuid {
     kernel::ids::timed(true_ms + skew_ms, ids.bytes())
 }
 
-/// A time as the device writes it: RFC 3339, by its own clock.
+/// Formats a time as the device does: RFC 3339, by its own clock.
 pub fn written(true_ms: i64, skew_ms: i64) -> String {
     kernel::clock::rfc3339(kernel::clock::from_ms(true_ms + skew_ms))
 }

@@ -1,5 +1,5 @@
-//! Seeded randomness whose output never changes: the bare ChaCha stream and our own arithmetic on it, since a library's
-//! ranges and shuffles may change with its version.
+//! Seeded randomness with stable output: the bare ChaCha stream with custom arithmetic, since a library's ranges and
+//! shuffles may change between versions.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng};
@@ -7,17 +7,17 @@ use rand::{Rng, SeedableRng};
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// What a person is and does: the same for every run of a seed.
+    /// Creates the stream for a user's properties and behaviour, the same for every run of a seed.
     pub fn of_person(seed: u64, person: usize) -> Self {
         Self::new(seed, "", person)
     }
 
-    /// What must not collide between runs (ids): another stream for every run.
+    /// Creates the stream for values that must not collide between runs (IDs), different for every run.
     pub fn of_run(seed: u64, run: &str, person: usize) -> Self {
         Self::new(seed, run, person)
     }
 
-    /// `run` counts up to its 24th byte.
+    /// Creates a stream. Only the first 24 bytes of `run` count.
     fn new(seed: u64, run: &str, person: usize) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -28,12 +28,12 @@ impl Dice {
         Self(stream)
     }
 
-    /// 0 to `n` − 1, and 0 for 0.
+    /// Returns a number in `0..n`, or 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Both ends counted in.
+    /// Returns a number from `low` to `high`, both inclusive.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1).max(1) as u64) as i64
     }
@@ -42,7 +42,7 @@ impl Dice {
         self.below(100) < per_cent
     }
 
-    /// One of `from`, which must not be empty.
+    /// Returns an element of `from`, which must not be empty.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn the_stream_is_pinned() {
-        // A change here would change every demo: the same seed must stay the same day.
+        // A change here would change every demo: a seed must always produce the same day.
         let mut dice = Dice::of_person(1, 0);
         let first: Vec<u64> = (0..8).map(|_| dice.below(1000)).collect();
         let mut again = Dice::of_person(1, 0);

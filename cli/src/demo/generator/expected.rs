@@ -1,4 +1,4 @@
-//! What the service must make of the day: counted while it is generated, never read from the service.
+//! Expected results of the day, counted while it is generated and never read from the service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,31 +10,32 @@ use super::people::{Kind, Person};
 #[derive(Clone, Debug)]
 pub struct SentEvent {
     pub name: &'static str,
-    /// As the client sent it.
+    /// The ID that the client sent.
     pub id: String,
-    /// The true time, where the client told one.
+    /// The true time, if the client sent a timestamp.
     pub at_ms: Option<i64>,
-    /// Whether the client's id is the event's own, rather than one that an id is derived from.
+    /// Whether the event keeps the client's ID, instead of one derived from it.
     pub own_id: bool,
 }
 
-/// All that is to be known of one person afterwards.
+/// Everything that is expected of one user.
 #[derive(Clone, Debug, Default)]
 pub struct PersonBooks {
-    /// Distinct events, in the order of their happening.
+    /// Distinct events, in chronological order.
     pub events: Vec<SentEvent>,
-    /// The last value of each property, but for email and name.
+    /// The last value of each property, except `name` and a valid `email`.
     pub properties: BTreeMap<String, Value>,
     pub removed: BTreeSet<String>,
-    /// Cart and total in cents.
+    /// Cart ID and total in cents.
     pub checkouts: Vec<(String, u64)>,
     pub repeats: u64,
-    /// The token of a phone that may be pushed to.
+    /// The token of a phone that accepts pushes.
     pub device: Option<String>,
 }
 
 impl PersonBooks {
-    /// Key by key, the last wins, null removes; what was learnt anonymously does not override.
+    /// Merges properties key by key: the last value wins, and `null` removes. Anonymous values do not override known
+    /// ones.
     pub(super) fn identify(&mut self, known: bool, properties: &Map<String, Value>) {
         for (key, value) in properties {
             if key == "email" || key == "name" {
@@ -63,19 +64,19 @@ pub enum MailKind {
     Reminder,
 }
 
-/// A mail that must be in the mailbox once.
+/// A mail that must be in the mailbox exactly once.
 #[derive(Clone, Debug)]
 pub struct DueMail {
     pub kind: MailKind,
     pub to: String,
     pub subject: String,
-    /// What the body must hold.
+    /// Texts that the body must contain.
     pub says: Vec<String>,
-    /// For a reminder.
+    /// The cart of a reminder.
     pub cart_id: Option<String>,
 }
 
-/// What the mails' templates say; the placeholders are filled by the service, and here by [`due_mails`].
+/// Texts of the templates. The service fills in the placeholders of mails, and [`due_mails`] does so here.
 pub struct Wording {
     pub subject: &'static str,
     pub body: &'static str,
@@ -94,21 +95,21 @@ pub const REMINDER: Wording = Wording {
            <b>{{ properties.total }} {{ properties.currency }}</b></p></body></html>",
 };
 
-/// In the inbox of everybody who signed up.
+/// In-app message to every user who signed up.
 pub const INBOX: Wording = Wording {
     subject: "Good to have you here",
     body: "Hello {{ name | default: \"there\" }}, orders and offers wait here for you.",
 };
 
-/// On every phone that allows it. Without a name, for some are longer than a push may be.
+/// Push to every phone that allows it. It omits the name, because some names exceed the size limit of a push.
 pub const PUSH: Wording =
     Wording { subject: "You will hear from us", body: "Orders and offers come to this phone — 🌿 from now on." };
 
-/// An in-app message that must be in its person's inbox once.
+/// An in-app message that must be in its user's inbox exactly once.
 #[derive(Clone, Debug)]
 pub struct DueInApp {
     pub external_id: String,
-    /// What its text must hold.
+    /// Text that the message must contain.
     pub says: String,
 }
 
@@ -121,7 +122,8 @@ fn signed_up(person: &Person, books: &PersonBooks) -> bool {
     person.kind == Kind::Member && books.events.iter().any(|event| event.name == "signed_up")
 }
 
-/// The mails due to one person: a welcome for having signed up, a reminder for every checkout, if mail can reach them.
+/// Returns the mails due to one user: a welcome after sign-up, and a reminder for every checkout, if the user has a
+/// valid address.
 pub fn due_mails(person: &Person, books: &PersonBooks) -> Vec<DueMail> {
     let Some(to) = person.mailbox() else { return Vec::new() };
     let name = person.name.as_deref().unwrap_or("there");

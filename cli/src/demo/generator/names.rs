@@ -1,6 +1,6 @@
-//! The customers' names, in the scripts that they write them in, and where they live.
+//! Customers' names in their native scripts, and their regions.
 
-/// A place with its own way of writing names: country, IANA timezone, language, city, given and family names.
+/// A region with its own name order: country, IANA timezone, language, city, given and family names.
 pub struct Region {
     pub country: &'static str,
     pub timezone: &'static str,
@@ -8,7 +8,7 @@ pub struct Region {
     pub city: &'static str,
     pub given: &'static [&'static str],
     pub family: &'static [&'static str],
-    /// Family name first and no space between, as in Chinese.
+    /// Whether the family name comes first without a space, as in Chinese.
     pub joined: bool,
 }
 
@@ -72,7 +72,7 @@ pub const REGIONS: &[Region] = &[
         &["शर्मा", "कृष्णमूर्ति", "सिंह"],
         false,
     ),
-    // Letters with their marks as separate code points (decomposed), as some keyboards send them.
+    // Letters with combining marks as separate code points (decomposed), as some keyboards send them.
     region(
         ["VN", "Asia/Ho_Chi_Minh", "vi", "Hue\u{302}\u{301}"],
         &["Thu\u{309}y", "Nguye\u{302}\u{303}n", "A\u{301}nh", "Du\u{31b}o\u{31b}ng"],
@@ -93,7 +93,7 @@ pub const REGIONS: &[Region] = &[
     ),
 ];
 
-/// Names that are legal and awkward; the first people of every day bear them, so that none is ever missing.
+/// Valid but unusual names. The first users of every day have them, so that all of them always occur.
 pub const AWKWARD: &[&str] = &[
     "Mia 🌻",
     "👩🏽‍🚀 Ayo Adébáyọ̀",
@@ -109,7 +109,7 @@ pub const AWKWARD: &[&str] = &[
     "🇺🇦🏳️‍🌈👨‍👩‍👧‍👦",
 ];
 
-/// 400 characters and more: legal, and longer than a mail header's line may be.
+/// Returns a name of at least 400 characters: valid, but longer than a mail header line may be.
 pub fn very_long() -> String {
     let title = "Ihre Durchlaucht Prinzessin ";
     let given = "Anna-Ørnulfine Þórdís Łucja Женевьева 明子 فاطمة ".repeat(8);

@@ -1,4 +1,4 @@
-//! Who comes to the shop that day.
+//! The shop's users on that day.
 
 use super::clocks;
 use super::dice::Dice;
@@ -6,7 +6,7 @@ use super::names::{AWKWARD, REGIONS, Region, very_long};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Looks around anonymously, then signs up.
+    /// Browses anonymously, then signs up.
     Member,
     /// Never signs up, but leaves an email address.
     Guest,
@@ -16,33 +16,34 @@ pub enum Kind {
 
 pub struct Person {
     pub kind: Kind,
-    /// The shop's own id; used by members only.
+    /// The shop's own ID, used only for members.
     pub external_id: String,
-    /// One anonymous id a device: one, or two.
+    /// One anonymous ID per device, for one or two devices.
     pub devices: Vec<String>,
     pub name: Option<String>,
-    /// As the person gives it.
+    /// As the user enters it.
     pub email: Option<String>,
     pub region: &'static Region,
     pub skew_ms: i64,
     pub app: bool,
-    /// Looks at very much, without a connection for most of the day.
+    /// Views many products, offline for most of the day.
     pub on_the_train: bool,
 }
 
 impl Person {
-    /// Of a member who has the app: made up, for the local mailbox of pushes. It bears the run's id.
+    /// Returns the push token of a member who has the app. It is a token for the local push mailbox, and contains the
+    /// run's ID.
     pub fn push_token(&self) -> Option<String> {
         (self.kind == Kind::Member && self.app).then(|| format!("mailbox:{}", self.devices[0]))
     }
 
-    /// The address that mail can go to.
+    /// Returns the address, if mail can be delivered to it.
     pub fn mailbox(&self) -> Option<&str> {
         self.email.as_deref().filter(|email| email.contains('@'))
     }
 }
 
-/// The people with awkward names, wrong clocks and odd ids come first, so that a small day has them too.
+/// Users with unusual names, wrong clocks and unusual IDs come first, so that a small day includes them.
 const FIRST_MEMBERS: usize = 16;
 const FIRST_GUESTS: usize = 19;
 
@@ -59,7 +60,7 @@ pub fn person(seed: u64, run: &str, index: usize) -> Person {
     let name = name(index, region, &mut dice);
     let devices = if kind == Kind::Member && dice.chance(12) { 2 } else { 1 };
     let email = match (kind, index, dice.below(1000)) {
-        // Legal to send, but nothing to write to: kept as a property, and no mail is due.
+        // Valid as a property but not deliverable: it is stored, and no mail is due.
         (Kind::Member, 14, _) | (Kind::Member, FIRST_GUESTS.., 0..4) => Some(format!("not an address {run}")),
         (Kind::Visitor, ..) | (Kind::Member, 15, _) | (Kind::Member, FIRST_GUESTS.., 4..10) => None,
         _ => Some(format!("{}.{index}@{run}.shop.example", dice.pick(&["anna", "x.y", "shop+news", "o'neil", "post"]))),
@@ -77,7 +78,8 @@ pub fn person(seed: u64, run: &str, index: usize) -> Person {
     }
 }
 
-/// Ids are the callers' own: anything without control characters, also what means something in a URL.
+/// Returns an external ID. Callers choose these freely: any text without control characters, even if it has a meaning
+/// in a URL.
 fn external_id(run: &str, index: usize) -> String {
     match index {
         2 => format!("zoë/42?{run}#a%2Fb"),
@@ -116,7 +118,7 @@ mod tests {
                 assert!((1..=200).contains(&id.chars().count()) && !id.chars().any(char::is_control), "{id}");
             }
             assert!(person.name.as_deref().is_none_or(|n| !n.contains('\0') && n.len() < 8_000));
-            // Whoever can be written to bears the run's id, which is how the books find them.
+            // The reconciliation finds users with an address by the run's ID.
             assert!(person.mailbox().is_none_or(|email| email.contains("run-1")));
             assert!(person.skew_ms == 0 || person.kind == Kind::Member);
         }

@@ -1,5 +1,7 @@
-//! From actions to HTTP requests, as the SDKs make them: queues flushed at 20 items or at the end of a visit, phones that
-//! were offline, single calls by other clients, and everything that networks add: repeats and disorder.
+//! Turns actions into HTTP requests, as the SDKs do.
+//!
+//! Covers queues flushed at 20 items or at the end of a visit, phones that were offline, single calls by other clients,
+//! and the repeats and reordering that networks add.
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use super::expected::{PersonBooks, SentEvent};
 use super::people::Person;
 use super::sessions::{Action, What};
 
-/// Where a request goes.
+/// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     Batch { gzip: bool },
@@ -20,22 +22,22 @@ pub enum Route {
     Device,
 }
 
-/// A request, but for its `sentAt`, which is of the moment of sending.
+/// A request without its `sentAt`, which is set when it is sent.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub person: usize,
     pub route: Route,
-    /// For a batch its items with commas between them; otherwise the body.
+    /// A batch's items separated by commas, or else the body.
     pub json: Arc<str>,
     pub idempotency_key: Option<String>,
     pub at_ms: i64,
     pub skew_ms: i64,
     pub items: u32,
-    /// How many of the items are events.
+    /// Number of items that are events.
     pub events: u32,
-    /// All of it was sent before.
+    /// Whether everything in it was sent before.
     pub repeat: bool,
-    /// The carts whose checkouts it reports for the first time.
+    /// Carts whose checkouts it reports for the first time.
     pub carts: Vec<String>,
 }
 
@@ -45,7 +47,7 @@ const OFFLINE_AT: usize = 100;
 struct Queued {
     json: String,
     event: bool,
-    /// Nothing follows from it, so that it may change places within its batch.
+    /// Whether the item is a view. No other item depends on it, so it may be reordered within its batch.
     view: bool,
     cart: Option<String>,
 }
@@ -61,7 +63,7 @@ pub(super) struct Sender<'a> {
     books: PersonBooks,
 }
 
-/// A person's requests in the order of their sending, and what must come of them.
+/// Returns a user's requests in sending order, and their expected results.
 pub fn requests(
     seed: u64,
     run: &str,
@@ -118,7 +120,7 @@ impl Sender<'_> {
         }
     }
 
-    /// What all batch items have. A known device goes on sending its anonymous id, most of the time.
+    /// Returns the fields that all batch items share. A known device usually keeps sending its anonymous ID.
     fn item(&mut self, action: &Action, kind: &str) -> Map<String, Value> {
         let mut item = Map::new();
         item.insert("type".into(), json!(kind));
@@ -154,7 +156,7 @@ impl Sender<'_> {
 
     fn identify(&mut self, action: &Action, properties: &Map<String, Value>) {
         let mut item = self.item(action, "identify");
-        // The merge is said here, and nowhere else.
+        // Only this item requests the merge.
         item.insert("anonymous_id".into(), json!(self.person.devices[action.device]));
         item.insert("properties".into(), Value::Object(properties.clone()));
         let id = clocks::event_id(action.at_ms, self.person.skew_ms, &mut self.ids).to_string();
@@ -168,7 +170,7 @@ impl Sender<'_> {
         self.request(action.at_ms, Route::Identify, &Value::Object(item), 0, None);
     }
 
-    /// `POST /push-tokens`, after all that was done before.
+    /// Adds `POST /push-tokens`, after all earlier actions.
     fn device(&mut self, action: &Action) {
         let Some(token) = self.person.push_token() else { return };
         self.flush(action.at_ms);
@@ -178,7 +180,7 @@ impl Sender<'_> {
         self.request(action.at_ms, Route::Device, &body, 0, None);
     }
 
-    /// `POST /events`, by clients of either format.
+    /// Adds `POST /events`, by clients of either format.
     fn single(&mut self, action: &Action, name: &'static str, properties: &Value) {
         self.flush(action.at_ms);
         let id = clocks::event_id(action.at_ms, self.person.skew_ms, &mut self.ids).to_string();
@@ -201,7 +203,7 @@ impl Sender<'_> {
                 None
             }
         };
-        // Its time is not checked: the specification lets only batch items bring one.
+        // The timestamp is not checked: according to the specification, only batch items carry one.
         self.books.events.push(SentEvent { name, id, at_ms: None, own_id: true });
         self.request(action.at_ms, Route::Event, &body, 1, key);
         if self.dice.chance(12) {
@@ -209,7 +211,8 @@ impl Sender<'_> {
         }
     }
 
-    /// The shop's server reports an order under an id of its own form, and does so again when it is not sure.
+    /// Reports an order from the shop's server under an ID of the shop's own format, and repeats it when the server is
+    /// not sure.
     fn order(&mut self, action: &Action, cart_id: &str, properties: &Value) {
         self.flush(action.at_ms);
         let id = format!("order {cart_id}");
@@ -263,7 +266,7 @@ impl Sender<'_> {
         }
     }
 
-    /// As after a lost response: the same once more, before anything else.
+    /// Repeats the last request before anything else, as after a lost response.
     fn repeat_last(&mut self) {
         if let Some(last) = self.requests.last() {
             self.books.repeats += u64::from(last.events);
@@ -273,7 +276,7 @@ impl Sender<'_> {
     }
 }
 
-/// Views change places among themselves, so that their timestamps run backwards here and there.
+/// Reorders views, so that timestamps sometimes run backwards.
 fn disorder(queue: &mut [Queued], dice: &mut Dice) {
     let views: Vec<usize> = (0..queue.len()).filter(|n| queue[*n].view).collect();
     for n in (1..views.len()).rev() {

@@ -1,4 +1,4 @@
-//! What one person does that day: a list of actions in the order of their doing.
+//! One user's actions that day, in order.
 
 use serde_json::{Map, Value, json};
 
@@ -6,13 +6,13 @@ use super::catalog::{Cart, PRODUCTS, SCREENS, SEARCHES};
 use super::dice::Dice;
 use super::people::{Kind, Person};
 
-/// One thing done. `known`: the device knows by then who it is.
+/// One action. `known` says whether the device has identified its user by then.
 pub struct Action {
     pub at_ms: i64,
     pub device: usize,
     pub known: bool,
     pub what: What,
-    /// The queue is flushed after it: the end of a visit.
+    /// Whether the queue is flushed afterwards, because the visit ends.
     pub last_of_visit: bool,
 }
 
@@ -25,20 +25,20 @@ pub enum What {
         name: &'static str,
         properties: Value,
     },
-    /// Anonymous or known, as the device is; properties as sent, email and name among them.
+    /// Anonymous or known, depending on the device. The properties are as sent, including email and name.
     Identify {
         properties: Map<String, Value>,
     },
-    /// The app hands its phone's token over, and may push from then on.
+    /// The app registers its phone's token and allows pushes from then on.
     Device,
-    /// The other way to join a device to a person.
+    /// The other way to link a device to a user.
     Alias,
-    /// `checkout_started`, with what the reminder will say.
+    /// `checkout_started`, with the values that the reminder contains.
     Checkout {
         cart_id: String,
         cart: Cart,
     },
-    /// `order_completed`, reported by the shop's own server under an id of the shop's.
+    /// `order_completed`, reported by the shop's own server under an ID of the shop's.
     Order {
         cart_id: String,
         cart: Cart,
@@ -46,7 +46,7 @@ pub enum What {
 }
 
 const DAY_MS: i64 = 86_400_000;
-/// The last visits end before the demo begins, so that no right clock is ahead of it.
+/// The last visits end before the demo begins, so that no correct clock is ahead of it.
 const CLOSING_MS: i64 = 10 * 60_000;
 
 struct Visitor<'a> {
@@ -62,7 +62,7 @@ struct Visitor<'a> {
     actions: Vec<Action>,
 }
 
-/// The day of one person that ends at `start_ms`.
+/// Generates one user's day, which ends at `start_ms`.
 pub fn day(seed: u64, run: &str, index: usize, person: &Person, start_ms: i64) -> Vec<Action> {
     let mut dice = Dice::of_person(seed ^ 0x0da7, index);
     let (before, after) = match person.kind {
@@ -155,8 +155,8 @@ impl Visitor<'_> {
     }
 
     fn shop(&mut self, last_anonymous: bool) {
-        // Nobody whose address comes later checks out before it is known: whether the reminder then finds it would be a
-        // race of the wait against the sign-up.
+        // A user whose address arrives later does not check out before it is known. Otherwise the reminder's wait would
+        // race against the sign-up.
         let buys = match self.person.kind {
             Kind::Member if self.known[self.device] => 62,
             Kind::Guest if last_anonymous => 62,
@@ -193,8 +193,8 @@ impl Visitor<'_> {
         }
     }
 
-    /// What an SDK learns of somebody whom it does not know. None of these keys is ever set under the known id, since the
-    /// order between the two is promised only from the merge on.
+    /// Adds campaign properties of an anonymous user. None of these keys is ever set under the known ID, because the
+    /// order of the two is guaranteed only after the merge.
     fn campaign(&mut self) {
         if !self.dice.chance(30) {
             return;
@@ -215,7 +215,7 @@ impl Visitor<'_> {
         self.add_contact(&mut properties);
         self.identify(properties);
         let method = json!({ "method": self.dice.pick(&["email", "passkey", "социальная сеть"]) });
-        // Now and then the button is pressed twice: two events, but one welcome.
+        // Sometimes the button is pressed twice: two events, but only one welcome.
         let presses = if self.dice.chance(3) { 2 } else { 1 };
         for _ in 0..presses {
             self.track("signed_up", method.clone());

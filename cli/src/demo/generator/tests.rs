@@ -15,7 +15,7 @@ fn items(request: &Request) -> Vec<Value> {
     serde_json::from_str(&array).unwrap()
 }
 
-/// The id of what counts as an event.
+/// Returns the client's ID of an item that counts as an event.
 fn client_id(request: &Request, item: &Value) -> Option<String> {
     if matches!(request.route, Route::Identify | Route::Device) || item["type"] == "identify" {
         return None;

@@ -1,4 +1,4 @@
-//! Seeing what NATS is like.
+//! Observes NATS.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{Found, JetStream, Looked, Refusal, Seen, Sync};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the server has refused so far; it tells beside the answers.
+/// Permission violations so far, which the server reports separately from its responses.
 type Violations = Arc<Mutex<Vec<String>>>;
 
 pub async fn at(config: &BusConfig, monitor: Option<&str>) -> Result<Seen, Refusal> {
@@ -34,7 +34,7 @@ pub async fn at(config: &BusConfig, monitor: Option<&str>) -> Result<Seen, Refus
         for name in [names.ingest_stream(), names.send_stream(), names.dead_stream()] {
             streams.push(stream(&bus, &name).await);
         }
-        // Where the stream is missing, that was said.
+        // A missing stream is reported elsewhere.
         if matches!(streams.first(), Some(Looked::Found(_) | Looked::Unseen(_))) {
             let published = Publisher::new(bus.clone()).publish(names.ingest_canary(), Bytes::new()).await;
             canary = Some(published.map(drop));
@@ -86,7 +86,7 @@ async fn stream(bus: &Bus, name: &str) -> Looked {
     }
 }
 
-/// Asks `/varz` of the monitoring port: nothing else tells it.
+/// Reads `/varz` from the monitoring port, the only source of the sync interval.
 async fn sync(monitor: Option<&str>) -> Sync {
     let Some(address) = monitor.map(str::trim).filter(|address| !address.is_empty()) else { return Sync::Unasked };
     let asked = async {

@@ -1,4 +1,4 @@
-//! Seeing what the database is like.
+//! Observes the database.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::doctor::work;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Looks as a program would connect.
+/// Connects the way a program does and collects the observations.
 pub async fn at(config: &DatabaseConfig, keys: Option<&MasterKeys>, clock: &Clock) -> Result<Seen, Refusal> {
     reach(&config.url).await?;
     let told = |words: String| Refusal { words, ..Refusal::default() };
@@ -30,7 +30,7 @@ pub async fn at(config: &DatabaseConfig, keys: Option<&MasterKeys>, clock: &Cloc
 async fn see(db: &Connection, pool_size: usize, keys: Option<&MasterKeys>, clock: &Clock) -> Result<Seen, StoreError> {
     let before = clock.now_ms();
     let server = server::describe(db).await?;
-    // Midway between asking and being answered.
+    // The midpoint between request and response.
     let ahead_ms = i64::midpoint(before, clock.now_ms()) - server.now.as_millisecond();
     let schema = migrate::check(db).await?;
     let altered = if schema.is_ok() { altered(db).await? } else { Vec::new() };
@@ -43,7 +43,7 @@ async fn see(db: &Connection, pool_size: usize, keys: Option<&MasterKeys>, clock
     Ok(Seen { server, pool_size, ahead_ms, schema, altered, missing_extensions, unopened, work })
 }
 
-/// Connects once without the pool, which would not tell one refusal from another.
+/// Connects once without the pool, which does not distinguish reasons for a failed connection.
 async fn reach(url: &str) -> Result<(), Refusal> {
     let connector =
         Connector::parse(url, "doctor").map_err(|e| Refusal { words: e.to_string(), ..Refusal::default() })?;

@@ -1,4 +1,4 @@
-//! Seeing what is free.
+//! Observes free disk space.
 
 use std::path::Path;
 
@@ -6,6 +6,6 @@ use super::Room;
 
 pub fn at(dir: &Path) -> Result<Room, String> {
     let found = rustix::fs::statvfs(dir).map_err(|error| error.to_string())?;
-    // What only root may use is not free for anybody else.
+    // Space reserved for root does not count as free.
     Ok(Room { free: found.f_bavail * found.f_frsize, whole: found.f_blocks * found.f_frsize })
 }

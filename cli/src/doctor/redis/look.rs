@@ -1,4 +1,4 @@
-//! Seeing what Redis is like.
+//! Observes Redis.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn ask(client: &Client) -> RedisResult<String> {
     redis::cmd("INFO").query_async(&mut connection).await
 }
 
-/// Lines of `name:value`.
+/// Parses lines of `name:value`.
 fn read(info: &str) -> Standing {
     let field = |name: &str| {
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

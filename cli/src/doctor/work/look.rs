@@ -1,4 +1,4 @@
-//! Seeing what waits.
+//! Observes waiting work.
 
 use database::{Connection, StoreError, ingest_partitions, time_partitions};
 use jiff::{SignedDuration, Timestamp};
@@ -7,7 +7,7 @@ use store_sending::{outbox, timers};
 
 use super::{CHUNKS_SECONDS, COUNTED, OUTBOX_SECONDS, Seen, TIMERS_SECONDS};
 
-/// `now`: the database's.
+/// Observes waiting work. `now` is the database's time.
 pub async fn at(db: &Connection, now: Timestamp) -> Result<Seen, StoreError> {
     let before = |seconds| now - SignedDuration::from_secs(seconds);
     let (partitions, orphaned) = ingest_partitions::orphaned(db).await?;

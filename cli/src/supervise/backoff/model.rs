@@ -1,4 +1,4 @@
-//! A process that ends again and again, after random lives.
+//! A model of a process that keeps ending after random run times.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -23,7 +23,7 @@ proptest! {
         for (lived_ms, code) in lives {
             lived.push(lived_ms);
             let delay = deaths.next_delay(Duration::from_millis(lived_ms), code).as_millis();
-            // From the last long life on.
+            // Count from the last long run.
             let first = lived.iter().rposition(|lived_ms| *lived_ms >= 30_000).unwrap_or(0);
             let own = (first + 1..lived.len()).fold(200, |delay: u128, _| (delay * 2).min(5_000));
             let is_hopeless = code.is_some_and(|code| HOPELESS.contains(&code));

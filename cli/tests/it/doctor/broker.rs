@@ -10,7 +10,7 @@ use testkit::{ConfiguredNats, PrivateNats};
 use super::deployment::Deployment;
 use super::{examine, finds, of};
 
-/// A configuration of the server, in a folder that goes with it.
+/// Writes a server configuration to a temporary directory.
 fn configured(text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nats.conf");

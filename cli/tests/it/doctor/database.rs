@@ -74,7 +74,7 @@ async fn a_standby_that_commits_wait_for_in_vain_is_told() {
     let primary = PrivatePostgres::start().await;
     let deployment = Deployment::on(primary.url()).await;
     let db = primary.client().await;
-    // Somebody who sees no other user's statistics.
+    // A role that cannot see other roles' statistics.
     db.batch_execute("CREATE ROLE plain LOGIN PASSWORD 'plain' IN ROLE pg_read_all_data").await.unwrap();
     let verdict = |url: &str| {
         let (_, told) = examine(deployment.doctor().env("DATABASE_URL", url));
@@ -89,7 +89,7 @@ async fn a_standby_that_commits_wait_for_in_vain_is_told() {
     let plain = format!("postgres://plain:plain@127.0.0.1:{}/test", primary.port());
     assert_eq!(verdict(&plain).as_deref(), Some("notable"));
 
-    // It streams as before, and no commit may wait for it.
+    // The standby streams as before, but no commit can wait for it.
     for sql in ["ALTER SYSTEM SET synchronous_standby_names = 'elsewhere'", "SELECT pg_reload_conf()"] {
         db.batch_execute(sql).await.unwrap();
     }
@@ -127,7 +127,7 @@ async fn a_key_that_does_not_open_what_is_sealed_is_told() {
 #[tokio::test]
 async fn a_clock_that_is_off_is_told() {
     let deployment = Deployment::make().await;
-    // To every session from now on, the server's clock is 90 s fast.
+    // For new sessions, the server's clock is 90 s fast.
     let sql = "DO $$ BEGIN \
                CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
                AS 'SELECT pg_catalog.clock_timestamp() + interval ''90 s'''; \

@@ -1,4 +1,4 @@
-//! A deployment in which nothing is wrong: schema, streams, and a worker that holds all partitions.
+//! A deployment without faults: schema, streams, and a worker that holds all partitions.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,13 +25,13 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// In a database of its own on the shared server.
+    /// Creates a deployment in a new database on the shared server.
     pub async fn make() -> Self {
         let database = TestDatabase::create().await;
         Self::within(database.url().to_owned(), Some(database)).await
     }
 
-    /// In this database.
+    /// Creates a deployment in this database.
     pub async fn on(database_url: String) -> Self {
         Self::within(database_url, None).await
     }
@@ -58,7 +58,7 @@ impl Deployment {
         Store::new(&config, "test").unwrap().connection().await.unwrap()
     }
 
-    /// `rekindle doctor` with the environment of a program.
+    /// Returns a `rekindle doctor` command with the environment of a program.
     pub fn doctor(&self) -> Command {
         let mut command = rekindle(Path::new("/nonexistent"), &["doctor"]);
         command

@@ -1,4 +1,4 @@
-//! Work that nobody does.
+//! Work that no program processes.
 
 use domain::message::{Channel, Lane, Queue};
 use jiff::SignedDuration;

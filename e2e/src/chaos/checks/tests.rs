@@ -1,4 +1,4 @@
-//! A sound book breaks no promise, and one that was doctored breaks the one that it was doctored for.
+//! A sound state breaks no promise, and a manipulated one breaks the promise that the manipulation concerns.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn event(shop: usize, name: &str, reference: Option<&str>) -> Event {
     Event { shop, name: name.to_owned(), reference: reference.map(str::to_owned) }
 }
 
-/// Two shops, an event each; an update, a merge, a send, a run and a campaign of the first.
+/// Returns a sound state: two shops with an event each; the first also has an update, a merge, a send, a run and a campaign.
 fn sound() -> (Told, Found) {
     let mut told = Told::default();
     for (shop, name, reference) in [(0, "counted", "e1"), (1, "counted", "e2"), (0, TRIGGER, "t1")] {
@@ -115,7 +115,7 @@ fn a_sound_book_breaks_no_promise() {
     }
 }
 
-/// Doctors a sound book, and expects this promise to be broken.
+/// Manipulates a sound state, and expects this promise to be broken.
 #[track_caller]
 fn breaks<R>(promise: &str, doctor: impl FnOnce(&mut Told, &mut Found) -> R) {
     let (mut told, mut found) = sound();
@@ -128,7 +128,7 @@ fn breaks<R>(promise: &str, doctor: impl FnOnce(&mut Told, &mut Found) -> R) {
 #[test]
 fn a_lost_event_is_found() {
     breaks("what was accepted is stored", |_, found| found.events.remove(0));
-    // Another shop's event of the same reference is another event.
+    // Another shop's event with the same reference is another event.
     breaks("what was accepted is stored", |_, found| found.events[0].shop = 1);
 }
 
@@ -184,7 +184,7 @@ fn a_message_without_an_outcome_is_found() {
     const PROMISE: &str = "every message has one outcome";
     breaks(PROMISE, |_, found| found.messages[0].status = "queued".to_owned());
     breaks(PROMISE, |_, found| found.messages[0].status = "failed".to_owned());
-    // Given up for a doubt that would still have allowed a repeat.
+    // Failed after an unknown outcome that would still have allowed a repeat.
     breaks(PROMISE, |_, found| {
         let message = &mut found.messages[0];
         (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no answer".to_owned());
@@ -213,7 +213,7 @@ fn a_message_that_its_provider_refused_is_given_up_and_no_other() {
         refuse(found);
         found.refused.insert(id(2));
     });
-    // One that was taken, too, is a copy that nobody shows.
+    // If one of them was accepted too, it is a copy that the ledger does not show.
     breaks("second copies only where the ledger shows a doubt", |_, found| {
         refuse(found);
         found.refused.insert(id(1));
@@ -249,7 +249,7 @@ fn a_second_copy_without_a_doubt_is_found() {
         found.messages[0].ambiguous = 1;
         found.copies.insert(id(1), 3);
     });
-    // Who knows keys acts once, whatever the doubt.
+    // A provider that deduplicates by key processes a message once, even after unknown outcomes.
     breaks(PROMISE, |_, found| {
         found.messages[2].ambiguous = 1;
         found.copies.insert(id(3), 2);
@@ -291,7 +291,7 @@ fn an_effect_that_is_missing_or_happened_twice_is_found() {
 #[test]
 fn a_wait_that_ended_early_is_found() {
     breaks("no wait ends early", |_, found| found.runs[0].trail[2].at = at(2));
-    // Where the clock jumped, no earlier than by that.
+    // If the clock jumped, no earlier than by the size of the jump.
     breaks("no wait ends early", |_, found| {
         found.clock_moved = true;
         found.runs[0].trail[2].at = at(2 - i64::from(FURTHEST_MINUTES) * 120);
@@ -314,7 +314,7 @@ fn what_was_not_put_aside_and_what_should_not_have_been_is_found() {
     breaks(PROMISE, |_, found| found.aside.clear());
     breaks(PROMISE, |_, found| found.aside = [(1, id(40))].into());
     breaks(PROMISE, |_, found| found.aside.insert((0, id(42))));
-    // Of which the answer was lost may be there or not.
+    // A send whose response was lost may be recorded or not.
     let (told, mut found) = sound();
     found.aside.insert((0, id(41)));
     assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));

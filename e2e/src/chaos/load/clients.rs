@@ -1,4 +1,4 @@
-//! The clients, a kind each. All of them end soon after the load is over.
+//! The kinds of clients. All of them stop soon after the end of the load.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::chaos::oracle::Line;
 use crate::chaos::provider::MARK;
 use crate::chaos::shops::TRIGGER;
 
-/// People of one client that counts.
+/// Users of one client that counts.
 const COUNTED: u64 = 6;
-/// Between two requests of each kind of client.
+/// Delay between two requests, for each kind of client.
 const COUNT: Duration = Duration::from_millis(80);
 const MERGE: Duration = Duration::from_millis(500);
 const SEND: Duration = Duration::from_millis(120);
 const ENTER: Duration = Duration::from_millis(150);
 const CAMPAIGN: Duration = Duration::from_secs(12);
-/// In one batch of so many there is an item that is none.
+/// One batch in `BAD` contains an invalid item.
 const BAD: u64 = 4;
-/// One send in so many is repeated though it was accepted.
+/// One send in `REPEATED` is repeated although it was accepted.
 const REPEATED: u64 = 5;
 
-/// An event under an id of either form: the event's own, or one that its id is derived from.
+/// Returns an event with an ID of either form: the event's own, or one that its ID is derived from.
 pub(super) fn event(name: &str, user: (&str, &str), own: bool, called: &str) -> (String, Value) {
     let reference = if own { ids::fresh(Clock::system().now_ms()).to_string() } else { called.to_owned() };
     let event =
@@ -42,7 +42,7 @@ pub(super) fn accepted(shop: usize, name: &str, reference: &str) -> Line {
     Line::Accepted { shop, name: name.to_owned(), reference: reference.to_owned() }
 }
 
-/// An event as it is sent by itself, and not in a batch.
+/// Converts an event of a batch to a single one.
 pub(super) fn alone(mut event: Value) -> Value {
     if let Some(fields) = event.as_object_mut() {
         fields.remove("type");
@@ -50,7 +50,7 @@ pub(super) fn alone(mut event: Value) -> Value {
     event
 }
 
-/// One event by itself, until it is accepted.
+/// Sends a single event until it is accepted.
 pub(super) async fn one(load: &Load<'_>, shop: usize, name: &str, (reference, event): (String, Value)) -> bool {
     load.oracle.note(vec![tried(shop, name, &reference)]).await;
     let there = load.insist(shop, "/events", With::Public, &alone(event)).await.is_some();
@@ -60,8 +60,8 @@ pub(super) async fn one(load: &Load<'_>, shop: usize, name: &str, (reference, ev
     there
 }
 
-/// Numbers what its people do. Each update of a profile takes away what the one before it left, so that one that was applied
-/// out of its turn, or once more, leaves something behind for ever.
+/// Numbers the actions of its users. Each profile update removes what the previous one added, so an update applied out of order or twice
+/// leaves a permanent trace.
 pub async fn count(load: &Load<'_>, shop: usize, client: usize) {
     const NAME: &str = "counted";
     let mut n = 0_u64;
@@ -79,7 +79,7 @@ pub async fn count(load: &Load<'_>, shop: usize, client: usize) {
             after.extend([accepted(shop, NAME, &reference), Line::Profile { shop, user, n }]);
         }
         load.oracle.note(before).await;
-        // It names no event, is refused, and costs no other.
+        // It has no event name. It is refused, and the rest of the batch is accepted.
         let bad = n.is_multiple_of(BAD).then_some(batch.len() / 2);
         if let Some(place) = bad {
             batch.insert(
@@ -107,7 +107,7 @@ pub async fn count(load: &Load<'_>, shop: usize, client: usize) {
     }
 }
 
-/// People who look around before they say who they are.
+/// Simulates users who are anonymous before they identify themselves.
 pub async fn merge(load: &Load<'_>) {
     const NAME: &str = "browsed";
     let mut n = 0_u64;
@@ -132,7 +132,7 @@ pub async fn merge(load: &Load<'_>) {
     }
 }
 
-/// Messages to one person each, under keys. The second shop's are mails by SMTP.
+/// Sends messages to one user each, with idempotency keys. Those of the second shop are mails over SMTP.
 pub async fn send(load: &Load<'_>, shop: usize, client: usize) {
     let mut n = 0_u64;
     while !load.is_over() {
@@ -154,7 +154,7 @@ pub async fn send(load: &Load<'_>, shop: usize, client: usize) {
     }
 }
 
-/// Events that start the automation.
+/// Sends events that start the automation.
 pub async fn enter(load: &Load<'_>, client: usize) {
     let mut n = 0_u64;
     while !load.is_over() {
@@ -168,11 +168,11 @@ pub async fn enter(load: &Load<'_>, client: usize) {
     }
 }
 
-/// A campaign to the same people every so often, by either channel in turn.
+/// Sends a campaign to the same users at intervals, alternating between the channels.
 pub async fn campaign(load: &Load<'_>) {
     let mut n = 0_usize;
     let mut turns = tokio::time::interval(CAMPAIGN);
-    // The first comes at once.
+    // The first tick is immediate.
     turns.tick().await;
     while !load.is_over() {
         n += 1;
@@ -192,7 +192,7 @@ pub async fn campaign(load: &Load<'_>) {
     }
 }
 
-/// Begins a campaign. There is no key for that: whoever heard no answer looks whether it has begun.
+/// Starts a campaign. This call has no idempotency key, so after a lost response the client checks whether the campaign has started.
 async fn begun(load: &Load<'_>, id: &str) -> bool {
     let (look, send, nothing) = (format!("/campaigns/{id}"), format!("/campaigns/{id}/send"), json!({}));
     loop {
@@ -201,7 +201,7 @@ async fn begun(load: &Load<'_>, id: &str) -> bool {
             match timeout(ANSWER, looked).await {
                 Ok(Ok(answer)) if answer.status == 200 && answer.json["status"] != "DRAFT" => return true,
                 Ok(Ok(answer)) if answer.status == 200 => {
-                    // The next look tells. It may have begun since the last one, of which the answer was lost (409).
+                    // The next poll shows the result. The campaign may have started by a call whose response was lost (409).
                     let sent = timeout(ANSWER, api.call(Method::POST, &send, &api.secret_key, Some(&nothing))).await;
                     let sent = sent.ok().and_then(Result::ok).filter(|answer| answer.status != 409);
                     if verdict(sent.as_ref()) == Verdict::Wrong {

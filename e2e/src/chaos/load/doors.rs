@@ -1,4 +1,4 @@
-//! Those whom a gateway must not let in: who sends more than a limit allows, and who holds a key that was revoked.
+//! Clients that gateways must refuse: those that exceed a rate limit, and those with a revoked key.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::Api;
 use crate::chaos::oracle::Line;
 use crate::chaos::shops::LIMITED;
 
-/// Clients that together want far more than the limit.
+/// Clients that together send far more than the limit.
 pub const FLOODING: usize = 6;
-/// Between two keys.
+/// Delay between two keys.
 const KEY: Duration = Duration::from_secs(3);
-/// By then a revoked key is refused, also by a gateway that nobody could tell.
+/// Time after which a revoked key must be refused, even by a gateway that could not be notified.
 const REFUSED: Duration = Duration::from_mins(1);
 
-/// As much as is let in, and a little more.
+/// Sends events without a pause, so that the limit refuses some; these are retried.
 pub async fn flood(load: &Load<'_>, client: usize) {
     const NAME: &str = "flooded";
     let mut n = 0_u64;
@@ -35,14 +35,14 @@ pub async fn flood(load: &Load<'_>, client: usize) {
     }
 }
 
-/// Keys that are made, used through every gateway, and revoked, one after the other.
+/// Creates keys, uses them through every gateway, and revokes them, one after the other.
 pub async fn keys(load: &Load<'_>) {
     let provision = Provision::new(&load.product.database_url).expect("an address");
     let project = load.product.projects[0];
     let mut n = 0_u64;
     while !load.is_over() {
         n += 1;
-        // Where the answer is lost there is one more, which nobody uses.
+        // If the response is lost, there is one more key, which is never used.
         let Some(made) = persist(load, || provision.create_key(project, KeyType::Public, "comes and goes")).await
         else {
             return;
@@ -55,7 +55,7 @@ pub async fn keys(load: &Load<'_>) {
             return;
         }
         let revoke = async || match provision.revoke_key(project, made.id).await {
-            // It was revoked before, and the answer was lost.
+            // An earlier attempt revoked it, and its response was lost.
             Err(error) if error.to_string().contains("no key") => Ok(()),
             other => other,
         };
@@ -72,7 +72,7 @@ pub async fn keys(load: &Load<'_>) {
     }
 }
 
-/// Does something to the database until it is done; `None` where it was given up.
+/// Repeats a database operation until it succeeds; `None` if it was given up.
 async fn persist<T>(load: &Load<'_>, mut act: impl AsyncFnMut() -> anyhow::Result<T>) -> Option<T> {
     loop {
         match timeout(ANSWER, act()).await {
@@ -90,11 +90,11 @@ async fn persist<T>(load: &Load<'_>, mut act: impl AsyncFnMut() -> anyhow::Resul
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     Accepted,
-    /// It was revoked then.
+    /// Until a key revoked at this time is refused.
     Refused(Instant),
 }
 
-/// Sends events by a key through one gateway until it is accepted, or refused. `false` where that never came.
+/// Sends events with a key through one gateway until one is accepted, or refused. Returns `false` if that never happened.
 async fn until(load: &Load<'_>, api: &Api, called: &str, what: Until) -> bool {
     const NAME: &str = "keyed";
     loop {
@@ -132,9 +132,9 @@ async fn until(load: &Load<'_>, api: &Api, called: &str, what: Until) -> bool {
     }
 }
 
-/// Whether a gateway still takes a key, once all is well.
+/// Whether a gateway still accepts a key, once all faults are healed.
 pub async fn opens(api: &Api, key: &str) -> bool {
     let answer = api.call(Method::POST, "/events", key, Some(&Value::Null)).await;
-    // Nothing is sent, and it is asked for its key before that is seen.
+    // The body is invalid, and the key is checked first.
     !answer.is_ok_and(|answer| answer.status == 401)
 }

@@ -1,4 +1,4 @@
-//! Items that no gateway would let through, put into the stream behind its back: they can never be applied.
+//! Publishes items that gateways would refuse directly to the stream: they can never be applied.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::chaos::oracle::Line;
 use crate::chaos::product::Broker;
 
 const EVERY: Duration = Duration::from_secs(4);
-/// Of both kinds the database says that it is no value.
+/// The database rejects both as invalid values.
 const VALUES: [&str; 2] = [r#"{"a": "\u0000"}"#, "{no json"];
 
 pub async fn poison(load: &Load<'_>) {

@@ -1,4 +1,4 @@
-//! The kinds of faults, as cards of a deck.
+//! The kinds of faults, drawn like cards from a deck.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{End, FURTHEST_MINUTES, Ground, Link, NODES, Process, What};
 use crate::chaos::provider::Mood;
 use crate::chaos::proxy::{Trouble, Way};
 
-/// A failpoint strikes at the first to this hit.
+/// A failpoint triggers at a hit from the first to this one.
 const LATEST_HIT: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) enum Card {
     NatsDiskFull,
 }
 
-/// How often each comes in one turn.
+/// The cards of one round; a card may occur several times.
 pub(super) const DECK: [Card; 37] = [
     Card::Killed,
     Card::Killed,
@@ -80,11 +80,11 @@ pub(super) const DECK: [Card; 37] = [
     Card::ClockBehind,
 ];
 
-/// The same of those that come where disks can be filled.
+/// Additional cards for disks that can be filled.
 pub(super) const DISKS: [Card; 4] =
     [Card::PostgresDiskFull, Card::PostgresDiskFull, Card::NatsDiskFull, Card::NatsDiskFull];
 
-/// None where there is no such thing here.
+/// Draws the details of a fault. Returns `None` if the run has no such target.
 pub(super) fn draw(card: Card, random: &mut StdRng, ground: &Ground) -> Option<What> {
     let processes: Vec<Process> = Process::all().collect();
     let process = *processes.choose(random)?;

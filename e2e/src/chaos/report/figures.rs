@@ -1,4 +1,4 @@
-//! A run in figures, as one line of JSON: of many runs that makes a table.
+//! The figures of a run, as one line of JSON, so that the lines of many runs form a table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::chaos::plan::{NODES, What};
 use crate::chaos::pulse::recovery;
 use crate::chaos::struck::Struck;
 
-/// Times are in seconds.
+/// The figures; times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     pub seed: u64,
@@ -21,31 +21,31 @@ pub struct Figures {
     pub cluster: bool,
     pub clock: bool,
     pub disk: bool,
-    /// The programs are built for release.
+    /// The programs are release builds.
     pub release: bool,
     pub sound: bool,
-    /// The promises that were not kept, and `drained` where something was still under way.
+    /// The broken promises, and `drained` if something was still in flight.
     pub broken: Vec<&'static str>,
     pub kills: Kills,
     pub faults: usize,
     pub kinds: BTreeMap<String, Kind>,
-    /// Requests by how they were answered.
+    /// Requests by their response.
     pub accepted: u64,
     pub put_off: u64,
     pub unanswered: u64,
     pub events_tried: usize,
     pub events_accepted: usize,
     pub events_stored: usize,
-    /// Messages that clients sent under keys, and all of the ledger.
+    /// Messages that clients sent with idempotency keys, and all messages of the ledger.
     pub sends: usize,
     pub messages: usize,
     pub sent: usize,
     pub runs: usize,
     pub campaigns: usize,
-    /// Calls of which the outcome was never learned, and copies that came of that.
+    /// Calls with an unknown outcome, and the copies that resulted from them.
     pub ambiguous: u64,
     pub second_copies: u64,
-    /// Calls that the providers failed.
+    /// Calls that the providers' servers failed.
     pub failed_calls: u64,
     pub drained_after: Option<f64>,
     pub recoveries: usize,
@@ -53,26 +53,26 @@ pub struct Figures {
     pub longest_recovery: Option<f64>,
 }
 
-/// What ended without a word.
+/// Numbers of sudden deaths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Kills {
-    /// SIGKILL, of the product's programs.
+    /// SIGKILL of the product's programs.
     pub programs: u32,
-    /// They died at a failpoint, as if by SIGKILL.
+    /// Deaths at a failpoint, which act like SIGKILL.
     pub failpoints: u32,
     pub postgres: u32,
-    /// Servers, of which a cluster has several.
+    /// Servers; a cluster has several.
     pub nats: u32,
     pub redis: u32,
 }
 
 impl Kills {
-    /// `failpoints`: how often a program died at one.
+    /// Counts the kills. `failpoints`: how often a program died at one.
     pub fn of(struck: &[Struck], failpoints: u32, cluster: bool) -> Self {
         let mut kills = Self { failpoints, ..Self::default() };
         for fault in struck {
             match &fault.what {
-                // Whoever is to die at a failpoint is killed first, to start anew.
+                // A program that is to die at a failpoint is killed first, to be restarted with it.
                 What::Killed(_) | What::Dies(..) => kills.programs += 1,
                 What::PostgresGone => kills.postgres += 1,
                 What::NatsGone(number) => kills.nats += if cluster && *number >= NODES { NODES as u32 } else { 1 },
@@ -83,13 +83,13 @@ impl Kills {
         kills
     }
 
-    /// Of the product's own programs.
+    /// Returns the number for the product's own programs.
     pub fn of_programs(self) -> u32 {
         self.programs + self.failpoints
     }
 }
 
-/// One kind of fault: how often it came, and where that could be seen how soon all was well again.
+/// One kind of fault: how often it occurred, and the times to recovery where they could be measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Kind {
     pub times: u32,

@@ -1,4 +1,4 @@
-//! Who works on the project, and who is told by it.
+//! An admin of the project, and a receiver for webhooks.
 
 use database::Store;
 use database::config::DatabaseConfig;
@@ -13,7 +13,7 @@ use store_projects::accounts::{self, Account};
 use store_projects::members::{self, Role};
 use testkit::{Received, Reply, Vendor};
 
-/// Takes whatever it is told.
+/// Answers every request with 200.
 pub struct Hook;
 
 impl Vendor for Hook {
@@ -22,7 +22,7 @@ impl Vendor for Hook {
     }
 }
 
-/// An ADMIN who has logged in.
+/// A logged-in ADMIN.
 #[derive(Clone)]
 pub struct Session {
     http: reqwest::Client,
@@ -34,7 +34,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes the account, and logs in to it by its password.
+    /// Creates the account, and logs in with its password.
     pub async fn begin(system: &System, email: &str, login: &str) -> Self {
         let config = DatabaseConfig::from_env(&Env::from_pairs([("DATABASE_URL", &*system.database_url)])).unwrap();
         let (store, now) = (Store::new(&config, "test").unwrap(), Clock::system().now());
@@ -68,7 +68,7 @@ impl Session {
         Answer { status, retry_after: None, json, took: std::time::Duration::ZERO }
     }
 
-    /// What holds something that opens nothing: a wrong password, a session without its token, a webhook signed by nobody.
+    /// Sends requests with invalid credentials: a wrong password, a session without its token, an unsigned webhook.
     pub async fn refused(&self) {
         let login = json!({ "email": self.email, "password": "canary-login-that-is-wrong" });
         assert_eq!(self.call(Method::POST, "/auth/login", &login).await.status, 401);

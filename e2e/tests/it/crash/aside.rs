@@ -1,5 +1,5 @@
-//! The failpoints that a shop's day does not come by, or not surely. At each of them the program dies once, and what it
-//! left is done once.
+//! Failpoints that the shop's day does not reach, or not reliably. The program dies once at each, and its unfinished
+//! work takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,7 +21,8 @@ const CAMPAIGN: [&str; 2] = ["scheduler.after_campaign_held", "scheduler.after_c
 const CALL: [&str; 2] = ["automation.after_call_made", "automation.after_call_answered"];
 const OUTBOX: [&str; 1] = ["automation.after_outbox_published"];
 const IMPORT: [&str; 2] = ["gateway.after_import_published", "gateway.after_import_noted"];
-/// By `worker-delivery/tests/it/crash.rs`: they take providers, endpoints, or more direct messages than a day has.
+/// Covered by `worker-delivery/tests/it/crash.rs`: they need providers, endpoints, or more direct messages than the day
+/// has.
 const OF_DELIVERY: [&str; 6] = [
     "delivery.after_receive",
     "delivery.after_record",
@@ -32,14 +33,14 @@ const OF_DELIVERY: [&str; 6] = [
 ];
 
 const PEOPLE: usize = 20;
-/// Until a date comes: by then everybody's is noted.
+/// Time until a date is due. All users' dates are stored by then.
 const SHORTLY: SignedDuration = SignedDuration::from_secs(3);
 const SOON: Duration = Duration::from_secs(30);
-/// Three slices of an import, the last of them not a full one.
+/// Lines of an import in three slices, the last of them partial.
 const LINES: usize = 2_500;
 const SLICE: i64 = 1_000;
 
-/// All that are not for the day to strike.
+/// Returns all failpoints that the day does not cover.
 pub fn all() -> impl Iterator<Item = &'static str> {
     DATES.into_iter().chain(STARTS).chain(CAMPAIGN).chain(CALL).chain(OUTBOX).chain(IMPORT).chain(OF_DELIVERY)
 }
@@ -70,7 +71,7 @@ fn everybody() -> impl Iterator<Item = String> {
     (0..PEOPLE).map(|n| format!("u{n}"))
 }
 
-/// Tells of all people at once.
+/// Sends one item per user in one batch.
 async fn tell(system: &System, of_one: impl Fn(&str) -> Value) {
     let batch: Vec<Value> = everybody().map(|user| of_one(&user)).collect();
     let answer = system.api.track("/events/batch", &json!({ "batch": batch })).await.expect(202);
@@ -85,7 +86,7 @@ async fn count(db: &Client, sql: &str) -> i64 {
     db.query_one(sql, &[]).await.expect("a count").get(0)
 }
 
-/// An automation that lets everybody in again, so that a start that counted twice would be seen.
+/// Creates an automation that allows re-entry, so that a duplicate start would show.
 async fn automation(system: &System, trigger: Value) {
     let mut automation = json!({
         "name": "Crashed", "active": true, "reentry": "always",
@@ -96,8 +97,8 @@ async fn automation(system: &System, trigger: Value) {
     system.api.create("/automations", &automation).await;
 }
 
-/// Waits until everybody's run is through and nothing is left to be published, and until all that was is applied: nobody
-/// has a second one.
+/// Waits until every user's run has completed, nothing is left to publish, and everything published is applied. Then
+/// checks that no user has a second run.
 async fn each_ran_once(system: &System, db: &Client, left: &str) {
     let through = async || {
         let runs = count(db, "SELECT count(*) FROM run WHERE status = 'completed'").await;
@@ -107,7 +108,7 @@ async fn each_ran_once(system: &System, db: &Client, left: &str) {
         if is_through { Ok(()) } else { Err(format!("{runs} runs, {came} events of theirs, {left} left")) }
     };
     eventually(SOON, through).await;
-    // In the partitions that the starts came by.
+    // These items use the same partitions as the starts.
     tell(system, |user| json!({ "type": "track", "event": "last", "user_id": user, "properties": {} })).await;
     let recorded = async || drained::events(db, "last").await.rows == PEOPLE as i64;
     eventually_true("all is applied", SOON, recorded).await;
@@ -122,7 +123,7 @@ async fn a_date_that_came_starts_its_run_once() {
     let mut system = System::start().await;
     let (db, log) = (drained::database(&system).await, log(&system));
     automation(&system, json!({ "triggerType": "DATE_PROPERTY", "triggerDate": { "property": "moment" } })).await;
-    // Those of who was there before would be noted for long after.
+    // A scan of existing users that is still pending would store the dates below, too.
     let planned = async || count(&db, "SELECT count(*) FROM automation WHERE dates_since IS NOT NULL").await == 0;
     eventually_true("all people were gone through", SOON, planned).await;
     system.scheduler.kill().await;
@@ -134,7 +135,7 @@ async fn a_date_that_came_starts_its_run_once() {
         struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
         let left = count(&db, "SELECT count(*) FROM date_due WHERE due_at <= now() AND look_at > now()").await;
         assert!(left > 0, "at {point} there is nothing that would be forgotten");
-        // Half a minute later.
+        // Simulates half a minute.
         db.batch_execute("UPDATE date_due SET look_at = now()").await.expect("dates");
     }
     system.scheduler.start().await;
@@ -165,7 +166,7 @@ async fn who_enters_a_segment_is_started_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_that_calls_goes_on_once() {
     let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({}))).await;
-    // What the dead held is soon taken over.
+    // A short lease, so that the work of killed processes is soon taken over.
     let mut system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 1_500)).await;
     let (db, log) = (drained::database(&system).await, log(&system));
     let call =
@@ -179,7 +180,7 @@ async fn a_step_that_calls_goes_on_once() {
         struck(&mut system.automation, &at_hit(point, 1), &log).await;
         let left = count(&db, "SELECT count(*) FROM webhook_call").await;
         assert!(left > 0, "at {point} there is nothing that would be forgotten");
-        // A minute later.
+        // Simulates a minute.
         db.batch_execute("UPDATE webhook_call SET due_at = now()").await.expect("calls");
     }
     system.automation.start().await;
@@ -195,7 +196,7 @@ async fn a_step_that_calls_goes_on_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_outbox_has_published_is_recorded_once() {
-    // What the dead held is soon taken over.
+    // A short lease, so that the work of killed processes is soon taken over.
     let mut system = System::start_with(Options::default().env("PARTITION_LEASE_MS", 1_500)).await;
     let (db, log) = (drained::database(&system).await, log(&system));
     automation(&system, json!({ "triggerType": "EVENT", "triggerEvent": "go" })).await;
@@ -210,7 +211,7 @@ async fn what_the_outbox_has_published_is_recorded_once() {
     each_ran_once(&system, &db, "SELECT count(*) FROM outbox").await;
 }
 
-/// Makes a campaign to everybody and has it sent.
+/// Creates a campaign to all users and sends it.
 async fn send_campaign(system: &System, name: &str) -> String {
     let template = json!({ "name": name, "channel": "EMAIL", "subject": name, "body": "<p>Today</p>" });
     let template = system.api.create("/templates", &template).await;
@@ -262,7 +263,7 @@ async fn an_import_goes_on_behind_what_was_noted() {
     system.gateway.kill().await;
     let [published, noted] = IMPORT;
     let mut next_line = 1;
-    // The second slice is published twice, and noted once.
+    // The second slice is published twice, and recorded once.
     for (point, hit) in [(published, 2), (noted, 1)] {
         let importing = async {
             let answers = async || {
@@ -277,7 +278,7 @@ async fn an_import_goes_on_behind_what_was_noted() {
         assert!(broken.is_err(), "{broken:?}");
         let before = std::mem::replace(&mut next_line, count(&db, "SELECT next_line FROM user_import").await);
         assert!((before + 1..=before + SLICE).contains(&next_line), "at {point} noted from {before} to {next_line}");
-        // Half a minute later.
+        // Simulates half a minute.
         let sql = "UPDATE user_import SET lease_until = now() - interval '1 second'";
         db.batch_execute(sql).await.expect("the import");
     }

@@ -1,4 +1,5 @@
-//! A user whose every field holds a value of its own, which are looked for in all rows and streams a day after the erasure.
+//! Plants a distinct value in every field of a user, and searches all rows and streams for them a day after the
+//! erasure.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,7 +33,7 @@ const ANONYMOUS: &str = "canary-anonymous-id";
 const EMAIL: &str = "canary-mail@example.com";
 const PHONE: &str = "4915112345671";
 const DEVICE: &str = "canary-device";
-/// What is planted, each in a field of its own.
+/// Planted values, each in its own field.
 const CANARIES: [&str; 18] = [
     USER,
     ANONYMOUS,
@@ -54,7 +55,7 @@ const CANARIES: [&str; 18] = [
     "canary-dead-unknown",
 ];
 
-/// Refuses every call in the caller's own words, so that calls and deliveries stay to be tried again.
+/// Rejects every call with an echo of its body, so that calls and deliveries remain queued for a retry.
 struct Echo;
 
 impl Vendor for Echo {
@@ -63,7 +64,7 @@ impl Vendor for Echo {
     }
 }
 
-/// What holds a canary, a line for each place and canary.
+/// Returns the table or stream and the canary for each match.
 async fn holding(system: &System, bus: &Bus) -> Vec<(String, &'static str)> {
     let mut texts: Vec<(String, String)> = Vec::new();
     let rows = scan::rows(&drained::database(system).await).await;
@@ -75,7 +76,7 @@ async fn holding(system: &System, bus: &Bus) -> Vec<(String, &'static str)> {
         }
         let stream = bus.jetstream.get_stream(&name).await.unwrap();
         for seq in state.first_sequence..=state.last_sequence {
-            // Those in between may have been removed.
+            // Messages in between may have been removed.
             if let Ok(message) = stream.get_raw_message(seq).await {
                 let text = format!("{:?} {}", message.headers, String::from_utf8_lossy(&message.payload));
                 texts.push((name.clone(), text));
@@ -97,7 +98,7 @@ async fn holding(system: &System, bus: &Bus) -> Vec<(String, &'static str)> {
     found
 }
 
-/// An item as a gateway publishes it.
+/// Returns an item as a gateway publishes it.
 fn item(system: &System, user: Option<&str>, body: Body) -> IngestItem {
     let now_ms = Clock::system().now_ms();
     IngestItem {
@@ -125,7 +126,7 @@ async fn automation(system: &System, event: &str, steps: &Value) {
     system.api.create("/automations", &automation).await;
 }
 
-/// The user, and what clients and servers record of them.
+/// Creates the user, and what clients and servers record about them.
 async fn record(system: &System, hook: &str) {
     let api = &system.api;
     let call = json!({ "type": "WEBHOOK", "name": "crm", "url": hook, "body": { "note": "{{ user.email }}" } });
@@ -157,7 +158,7 @@ async fn record(system: &System, hook: &str) {
     api.post("/suppressions", &listed).await.expect(201);
 }
 
-/// Messages of all channels; those that cannot be sent are kept as dead letters.
+/// Sends messages on all channels. Those that cannot be sent become dead letters.
 async fn send(system: &System) -> String {
     let api = &system.api;
     let mut mail = String::new();
@@ -180,10 +181,10 @@ async fn send(system: &System) -> String {
     mail
 }
 
-/// A campaign with a link of the user's own, which they click.
+/// Sends a campaign with a link that contains the user's ID, and clicks it.
 async fn click(system: &System) {
     let api = &system.api;
-    // Campaigns leave out who unsubscribed.
+    // Campaigns skip unsubscribed users.
     let listed = json!({ "channel": "EMAIL", "address": EMAIL });
     api.call(Method::DELETE, "/suppressions", &api.secret_key, Some(&listed)).await.unwrap().expect(200);
     let segment = api.create("/segments", &json!({ "name": "List", "rules": [] })).await;
@@ -210,7 +211,7 @@ async fn click(system: &System) {
     api.post("/suppressions", &listed).await.expect(201);
 }
 
-/// What a colleague does to the user in the dashboard.
+/// Changes the user in the dashboard, as a colleague does.
 async fn administer(system: &System, session: &Session) {
     let change = json!({ "properties": { "changed": "canary-session" } });
     session.call(Method::PUT, &format!("/users/{USER}"), &change).await.expect(200);
@@ -222,7 +223,7 @@ async fn administer(system: &System, session: &Session) {
     session.call(Method::DELETE, &format!("/events/{event}"), &Value::Null).await.expect(200);
 }
 
-/// What providers say, and what cannot be recorded or read.
+/// Sends provider webhooks, and items that cannot be recorded or read.
 async fn tell(system: &System, bus: &Bus, mail: &str) {
     let publisher = Publisher::new(bus.clone());
     let bounce = webhook(
@@ -240,7 +241,7 @@ async fn tell(system: &System, bus: &Bus, mail: &str) {
     for item in [item(system, Some(USER), track("canary-dead-item")), item(system, None, nobodys), unknown] {
         dead_letter::bury(bus, "ingest", "item", &format!("refused: {EMAIL}"), batch(&item).into()).await.unwrap();
     }
-    // The second of its ids is the one that leads to a user.
+    // Only the second ID belongs to a user.
     let user = |key: ids::UserKey<'_>| id_bytes(key.internal_id(ids::ProjectId(system.project)));
     let direct = wire::send::DirectMessage {
         project_id: id_bytes(system.project),
@@ -255,7 +256,7 @@ async fn tell(system: &System, bus: &Bus, mail: &str) {
     dead_letter::bury(bus, "send", "message", "refused", chunk.encode_to_vec().into()).await.unwrap();
 }
 
-/// A scheduler in this process, by a clock that is a day ahead.
+/// Builds a scheduler in this process whose clock is a day ahead.
 async fn scheduler_of_tomorrow(system: &System, bus: &Bus, env: &Env) -> Arc<App> {
     let store = Store::new(&DatabaseConfig::from_env(env).unwrap(), "test").unwrap();
     let clock = Clock::manual(from_ms(Clock::system().now_ms() + 86_400_000));
@@ -280,7 +281,7 @@ async fn nothing_of_an_erased_user_is_anywhere_a_day_later() {
     administer(&system, &session).await;
     tell(&system, &bus, &mail).await;
 
-    // Each is where it belongs, and so would be found.
+    // Every value is stored, so the search would find it.
     let planted = async || {
         let found = holding(&system, &bus).await;
         let rows = |table: &str| found.iter().any(|(place, _)| place.starts_with(table));
@@ -316,11 +317,11 @@ async fn nothing_of_an_erased_user_is_anywhere_a_day_later() {
     let gone = async || {
         tasks::run_once(&scheduler).await.map_err(|error| format!("{error:?}"))?;
         let mut left = holding(&system, &bus).await;
-        // The list keeps the address by design: a user who unsubscribed gets no mail after an erasure either.
+        // The suppression list keeps the address by design: an unsubscribed user gets no mail after an erasure either.
         left.retain(|(place, canary)| !(place == "suppression" && *canary == EMAIL));
         if left.is_empty() { Ok(()) } else { Err(format!("{left:#?}")) }
     };
-    // The counts of events are folded within half a minute.
+    // Event counts are aggregated within half a minute.
     eventually(SOON * 3, gone).await;
     let kept = holding(&system, &bus).await;
     assert_eq!(kept, [("suppression".to_owned(), EMAIL)], "the one exception is there");

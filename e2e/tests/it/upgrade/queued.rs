@@ -1,5 +1,5 @@
-//! Messages that were queued by version 5 of the schema, where a message's row held its due time and its claim, are each sent once after the
-//! upgrade.
+//! Messages that schema version 5 queued, where a message's row held its due time and its claim, are each sent exactly
+//! once after the upgrade.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{SOON, database};
 /// The last version whose ledger held the queue.
 const BEFORE: usize = 5;
 
-/// A message of the older ledger, and what becomes of it.
+/// A message of the older ledger, and its expected outcome.
 struct Case {
     /// The recipient's external ID.
     user: &'static str,
@@ -28,16 +28,16 @@ struct Case {
     reason: Option<&'static str>,
     attempt: i32,
     claimed: bool,
-    /// Seconds from now; none of a message that its campaign had not released.
+    /// Seconds from now; `None` for a message that its campaign had not released.
     due: Option<f64>,
-    /// Waits for the winner of its campaign's test.
+    /// Whether the message waits for the winner of its campaign's test.
     after_test: bool,
-    /// Status, calls of unknown outcome, and mails after the upgrade.
+    /// Expected status, calls with an unknown outcome, and mails after the upgrade.
     becomes: (&'static str, i32, u32),
 }
 
 const SENT: (&str, i32, u32) = ("sent", 0, 1);
-/// A message of an automation that is due.
+/// A due message of an automation.
 const DUE: Case = Case {
     user: "due",
     lane: "automation",
@@ -51,7 +51,7 @@ const DUE: Case = Case {
     after_test: false,
     becomes: SENT,
 };
-/// A message of a campaign that was not released.
+/// A campaign's message that was not released.
 const PARKED: Case = Case { user: "parked", lane: "campaign", campaign: Some("Sale"), due: None, ..DUE };
 
 const CASES: [Case; 17] = [
@@ -76,7 +76,7 @@ const CASES: [Case; 17] = [
     Case { user: "gets-winner-too", campaign: Some("Test"), after_test: true, ..PARKED },
 ];
 
-/// Moves the tables out of the way; the modules' operators stay where migrations look for them.
+/// Moves the tables to another schema, but leaves the extensions where migrations expect them.
 const SET_ASIDE: &str = "ALTER SCHEMA public RENAME TO kept; CREATE SCHEMA public; \
                          ALTER EXTENSION pg_trgm SET SCHEMA public; ALTER EXTENSION btree_gin SET SCHEMA public;";
 
@@ -92,11 +92,11 @@ const COPY_BACK: &str = "DO $$ DECLARE name text; columns text; BEGIN \
         EXECUTE format('INSERT INTO public.%1$I (%2$s) SELECT %2$s FROM kept.%1$I', name, columns); \
     END LOOP; END $$; DROP SCHEMA kept CASCADE;";
 
-/// Both campaigns have taken their audience and are being sent.
+/// Both campaigns have snapshotted their audience and are sending.
 const BEGIN_CAMPAIGNS: &str = "UPDATE campaign SET status = 'SENDING', occurrence = 1, taken = true, under_way = true, look_at = now(), \
     started_at = date_trunc('milliseconds', now()), meant_for = now(), paced_to = now(), recipients = (CASE name WHEN 'Sale' THEN 6 ELSE 4 END)";
 
-/// IDs of campaigns' messages are derived from the sending and the user, as in either version.
+/// IDs of campaign messages are derived from the sending and the user, as in both versions.
 const INSERT: &str = "INSERT INTO message (project_id, id, user_id, channel, lane, status, status_reason, template_id, campaign_id, occurrence, \
     variant, attempt, failures, claimed, due_at, send_at, sent_at, created_at, updated_at) \
     SELECT u.project_id, (lpad(to_hex(m.ms), 12, '0') || '7' || substr(m.hash, 1, 3) || '8' || substr(m.hash, 4, 15))::uuid, u.id, 'EMAIL', \
@@ -109,7 +109,7 @@ const INSERT: &str = "INSERT INTO message (project_id, id, user_id, channel, lan
         md5(coalesce(k.id || ':' || k.occurrence, 'single') || u.id) AS hash) AS m \
     WHERE u.external_id = $1::text";
 
-/// Brings the database back to the older version, with all rows but those of the queue.
+/// Reverts the database to the older version, with all rows except those of the queue.
 async fn downgrade(system: &System, db: &Client) {
     db.batch_execute(SET_ASIDE).await.expect("another schema");
     let applied = migrate::apply(&database(system), &Clock::system(), &MIGRATIONS[..BEFORE]).await;
@@ -117,7 +117,7 @@ async fn downgrade(system: &System, db: &Client) {
     db.batch_execute(COPY_BACK).await.expect("rows of the older version");
 }
 
-/// Creates the recipients, templates and campaigns by the API.
+/// Creates the recipients, templates and campaigns through the API.
 async fn prepare(system: &System) {
     let api = &system.api;
     let lines: Vec<String> = CASES
@@ -175,7 +175,7 @@ fn address(user: &str) -> String {
     format!("{user}@example.com")
 }
 
-/// Waits until only messages of these users are queued. Retries and the winner of the test are not waited for.
+/// Waits until only messages of these users are queued. Makes retries due, and decides the test.
 async fn until_queued_for(db: &Client, users: &[&str]) {
     let probe = async || {
         drained::bring_retries_forward(db).await;
@@ -205,7 +205,7 @@ async fn messages_queued_by_the_older_schema_are_sent_once_after_the_upgrade() {
     assert!(contradictions.values().all(|count| *count == 0), "{contradictions:?}");
     system.start_programs().await;
     until_queued_for(&db, &["held"]).await;
-    // Settings that are saved again are tried again.
+    // Saving the settings retries the held messages.
     system.point_channel_at_mailbox_of(&system.api).await;
     until_queued_for(&db, &[]).await;
     drained::until_drained(&system, &db, SOON).await;

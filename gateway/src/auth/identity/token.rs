@@ -103,7 +103,7 @@ mod tests {
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// A token of exactly these texts.
+    /// Signs a token with exactly this header and these claims.
     fn signed(secret: &str, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", encoded(header), encoded(claims));
         let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap().chain_update(&signed);
@@ -120,15 +120,15 @@ mod tests {
 
     #[test]
     fn the_example_of_the_specification_is_verified() {
-        // RFC 7515, A.1: its key is not text, so that only the parts are tried here and its signature below.
+        // RFC 7515, A.1. Its key is not text, so only the parts are parsed here; a signature is verified below.
         let claims = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
         assert!(part::<serde_json::Map<String, Value>>(claims).is_ok());
-        // As jwt.io shows it for the secret `your-256-bit-secret`.
+        // The example of jwt.io for the secret `your-256-bit-secret`.
         let token = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIiwiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c";
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
         assert!(is_signature("your-256-bit-secret", signed, &signature));
-        // It never expires.
+        // It has no expiry.
         assert_eq!(
             verify(["your-256-bit-secret"], token, Timestamp::from_second(NOW).unwrap()),
             Err(Refusal::Malformed)

@@ -1,4 +1,4 @@
-//! Look-ups and changes of keys in any order, against the history of a database: nothing is kept that was forgotten.
+//! Look-ups and changes of keys in random order, checked against the history of a database: the cache keeps nothing outdated.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -20,23 +20,23 @@ const KEYS: u8 = 3;
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// Somebody comes with a key.
+    /// A request with a key arrives.
     Find(u8),
-    /// The database answers one of those who wait, who hears of it later.
+    /// The database answers a pending look-up, which reads the answer in `Hear`.
     Answer(Index),
     Hear(Index),
-    /// One gives up.
+    /// A pending look-up is dropped.
     Leave(Index),
-    /// A key is made, or ends.
+    /// A key is created or revoked.
     Turn(u8),
-    /// The project's limit is another one.
+    /// The project's limit changes.
     Limit(u32),
-    /// The watch reads what has changed, and says so later.
+    /// The watch reads the changes, and applies them to the cache in `Tell`.
     Watch,
     Tell,
-    /// The same at once.
+    /// `Watch` and `Tell` in one step.
     Follow,
-    /// It cannot say what has changed.
+    /// The watch has lost track of the changes, so the cache is cleared.
     TellAll,
 }
 
@@ -59,15 +59,15 @@ type Found = Result<Option<Arc<KnownKey>>, StoreError>;
 
 struct LookUp {
     key: u8,
-    /// How much had been told when it began, or whoever else it waits for.
+    /// The newest state applied to the cache when this look-up, or the first pending one for its key, began.
     told: usize,
     is_asked: Rc<Cell<bool>>,
-    /// Until the database has answered.
+    /// Present until the database has answered.
     answer: Option<oneshot::Sender<Option<ActiveKey>>>,
     found: Pin<Box<dyn Future<Output = Found>>>,
 }
 
-/// The keys' project and which of them work, as they stood after each change.
+/// The project's limit and the keys that work, after one change.
 #[derive(Clone, Debug, PartialEq)]
 struct State {
     works: [bool; KEYS as usize],
@@ -93,7 +93,9 @@ fn hash(key: u8) -> KeyHash {
     [key; 32]
 }
 
-/// Whether all that an answer says was true at some time from a state on. The limit is told by itself, and may be behind the key.
+/// Returns whether each part of an answer was true in a state from `from` on.
+///
+/// The limit is applied separately and may be of another state than the key.
 fn is_of(history: &[State], from: usize, key: u8, found: Option<&ActiveKey>) -> bool {
     let was = |works: bool| history[from..].iter().any(|state| state.works[usize::from(key)] == works);
     match found {
@@ -102,7 +104,7 @@ fn is_of(history: &[State], from: usize, key: u8, found: Option<&ActiveKey>) -> 
     }
 }
 
-/// One of those who wait looks whether there is an answer.
+/// Polls a pending look-up and checks its answer.
 fn hear(waiting: &mut Vec<LookUp>, one: usize, history: &[State]) -> Result<(), TestCaseError> {
     if let Poll::Ready(found) = waiting[one].found.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         let LookUp { key, told, .. } = waiting.swap_remove(one);
@@ -117,12 +119,12 @@ proptest! {
 
     #[test]
     fn nothing_is_kept_that_is_older_than_what_was_told(acts in prop::collection::vec(act(), 1..80)) {
-        // Entered for its timers alone, which so never end.
+        // The runtime is entered only for its timers, which never fire.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let cache = Arc::new(KeyCache::default());
         let mut history = vec![State { works: [true, false, true], limit: 1 }];
-        // Up to which state the watch has told, and what it has read and not told.
+        // The newest state applied to the cache, and the newest one that the watch has read but not applied.
         let (mut told, mut watched) = (0, None);
         let mut waiting: Vec<LookUp> = Vec::new();
         for act in acts.into_iter().chain([Act::Follow]) {
@@ -132,7 +134,7 @@ proptest! {
                     let (answer, asked) = oneshot::channel();
                     let is_asked = Rc::new(Cell::new(false));
                     let (cache, asks) = (cache.clone(), is_asked.clone());
-                    // As `KeyCache::find`, with the database's answer by hand.
+                    // Like `KeyCache::find`, but the test sends the database's answer.
                     let found = async move {
                         if let Some(known) = cache.known.get(&hash(key)) {
                             return Ok(Some(known.key));
@@ -205,8 +207,7 @@ proptest! {
         }
     }
 
-    /// By the times of its uses: all but those of the last second are told of, and those that are written
-    /// down are not told of again.
+    /// `unwritten` returns uses up to the last `NOTED` milliseconds, and never returns a written one again.
     #[test]
     fn the_latest_use_is_written_down_and_no_other(acts in prop::collection::vec((0..5_000_i64, 0..4_usize), 1..60)) {
         let key = State { works: [true; KEYS as usize], limit: 1 }.active(0).unwrap();

@@ -66,7 +66,7 @@ fn what_is_not_json_differs_from_what_cannot_be_kept() {
 
 #[test]
 fn a_long_key_above_many_values_is_not_copied_for_each() {
-    // Copied for each value, the key would be a terabyte.
+    // A copy of the key for each value would need a terabyte.
     let body = format!(r#"{{"{}":[{}"\u0000"]}}"#, "k".repeat(1 << 20), "1,".repeat(1 << 20));
     let Err(ApiError::Invalid(errors)) = json_object(body.as_bytes()) else { panic!("it contains U+0000") };
     assert!(format!("{errors:?}").contains("k[1048576]"));

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::ingest::import::rows::Rows;
 
-    /// The objects of all rows, or the header's or the first bad row's problems.
+    /// Returns the objects of all rows, or the problems of the header or of the first bad row.
     fn read(text: &str) -> Result<Vec<Value>, Vec<String>> {
         let mut rows = Rows::new(b',');
         rows.push(text.as_bytes());
@@ -211,7 +211,7 @@ mod tests {
             let problems = read(header).unwrap_err();
             assert!(problems[0].starts_with("header: ") && problems[0].contains(part), "{header}: {problems:?}");
         }
-        // Of the same name and another type.
+        // The same name with another type.
         assert!(read("user_id,a,a:number").is_err());
     }
 

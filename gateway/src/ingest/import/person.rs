@@ -130,7 +130,7 @@ mod tests {
                 (user.clone(), None, json!({"email": "a@b.co", "name": "Ann", "plan": "pro", "old": null})),
             ),
             (r#"{"userId":null,"external_id":"u1","anonymous_id":"a1"}"#, (user, anonymous.clone(), json!({}))),
-            // As an export shows somebody known only anonymously.
+            // An anonymous user as an export represents it.
             (
                 r#"{"id":"x","externalId":null,"anonymousId":"a1","email":null,"name":null,"properties":{"email":"no"},"createdAt":"t","lastSeenAt":"t","updatedAt":"t"}"#,
                 (None, anonymous, json!({"email": "no"})),

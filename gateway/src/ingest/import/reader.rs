@@ -179,9 +179,9 @@ mod tests {
     use super::*;
 
     struct Read {
-        /// By their numbers, with the fields of their problems.
+        /// Line numbers, with the fields of their problems.
         lines: Vec<(u64, Vec<String>)>,
-        /// Number of the line behind the last one.
+        /// The number of the line after the last one.
         next: u64,
         digest: u64,
     }

@@ -136,7 +136,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// All of a body that arrives in pieces of a size, and its largest piece; or the status of the error.
+    /// Reads a body that arrives in pieces of `size` bytes; returns it with its largest piece, or the status of the error.
     async fn read(bytes: &[u8], gzip: bool, size: usize, limit: u64) -> Result<(Vec<u8>, usize), u16> {
         let mut headers = HeaderMap::new();
         if gzip {

@@ -100,7 +100,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// The scan says of any JSON text what a look at its tree says.
+    /// The scan and the parsed tree agree on any JSON text.
     #[test]
     fn agrees_with_the_tree(value in value(), pretty: bool) {
         let object = json!({ "p": value });
@@ -112,7 +112,7 @@ proptest! {
 }
 
 proptest! {
-    /// What is told at a glance is never what a closer look refuses; and ordinary properties are told at a glance.
+    /// The fast check accepts nothing that the scan refuses, and accepts ordinary properties.
     #[test]
     fn what_looks_plain_is_good(value in value(), keys in proptest::collection::vec("[a-z\"\\\\ ]{0,300}", 0..4)) {
         let mut object: serde_json::Map<String, Value> = keys.into_iter().map(|k| (k, json!(1))).collect();

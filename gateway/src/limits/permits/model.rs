@@ -1,4 +1,4 @@
-//! Requests of several owners that come, give up and end at random: who is served next.
+//! Requests of several owners that arrive, give up and finish at random: the owner who is served next.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -30,7 +30,7 @@ struct Request<'a> {
     permit: Pin<Box<dyn Future<Output = Option<Permit>> + 'a>>,
 }
 
-/// Moves the requests that were served; returns their owners in the order of their coming.
+/// Moves the permits of served requests to `held`; returns their owners in order of arrival.
 fn served(waiting: &mut Vec<Request<'_>>, held: &mut Vec<(u128, Permit)>) -> Vec<u128> {
     let mut owners = Vec::new();
     let mut at = 0;
@@ -56,7 +56,7 @@ proptest! {
         per_owner in 1..4_usize,
         acts in prop::collection::vec(act(), 1..80),
     ) {
-        // Entered for its timers alone, which so never end.
+        // The runtime is entered only for its timers, which never fire.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
         let permits = Permits::new(capacity, per_owner);
@@ -75,11 +75,11 @@ proptest! {
             let count = |held: &[(u128, Permit)], owner| held.iter().filter(|(of, _)| *of == owner).count();
             let before: Vec<usize> = (0..4).map(|owner| count(&held, owner)).collect();
             let (came, owners) = (waiting.iter().map(|request| request.owner).collect::<Vec<_>>(), served(&mut waiting, &mut held));
-            // Nothing is left over for a request that waits.
+            // No permit is free while a request may take it.
             let may = |owner: u128| count(&held, owner) < per_owner;
             prop_assert!(held.len() == capacity || !waiting.iter().any(|request| may(request.owner)));
             prop_assert!(held.len() <= capacity && (0..4).all(|owner| count(&held, owner) <= per_owner));
-            // One at a time becomes free: it went to one of those that held the fewest.
+            // A single freed permit goes to one of the owners that hold the fewest.
             if let [owner] = owners[..] {
                 let passed = came.iter().filter(|other| before[**other as usize] < before[owner as usize]);
                 prop_assert_eq!(passed.count(), 0, "{} was served, of {:?} with {:?}", owner, came, before);

@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(granted(&local, Lane::Public, start), 200);
         assert_eq!(granted(&local, Lane::Priority, start), 10);
         assert!(local.take(Lane::Priority, start).is_err());
-        // Under a flood of public callers a fifth of what comes is kept.
+        // A fifth of the refill is reserved during a flood of public requests.
         let mut taken = [0, 0];
         for ms in 1..=10_000 {
             let now = start + Duration::from_millis(ms);

@@ -1,4 +1,4 @@
-//! Owners that take slots and leave them at random, against a list of who holds one.
+//! Owners take and release slots at random, compared with a list of the slots held.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -55,8 +55,7 @@ proptest! {
         prop_assert!(locked(&slots.held).by_owner.is_empty(), "owners that hold nothing are forgotten");
     }
 
-    /// Whatever the others do, an owner that holds none is served as long as fewer owners than this are busy: each of them
-    /// takes at most half of what is free.
+    /// An owner without a slot is served while at most `busy` other owners hold slots: each takes at most half of the free slots.
     #[test]
     fn a_new_owner_is_served_beside_some_that_take_all_they_can(
         capacity in 2..3_000_usize,

@@ -88,7 +88,7 @@ mod tests {
         let shown = page(StatusCode::OK, "x", "");
         let policy = shown.headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"), "{policy}");
-        // The hash is of the element's text as it stands in the page.
+        // The hash covers the element's text exactly as the page contains it.
         let html = String::from_utf8(shown.body.to_vec()).unwrap();
         let style = html.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
         assert!(policy.contains(&STANDARD.encode(Sha256::digest(style.as_bytes()))));

@@ -230,7 +230,7 @@ mod tests {
         let [a, b] = [1, 2].map(Uuid::from_u128);
         let form = format!("shown={a}&group={a}&shown={b}&do=save");
         assert_eq!(read(&form), Asked::Groups { choices: vec![(a, true), (b, false)], again: false });
-        // What was not shown is not chosen; what is no id is nothing.
+        // A group that was not shown is ignored, and so is an invalid ID.
         let form = format!("group={a}&shown=x&again=yes");
         assert_eq!(read(&form), Asked::Groups { choices: vec![], again: true });
         assert_eq!(read(&format!("shown={a}&do=nothing")), Asked::Nothing);

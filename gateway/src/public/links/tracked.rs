@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn programs_that_read_mail_are_told_from_people() {
         assert!(seen(&Method::GET, &[BROWSER]));
-        // Mail programs whose servers load pictures for their readers when these open a mail.
+        // A mail provider's proxy that loads images when the reader opens the mail.
         assert!(seen(&Method::GET, &[("user-agent", "Mozilla/5.0 (Windows NT 5.1) (via ggpht.com GoogleImageProxy)")]));
         for program in [
             &[BROWSER, ("sec-purpose", "prefetch;prerender")][..],

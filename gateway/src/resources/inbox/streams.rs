@@ -95,7 +95,7 @@ mod tests {
         let mut held: Vec<StreamSlot> =
             (0..PER_INBOX).map(|_| inboxes.enter(inbox(0, 1), owner(0)).ok().unwrap()).collect();
         assert_eq!(inboxes.enter(inbox(0, 1), owner(0)).err().unwrap().status().as_u16(), 429);
-        // Half of all for the projects of one owner together.
+        // The projects of one owner share half of the slots.
         held.extend((0..2).map(|n| inboxes.enter(inbox(1, n), owner(0)).ok().unwrap()));
         assert_eq!(inboxes.enter(inbox(2, 1), owner(0)).err().unwrap().status().as_u16(), 429);
         held.extend((0..6).map(|n| inboxes.enter(inbox(3, n), owner(1)).ok().unwrap()));

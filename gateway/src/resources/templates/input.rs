@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(push(json!(wrong)).unwrap_err(), ["url"], "{wrong:.100}");
         }
         assert_eq!(push(json!(5)).unwrap_err(), ["url"]);
-        // Whose channel is not known is not told that it should be another.
+        // If the channel is missing, only the channel is reported, not the URL.
         assert_eq!(new(json!({"name": "n", "body": "b", "url": "/"})).unwrap_err(), ["channel"]);
         let first = push(json!("/a")).unwrap();
         let change = |value| changed_template(&object(value), first.clone(), NOW).unwrap();
@@ -223,7 +223,7 @@ mod tests {
         }
         let bare = change(json!({"subject": null, "tags": null})).unwrap();
         assert_eq!((bare.subject.as_str(), bare.tags.len(), bare.version), ("", 0, 2));
-        // What was read can be sent back.
+        // `PUT` accepts the representation that `GET` returns.
         let read = json!({"id": "x", "version": 9, "createdAt": "", "updatedAt": "", "channel": "PUSH", "body": "b"});
         assert_eq!(change(read).unwrap().version, 1);
     }

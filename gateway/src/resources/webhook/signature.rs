@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     const BODY: &[u8] = b"The quick brown fox jumps over the lazy dog";
-    /// Of the body under "key": the widely published example.
+    /// The signature of `BODY` under the key "key": the widely published example.
     const MAC: &str = "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8";
     const NOW_MS: i64 = 1_790_000_000_500;
 
@@ -124,7 +124,7 @@ mod tests {
         ] {
             assert_eq!(check(Some(&signed(timestamp)), Some(timestamp), &["key"], BODY), good, "{timestamp}");
         }
-        // The body's own is no good beside a timestamp, and one with a timestamp none without it.
+        // A signature of the body alone is invalid with a timestamp, and one that includes a timestamp is invalid without it.
         assert!(!check(Some(MAC), Some("1790000000"), &["key"], BODY));
         assert!(!check(Some(&signed("1790000000")), None, &["key"], BODY));
     }

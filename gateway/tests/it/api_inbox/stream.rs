@@ -1,4 +1,4 @@
-//! `GET /inbox/stream`
+//! Tests for `GET /inbox/stream`.
 
 use serde_json::{Value, json};
 use store_projects::projects;
@@ -12,7 +12,7 @@ use crate::identity::{hash, jwt, token};
 use crate::people::Rows;
 use crate::setup::{Tenant, master_keys, secs};
 
-/// One event, or a line that is none.
+/// A block of the stream: an event, or one without an event name.
 #[derive(Debug, Default)]
 struct Event {
     id: Option<String>,
@@ -20,7 +20,7 @@ struct Event {
     data: Value,
 }
 
-/// The client's end of a stream.
+/// The client side of a stream.
 struct Follower {
     stream: TcpStream,
     text: String,
@@ -38,7 +38,7 @@ impl Follower {
         Self { stream, text: String::new() }
     }
 
-    /// Reads on until there is a text; false at the end.
+    /// Reads until `text` has arrived; returns false if the stream ends first.
     async fn read_until(&mut self, text: &str) -> bool {
         while !self.text.contains(text) {
             let mut piece = [0; 4_096];
@@ -51,7 +51,7 @@ impl Follower {
         true
     }
 
-    /// The next event of a kind; what comes before it is dropped.
+    /// Returns the next event of a kind and drops the events before it.
     async fn next(&mut self, kind: &str) -> Event {
         loop {
             assert!(self.read_until("\n\n").await, "the stream ended: {:?}", self.text);
@@ -89,12 +89,12 @@ async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     let mut follower = Follower::follow(&gateway, &project.public, "user_id=ann", &header).await;
     assert!(follower.read_until("text/event-stream").await);
     assert_eq!(follower.next("unread").await.data, json!({"unread": 1}));
-    // Far sooner than the next heartbeat.
+    // Much sooner than the next heartbeat.
     let id = deliver(&gateway, &project, ann, "new").await;
     let first = tokio::time::timeout(secs(5), follower.next("message")).await.unwrap();
     assert_eq!((&first.data["title"], &first.data["id"]), (&json!("new"), &json!(id)));
     assert_eq!(follower.next("unread").await.data, json!({"unread": 2}));
-    // Read elsewhere.
+    // Read in another client.
     gateway.post(&project, &format!("/inbox/{id}/read?user_id=ann"), &json!({})).await.expect(200);
     assert_eq!(follower.next("unread").await.data, json!({"unread": 1}));
     drop(follower);
@@ -107,7 +107,7 @@ async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     for title in ["missed", "too"] {
         assert_eq!(follower.next("message").await.data["title"], title);
     }
-    // Also by who was cut off before anything came.
+    // A client that was disconnected before the first message can resume, too.
     let mut cut_off = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
     let beginning = cut_off.next("").await.id.unwrap();
     drop(cut_off);
@@ -115,7 +115,7 @@ async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     let again = format!("user_id=ann&cursor={beginning}");
     let mut follower = Follower::follow(&gateway, &project.secret, &again, "").await;
     assert_eq!(follower.next("message").await.data["title"], "meanwhile");
-    // One who is not there yet can be waited for.
+    // A client can subscribe before the user exists.
     let mut early = Follower::follow(&gateway, &project.secret, "user_id=bob", "").await;
     assert_eq!(early.next("unread").await.data, json!({"unread": 0}));
     let bob = Rows { gateway: &gateway, project: project.id }.user("bob", None, None, 9).await;
@@ -123,7 +123,7 @@ async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     let hello = tokio::time::timeout(secs(5), early.next("message")).await.unwrap();
     assert_eq!(hello.data["title"], "hello");
 
-    // A page of another origin may not send that header.
+    // Pages of another origin cannot send that header and use the query string.
     let cursor = format!("user_id=ann&cursor={}", resumed.trim().trim_start_matches("last-event-id: "));
     let mut follower = Follower::follow(&gateway, &project.secret, &cursor, "").await;
     assert_eq!(follower.next("message").await.data["title"], "missed");
@@ -171,7 +171,7 @@ async fn a_stream_ends_with_its_gateway_and_with_its_key() {
     let ended = tokio::time::timeout(secs(5), revoked.read_until("\r\n0\r\n\r\n")).await;
     assert_eq!(ended.ok(), Some(true), "the key is revoked");
 
-    // The gateway does not wait for those who follow.
+    // Stopping the gateway does not wait for open streams.
     tokio::time::timeout(secs(10), gateway.stop()).await.unwrap();
     assert!(!by_public.read_until("no such text").await);
     assert!(by_public.text.ends_with("0\r\n\r\n"), "the answer is whole: {:?}", by_public.text);
@@ -184,7 +184,7 @@ async fn a_stream_ends_with_its_session() {
     let headers = format!("cookie: {}\r\nx-project-id: {}\r\n", admin.cookie, project.id);
     let mut follower = Follower::follow_with(&gateway, "user_id=ann", &headers).await;
     follower.next("unread").await;
-    // Signed out, and still a member of the project.
+    // The session has ended; the account is still a member of the project.
     gateway.sql.execute("DELETE FROM session WHERE account_id = $1", &[&admin.account]).await.unwrap();
     let ended = tokio::time::timeout(secs(5), follower.read_until("\r\n0\r\n\r\n")).await;
     assert_eq!(ended.ok(), Some(true));
@@ -213,7 +213,7 @@ async fn a_stream_ends_when_the_secret_that_proved_its_user_is_no_longer_accepte
     let mut of_backend = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
     of_backend.next("unread").await;
 
-    // Within the overlap both secrets are accepted.
+    // Within the overlap, both secrets are accepted.
     rotate(24).await;
     let second = current().await;
     let mut overlapping = [follow(by_hash(&second)).await, follow(by_token(&second)).await];
@@ -247,7 +247,7 @@ async fn a_stream_ends_with_the_token_that_opened_it() {
     let secrets = projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap();
     drop(db);
     let opened = async |left: i64| {
-        // A token is accepted for a minute beyond its expiry.
+        // A token is accepted for one minute after its expiry.
         let claims = json!({"sub": "ann", "exp": gateway.app.clock.now().as_second() - 60 + left});
         let header = format!("x-user-token: {}\r\n", jwt(&secrets.identity, &json!({"alg": "HS256"}), &claims));
         let mut follower = Follower::follow(&gateway, &project.public, "user_id=ann", &header).await;

@@ -9,7 +9,7 @@ use super::{hash, switched, token};
 use crate::fixture::Gateway;
 use crate::setup::{Tenant, master_keys, secs};
 
-/// Whether an event is taken with a hash, and with a token, under a secret.
+/// Returns whether an event is accepted with a hash and with a token under `secret`.
 async fn taken(gateway: &Gateway, project: &Tenant, secret: &str) -> [bool; 2] {
     let sent = async |name: &str, proof: String| {
         let body = json!({"event": "e", "user_id": "ann", name: proof}).to_string();
@@ -62,14 +62,14 @@ async fn a_replaced_secret_is_accepted_for_its_overlap_at_every_gateway() {
     soon(&there, &project, &second, true).await;
     assert!(accepts(&there, &project, &first).await);
 
-    // Rotated twice: the one before the last is over, at once here.
+    // A second rotation ends the overlap of the first secret, immediately on the gateway that rotates.
     let (third, _) = rotate(r#"{"overlapHours": 720}"#).await;
     for (secret, accepted) in [(&third, true), (&second, true), (&first, false)] {
         assert_eq!(accepts(&here, &project, secret).await, accepted);
         soon(&there, &project, secret, accepted).await;
     }
 
-    // When its time is over, nobody has to be asked.
+    // The overlap ends by itself, without another rotation.
     let mut db = here.app.store.connection().await.unwrap();
     let mut secrets = projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap();
     secrets.previous_identity.as_mut().unwrap().until = here.app.clock.now() - secs(1);
@@ -81,7 +81,7 @@ async fn a_replaced_secret_is_accepted_for_its_overlap_at_every_gateway() {
         assert!(accepts(gateway, &project, &third).await);
     }
 
-    // A secret that has leaked is replaced without an overlap.
+    // A leaked secret is replaced without an overlap.
     let (fourth, until) = rotate(r#"{"overlapHours": 0}"#).await;
     assert_eq!(until, Value::Null);
     assert!(accepts(&here, &project, &fourth).await && !accepts(&here, &project, &third).await);

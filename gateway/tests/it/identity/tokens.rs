@@ -1,4 +1,4 @@
-//! User tokens: accepted wherever a user hash is, and refused for each of their faults.
+//! User tokens: accepted wherever a user hash is, and refused for each defect.
 
 use serde_json::{Value, json};
 use store_projects::members::Role;
@@ -42,7 +42,7 @@ async fn a_token_proves_its_user_wherever_a_hash_does() {
             (json!({"user_id": "ann", "user_token": ann}), "", 202),
             (json!({"userId": "ann", "userToken": ann}), "", 202),
             (json!({"user_id": "ann"}), ann.as_str(), 202),
-            // Any one that holds is enough.
+            // One valid proof is enough.
             (json!({"user_id": "ann", "user_token": bob}), ann.as_str(), 202),
             (json!({"user_id": "ann", "user_token": ann, "user_hash": "00"}), "", 202),
             (json!({"user_id": "ann", "user_token": bob}), "", 403),
@@ -57,7 +57,7 @@ async fn a_token_proves_its_user_wherever_a_hash_does() {
     let hash = hash(&secret, "ann");
     let event = json!({"event": "e", "user_id": "ann"});
     assert_eq!(sent(&gateway, &project.public, "/events", &[("x-user-hash", &hash)], &event).await.0, 202);
-    // The header proves the items of its user and no others.
+    // The header proves only the items of its user.
     let batch = json!({"batch": [
         {"type": "track", "event": "e", "user_id": "ann"},
         {"type": "track", "event": "e", "user_id": "bob"},
@@ -113,7 +113,7 @@ async fn each_fault_of_a_token_is_refused_and_named() {
         let tampered = format!("{}{other}{}", &right[..at], &right[at + 1..]);
         assert_eq!(tried(&tampered).await.0, 403, "{tampered}");
     }
-    // Without verification nothing of it is read.
+    // Without identity verification, tokens are not read.
     let (_, other) = (&project, gateway.project().await);
     let mut body = event.clone();
     body["user_token"] = json!("nonsense");

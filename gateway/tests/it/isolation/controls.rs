@@ -1,5 +1,4 @@
-//! What the refusals are worth: by its own project's ADMIN and keys each operation finds the very rows that another
-//! project's are told not to exist.
+//! Positive control for the refusals: each operation finds the same rows for its own project's admin and keys.
 
 use gateway::router::Access;
 use serde_json::json;
@@ -11,9 +10,9 @@ use crate::fixture::Gateway;
 use crate::setup::Tenant;
 use crate::{api_inbox, api_webhook};
 
-/// Takes no id of a row: the channel's name, of which every project has all.
+/// Takes the name of a channel instead of a row's ID; every project has all channels.
 const BY_NAME: &str = "POST /channels/{id}/test";
-/// Looks at neither key nor session, but at a signature.
+/// Checks a signature instead of a key or session.
 const SIGNED: &str = "POST /webhook/{id}";
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,7 @@ fn named(operation: &Operation) -> String {
     format!("{} {}", operation.method, operation.path)
 }
 
-/// What comes one after another: a campaign's life, and at last what takes away, of which others leave nothing to take.
+/// Operations that run in this order after the others: a campaign's life, then the deletions that leave nothing for others.
 const IN_TURN: [&str; 6] = [
     "POST /campaigns/{id}/send",
     "POST /campaigns/{id}/pause",
@@ -47,7 +46,7 @@ const IN_TURN: [&str; 6] = [
     "DELETE /projects/{id}",
 ];
 
-/// The operations with an id, in an order in which each still finds something.
+/// Returns the operations with an ID, in an order in which each still finds its row.
 fn in_order() -> Vec<Operation> {
     let all = operations().into_iter().filter(|o| o.has_id() && ![BY_NAME, SIGNED].contains(&&*named(o)));
     let mut order: Vec<_> = all.collect();
@@ -56,7 +55,7 @@ fn in_order() -> Vec<Operation> {
     order
 }
 
-/// A body by which it succeeds, where the document's example is of another world.
+/// Returns a body that succeeds, for operations whose example does not fit these rows.
 fn body_of(operation: &Operation, example: String) -> String {
     match &*named(operation) {
         "POST /campaigns/{id}/test" => json!({ "userIds": ["u"] }).to_string(),
@@ -74,7 +73,7 @@ async fn each_operation_finds_what_is_its_own_projects() {
         fill(&gateway, &project).await;
         let admin = gateway.log_in(&project, Role::Admin).await;
         let proof = api_inbox::proof(&gateway, &project, "u").await;
-        // Whoever asks stays in the team, and signed in, to the end: another session can be ended.
+        // The calling admin and session must survive to the end, so another session is created to be ended.
         gateway.session_of(admin.account, &admin.email, project.id).await;
         let sessions = gateway.get_as(&admin, "/auth/sessions").await.expect(200);
         let current = sessions["sessions"].as_array().unwrap().iter().find(|s| s["current"] == true).unwrap();

@@ -1,4 +1,4 @@
-//! Another project's keys find and change nothing by this one's ids, at every address of `openapi.yaml` that takes one.
+//! Another project's keys find and change nothing by this project's IDs, at every path of `openapi.yaml` that takes one.
 
 use gateway::router::Access;
 
@@ -6,15 +6,15 @@ use super::{asked, fill, ids_of, rows_of};
 use crate::document::operations;
 use crate::fixture::Gateway;
 
-/// What keeps a key out: what it may not do at all, or that there is no such thing in its project.
+/// Returns the statuses that refuse a key: it lacks the permission, or its project has no such resource.
 #[expect(clippy::match_same_arms, reason = "a table, read from top to bottom")]
 fn refusals(access: Access, is_public: bool) -> &'static [u16] {
     match (access, is_public) {
-        // Who is nobody's is let in by a signature alone.
+        // Public operations with an ID admit requests by signature alone.
         (Access::Anyone, _) => &[401],
         (Access::Session | Access::Member | Access::Admin, _) => &[403],
         (_, false) => &[404],
-        // For users a public key speaks with a proof, which is of another project.
+        // A public key acts for a user only with a proof, and these requests have none.
         (Access::Public, true) => &[403, 404],
         (Access::Secret | Access::SecretOrAdmin, true) => &[403],
     }

@@ -1,4 +1,4 @@
-//! Another project's ids in a query string: whatever parameter they are given to, nothing of that project is told.
+//! Another project's IDs in a query string: no parameter reveals anything about that project.
 
 use super::{fill, ids_of};
 use crate::document::operations;
@@ -6,7 +6,7 @@ use crate::fixture::Gateway;
 use crate::login::Login;
 use store_projects::members::Role;
 
-/// Texts of the project that `fill` has made, and nobody else has.
+/// Texts that occur only in the project that `fill` filled.
 const ITS_OWN: [&str; 2] = ["u@example.com", "grace@example.com"];
 
 #[tokio::test]
@@ -38,6 +38,6 @@ async fn another_projects_ids_in_a_query_tell_nothing() {
         }
     }
     assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.join("\n"));
-    // Whoever may see it does.
+    // The project's own admin finds them.
     assert!(tried >= 500 && found >= 50, "{found} of {tried}");
 }

@@ -1,5 +1,4 @@
-//! What a body names must be the project's own: another's template, segment, group, automation or person is refused
-//! wherever one is named.
+//! References in a body must belong to the project: another project's template, segment, group, automation or user is refused.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +13,9 @@ use crate::document::operations;
 use crate::fixture::Gateway;
 use crate::setup::{Tenant, secs};
 
-/// Stands for the id in a body.
+/// Placeholder for the ID in a body.
 const THERE: &str = "THERE";
-/// Fields that name no row of the project, wherever they stand: what clients call their things, and what providers do.
+/// Fields that reference no row of the project in any operation: IDs that clients or providers assign.
 const NO_REFERENCES: [&str; 10] = [
     "anonymousId",
     "anonymous_id",
@@ -29,8 +28,8 @@ const NO_REFERENCES: [&str; 10] = [
     "pushProviderAppId",
     "smsAccountId",
 ];
-/// The same of one operation: an id that is just being given, and people by what their own project calls them, whether
-/// there is such a person or not: the id within is derived from project and name.
+/// Fields that reference no row in one operation: new IDs, and users by their external ID.
+/// Such a user need not exist, because the internal ID is derived from project and external ID.
 const GIVEN: [(&str, &str); 8] = [
     ("POST /events", "id"),
     ("POST /events", "userId"),
@@ -41,7 +40,7 @@ const GIVEN: [(&str, &str); 8] = [
     ("POST /messages", "userId"),
     ("POST /push-tokens", "userId"),
 ];
-/// What answers otherwise than by a refusal, or to others than keys, and is tried by itself: below, and the first in
+/// References that are answered without an error, or only for sessions. They have their own tests: below, and the first two in
 /// `another_projects_ids_find_and_change_nothing`.
 const TRIED_APART: [(&str, &str); 6] = [
     ("DELETE /api-keys", "id"),
@@ -51,21 +50,21 @@ const TRIED_APART: [(&str, &str); 6] = [
     ("POST /segments/{id}/members", "add"),
     ("POST /segments/{id}/members", "remove"),
 ];
-/// Names of fields that name something without saying so.
+/// Names of reference fields that do not end in `Id`.
 const LISTS: [&str; 4] = ["id", "ids", "add", "remove"];
 
-/// One place where something is named.
+/// One field of one operation that references a row.
 struct Place {
     method: &'static str,
     path: String,
     field: &'static str,
-    /// Where what is named has its row.
+    /// The table of the referenced row.
     table: &'static str,
     body: Value,
 }
 
 impl Place {
-    /// The operation, as the document has it.
+    /// Returns the operation as the document names it.
     fn operation(&self) -> String {
         let parts = self.path.split('/').map(|part| if Uuid::try_parse(part).is_ok() { "{id}" } else { part });
         format!("{} {}", self.method, parts.collect::<Vec<_>>().join("/"))
@@ -77,7 +76,7 @@ async fn id_in(gateway: &Gateway, project: &Tenant, table: &str) -> String {
     gateway.sql.query_one(&sql, &[&project.id]).await.unwrap().get(0)
 }
 
-/// The person's own id, not of the one whom they may have been merged with.
+/// Returns the ID of the user with external ID `u`, not of a user merged with them.
 async fn person(gateway: &Gateway, project: &Tenant) -> String {
     let sql = "SELECT id::text FROM users WHERE project_id = $1 AND external_id = 'u'";
     gateway.sql.query_one(sql, &[&project.id]).await.unwrap().get(0)
@@ -138,7 +137,7 @@ async fn places(gateway: &Gateway, project: &Tenant) -> Vec<Place> {
     let of_person = json!({"userId": THERE});
     all.push(place("POST", &format!("{own_template}/preview"), "userId", "users", of_person.clone()));
     all.push(place("POST", &format!("{own_automation}/simulate"), "userId", "users", of_person.clone()));
-    // Taken off again where it was put on.
+    // The suppression that `POST` creates is deleted again by its user.
     all.push(place("DELETE", "/suppressions", "id", "suppression", json!({"id": THERE})));
     all.push(place("POST", "/suppressions", "userId", "users", of_person.clone()));
     all.push(place("DELETE", "/suppressions", "userId", "users", of_person));
@@ -205,7 +204,7 @@ async fn another_projects_dead_letters_are_not_tried_again() {
         gateway.post(&project, "/dead-letters/replay", &ids).await.expect(200)["replayed"].clone()
     };
     assert_eq!(replayed(&other).await, 0);
-    // It lies where it lay.
+    // The other project's dead letter remains.
     let sql = "SELECT count(*) FROM dead_item WHERE project_id = $1";
     assert_eq!(gateway.sql.query_one(sql, &[&other.id]).await.unwrap().get::<_, i64>(0), 1);
     assert_eq!(replayed(&project).await, 1);
@@ -224,7 +223,7 @@ async fn a_channel_is_not_tried_on_another_projects_people() {
     let refused = test(&other).await;
     assert_eq!((refused.status, refused.fields()), (422, vec!["userId"]));
     assert_eq!(queued_by(&gateway, Channel::Email).await.len(), 0);
-    // Of its own nobody waits for the outcome, which needs somebody who sends.
+    // The request for its own user is queued. Its outcome would need worker-delivery, so the test does not wait for it.
     let queued = async || queued_by(&gateway, Channel::Email).await.len() == 1;
     tokio::select! {
         answer = test(&project) => panic!("answered without an outcome: {answer:?}"),
@@ -232,12 +231,12 @@ async fn a_channel_is_not_tried_on_another_projects_people() {
     }
 }
 
-/// Whether a field is taken for the sake of what was read before, and means nothing.
+/// Returns whether a field is accepted only because `GET` returns it, and then ignored.
 fn is_ignored(schema: &Value) -> bool {
     schema["description"].as_str().is_some_and(|text| text.starts_with("Shown by `GET`; taken and ignored"))
 }
 
-/// Whether a field names something: by its name, or for it holds ids.
+/// Returns whether a field is a reference, judged by its name or by the IDs that it holds.
 fn is_reference(name: &str, schema: &Value) -> bool {
     let holds_ids = |schema: &Value| schema["format"] == "uuid" || schema["items"]["format"] == "uuid";
     let choices = ["oneOf", "anyOf"].into_iter().filter_map(|of| schema[of].as_array()).flatten();
@@ -247,13 +246,13 @@ fn is_reference(name: &str, schema: &Value) -> bool {
         || choices.into_iter().any(holds_ids)
 }
 
-/// The names of the fields of a body that name something, those within others too.
+/// Collects the names of the reference fields of a body, including nested ones.
 fn references(schema: &Value, found: &mut BTreeSet<String>) {
     match schema {
         Value::Object(parts) => {
             for (name, field) in parts.get("properties").and_then(Value::as_object).into_iter().flatten() {
                 if is_reference(name, field) && !is_ignored(field) && !NO_REFERENCES.contains(&&**name) {
-                    // Two styles of one name.
+                    // Two spellings of one name.
                     found.insert(if name == "user_id" { "userId".to_owned() } else { name.clone() });
                 }
             }
@@ -278,9 +277,9 @@ async fn every_field_that_names_something_is_tried_at_every_operation() {
     let apart = GIVEN.iter().chain(&TRIED_APART).map(|(at, field)| ((*at).to_owned(), (*field).to_owned()));
     let places = places(&gateway, &project).await;
     let tried = places.iter().map(|place| (place.operation(), place.field.to_owned()));
-    // Rules name segments by their values.
+    // Rules reference segments in their values.
     let tried = tried.filter(|(_, field)| field != "rules");
-    // The person is in the path.
+    // The user is in the path.
     let tried = tried.map(|(at, field)| (at.replace("/users/u/", "/users/{id}/"), field));
     let known: BTreeSet<_> = apart.chain(tried).collect();
     let missing: Vec<_> = documented.difference(&known).collect();

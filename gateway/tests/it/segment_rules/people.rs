@@ -1,4 +1,4 @@
-//! A world of random people and what they did, in the database and beside it.
+//! A random world of users and their activity, in the database and in memory.
 
 use std::collections::BTreeSet;
 
@@ -32,11 +32,11 @@ pub struct Event {
 pub struct Message {
     pub channel: &'static str,
     pub status: &'static str,
-    /// When it was made, sent, delivered, opened, clicked; failed for the others.
+    /// Times of created, sent, delivered, opened, clicked and, for failures, failed.
     pub at: [Option<Timestamp>; 6],
 }
 
-/// Somebody, with everything that was theirs before they were merged with who they had been.
+/// A user, including everything from the users merged into them.
 #[derive(Clone, Debug)]
 pub struct Person {
     pub id: Uuid,
@@ -57,7 +57,7 @@ pub struct World {
     pub project: ProjectId,
     pub now: Timestamp,
     pub people: Vec<Person>,
-    /// Two lists, and two with rules, of which the second rests on the first.
+    /// Two manual segments, and two with rules, of which the second may depend on the first.
     pub segments: Vec<Uuid>,
     pub rules: Vec<(Uuid, Value)>,
 }
@@ -66,7 +66,7 @@ fn now() -> Timestamp {
     "2026-06-15T12:00:00Z".parse().unwrap()
 }
 
-/// Some time up to two years back.
+/// Generates a time up to two years back.
 fn past() -> BoxedStrategy<Timestamp> {
     let minutes = prop_oneof![0_i64..120, 0_i64..5_000, 0_i64..1_000_000];
     minutes.prop_map(|minutes| now() - SignedDuration::from_mins(minutes)).boxed()
@@ -81,7 +81,7 @@ fn properties() -> BoxedStrategy<Map<String, Value>> {
 fn event() -> impl Strategy<Value = Event> {
     (select(EVENTS.to_vec()), past(), properties(), prop::option::of(-8_i32..20)).prop_map(
         |(name, at, mut properties, number)| {
-            // What is added up must do so exactly.
+            // The values must add up exactly.
             properties.insert("age".to_owned(), number.map_or(json!("x"), |n| json!(f64::from(n) / 4.0)));
             Event { name, at, properties }
         },
@@ -96,7 +96,7 @@ fn message() -> impl Strategy<Value = Message> {
         let last = steps.iter().position(|step| *step == status);
         let at = std::array::from_fn(|i| match (i, last) {
             (0, _) => Some(made),
-            // The last step is always known, the ones before only where somebody told us.
+            // The last step is always reported, earlier ones only sometimes.
             (1..5, Some(last)) if i == last || (i < last && told[i]) => {
                 Some(made + SignedDuration::from_secs(i as i64))
             }
@@ -169,7 +169,7 @@ impl World {
         ids.into_iter().collect()
     }
 
-    /// As [`Self::found`], by so many ranges of ids, each evaluated by itself.
+    /// Like [`Self::found`], but evaluates the IDs in this many separate ranges.
     pub async fn found_in_ranges(&self, rules: &[Rule], ranges: usize) -> BTreeSet<Uuid> {
         let mut db = self.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
@@ -201,14 +201,14 @@ impl World {
         tx.commit().await.unwrap();
     }
 
-    /// Each thing that a person has is written under one of their ids.
+    /// Writes each record under one of the user's IDs in rotation.
     async fn write(&self) {
         let db = self.store.connection().await.unwrap();
         for person in &self.people {
             let mut of = person.ids.iter().cycle();
             let mut one = || of.next().unwrap();
             for (i, id) in person.ids.iter().enumerate() {
-                // A chain: each was merged into the one before.
+                // A chain: each was merged into the previous one.
                 let into = i.checked_sub(1).map(|before| person.ids[before]);
                 let sql = "INSERT INTO users (project_id, id, external_id, email, name, properties, merged_into, created_at, \
                            last_seen_at, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)";
@@ -221,7 +221,7 @@ impl World {
                     .unwrap();
             }
             for event in &person.events {
-                // An event's id is of its receipt, here within the partitions that there are.
+                // The ID carries the time of receipt, which lies in an existing partition.
                 let id = ids::fresh(kernel::clock::Clock::system().now_ms());
                 let sql = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                            VALUES ($1, $2, $3, $4, $5, $6, $6)";
@@ -272,7 +272,7 @@ impl Person {
     }
 }
 
-/// What a person's own record answers, without a database.
+/// Answers from the user's own record, without a database.
 pub struct PersonFacts<'a> {
     person: &'a Person,
     world: &'a World,

@@ -1,4 +1,4 @@
-//! What rules mean, said once more in the simplest way: straight from their JSON, person by person.
+//! A reference implementation of rules in the simplest form: directly from JSON, one user at a time.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -46,7 +46,7 @@ fn property(properties: &Map<String, Value>, field: &str) -> Value {
 
 fn belongs(field: &str, operator: &str, value: &Value, person: &Person, world: &World) -> bool {
     let platforms: Vec<&str> = person.platforms.iter().map(|platform| platform.as_str()).collect();
-    // Only the segments asked for are looked into: one that rests on another would otherwise rest on itself.
+    // Only the requested segments are evaluated; otherwise a segment that depends on another would depend on itself.
     let asked = |value: &Value| {
         if field != "segment" {
             return platforms.iter().any(|platform| value == platform);
@@ -124,7 +124,7 @@ fn instant(value: &Value) -> Option<Timestamp> {
     rules::time::parse(value.as_str()?)
 }
 
-/// When `30d` before now was.
+/// Returns the time that a span such as `30d` before `now` denotes.
 fn span(value: &Value, now: Timestamp) -> Timestamp {
     let (count, unit) = value.as_str().unwrap().split_at(value.as_str().unwrap().len() - 1);
     let minutes = count.parse::<i64>().unwrap()
@@ -196,7 +196,7 @@ fn thresholds(thresholds: &Value, found: f64) -> bool {
     })
 }
 
-/// When a message came so far: the first of the steps from there on that we were told of.
+/// Returns when a message reached `status`: the time of the first reported step from there on.
 pub fn reached(message: &Message, status: &str) -> Option<Timestamp> {
     match ["queued", "sent", "delivered", "opened", "clicked"].iter().position(|step| *step == status) {
         Some(step) => message.at[step..5].iter().copied().flatten().next(),

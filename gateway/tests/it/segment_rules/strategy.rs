@@ -1,4 +1,4 @@
-//! Random rules, and the values that people and rules are made of: few enough that they often meet.
+//! Random rules and values for users and rules, with few distinct values so that they often match.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -43,7 +43,7 @@ pub fn time() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Texts that are times, almost times, or neither.
+/// Generates texts that are times, almost times, or neither.
 pub fn time_text() -> BoxedStrategy<String> {
     let two = || 0_u32..70;
     let offset = prop_oneof![
@@ -63,7 +63,7 @@ pub fn time_text() -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Any value that a property may have.
+/// Generates any value that a property may have.
 pub fn property() -> BoxedStrategy<Value> {
     let scalar = || prop_oneof![number(), text().prop_map(Value::from), any::<bool>().prop_map(Value::from)];
     prop_oneof![
@@ -85,7 +85,7 @@ fn many<T: std::fmt::Debug + 'static>(one: BoxedStrategy<T>) -> BoxedStrategy<Ve
     prop::collection::vec(one, 1..4).boxed()
 }
 
-/// A field, an operator and a value, as one rule.
+/// Generates a rule from a field, an operator and a value.
 fn rule(
     field: impl Strategy<Value = String> + 'static,
     operators: &'static [&'static str],
@@ -116,11 +116,11 @@ fn ends(one: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
     (one.clone(), one).prop_map(sorted).boxed()
 }
 
-/// A rule on a property, of a person or of an event.
+/// Generates a rule on a property of a user or an event.
 fn on_property() -> BoxedStrategy<Value> {
     let strings = || text().prop_filter("some text", |text| !text.is_empty()).prop_map(Value::from).boxed();
     let times = || time().prop_map(Value::from).boxed();
-    // Of whole numbers, those that a double holds: 2^53 + 1 would sort as 2^53.
+    // Only integers that a double represents exactly: 2^53 + 1 would sort as 2^53.
     let small = || number().prop_filter("small", |n| n.as_f64().unwrap() < 1e6).boxed();
     prop_oneof![
         rule(key(), &["eq", "neq", "array_contains"], scalar()),
@@ -161,7 +161,7 @@ fn thresholds(number: BoxedStrategy<Value>) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// The parts of a behaviour that were chosen, as one object.
+/// Combines a random selection of the parts into one object.
 fn parts(all: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     let one = |(name, value): (&'static str, BoxedStrategy<Value>)| {
         prop::option::weighted(0.4, value).prop_map(move |value| value.map(|value| (name.to_owned(), value)))
@@ -172,7 +172,7 @@ fn parts(all: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value>
 
 fn on_behaviour() -> BoxedStrategy<Value> {
     let count = || thresholds((0_i64..4).prop_map(|n| json!(n)).boxed());
-    // Quarters of small numbers add up exactly in any order; averages are compared with what they seldom equal.
+    // Averages are compared with values that they seldom equal, because quarters add up exactly in any order.
     let quarter = || (-8_i32..20).prop_map(|n| json!(f64::from(n) / 4.0 + 0.1)).boxed();
     let total = || {
         thresholds(quarter()).prop_map(|mut total| {
@@ -209,7 +209,7 @@ fn nested(leaf: BoxedStrategy<Value>, depth: u32) -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// A list of rules; some name the segments.
+/// Generates a list of rules; some reference the segments.
 pub fn rule_list(segments: &[Uuid]) -> BoxedStrategy<Value> {
     let platforms = || select(PLATFORMS.to_vec()).prop_map(Value::from).boxed();
     let push = || Just("push.platform".to_owned());

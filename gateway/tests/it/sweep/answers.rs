@@ -1,4 +1,4 @@
-//! What every answer bears: the request's id, the project's limit, what browsers may read.
+//! Headers of every response: request ID, rate limit, and CORS.
 
 use gateway::router::Access;
 
@@ -9,7 +9,7 @@ use crate::document::operations;
 async fn every_answer_bears_what_it_has_to() {
     let world = World::new().await;
     let mut wrong = Wrong::default();
-    // A body that nobody takes, so that nothing is changed by whoever takes one.
+    // A body that every operation refuses, so that nothing changes.
     for operation in operations().into_iter().filter(|o| o.method == "GET" || o.body.is_some()) {
         let body = if operation.method == "GET" { "" } else { "[]" };
         let headers = [("x-request-id", "sweep-1"), ("origin", "https://shop.example")];
@@ -27,12 +27,12 @@ async fn every_answer_bears_what_it_has_to() {
             &answer,
         );
         wrong.note(is("access-control-allow-credentials", None), &format!("{told}: credentials"), &answer);
-        // Listing and revoking keys count against no project's limit.
+        // Listing and revoking keys does not count against the project's limit.
         let is_exempt = operation.path == "/api-keys" && ["GET", "DELETE"].contains(&operation.method.as_str());
         let limited = !is_exempt && !matches!(operation.access, Access::Anyone | Access::Session);
         for name in ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"] {
             let number = answer.header(name).map(|value| value.parse::<u32>().is_ok());
-            // A webhook is limited once its signature is known to be right.
+            // A webhook is limited only after its signature is verified.
             let right =
                 number == Some(true) || (!limited && number.is_none()) || operation.path.starts_with("/webhook/");
             wrong.note(right, &format!("{told}: {name}"), &answer);

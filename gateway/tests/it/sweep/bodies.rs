@@ -1,4 +1,4 @@
-//! Bodies that nobody can read, of the wrong kind, or too large, at every operation that takes one.
+//! Bodies that are malformed, of the wrong type or too large, at every operation that takes one.
 
 use std::io::Write;
 
@@ -70,7 +70,7 @@ async fn what_no_column_can_hold_is_invalid(world: &World) {
             let told = format!("{} {} with {body:.40}", operation.method, operation.path);
             wrong.refused(&[422], &told, &answer);
         }
-        // Where a field stands twice, the last one counts.
+        // Of duplicate fields, the last one counts.
         let answer = world.send(&operation, r#"{"noSuchField":1,"noSuchField":2}"#).await;
         wrong.note(answer.status < 500 && answer.status != 400, "a field that stands twice", &answer);
     }
@@ -84,7 +84,7 @@ async fn what_is_too_large_is_told_so_before_and_after_decompression(world: &Wor
     for operation in with_body() {
         let told = format!("{} {}", operation.method, operation.path);
         wrong.refused(&[413], &format!("{told}: 5 MiB"), &world.send(&operation, large.clone()).await);
-        // Of a webhook the signature is of what is inside, which nobody can say of a bomb.
+        // A webhook's signature covers the decompressed body, so the size is checked before the signature.
         let answer = world.send_with(&operation, &[("content-encoding", "gzip")], bomb.clone()).await;
         wrong.refused(&[413], &format!("{told}: a bomb"), &answer);
     }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use super::{World, Wrong, named, schema};
 use crate::document::{Operation, operations};
 
-/// Operations that ignore what they do not know.
+/// Returns whether the operation ignores unknown fields.
 fn is_ingest(operation: &Operation) -> bool {
     operation.access == Access::Anyone && operation.path.starts_with("/webhook/")
         || ["/events", "/events/batch", "/users/identify"].contains(&operation.path.as_str())
             && operation.method == "POST"
 }
 
-/// The operations with a JSON object for a body, with its schema and the least body that they take.
+/// Returns the operations with a JSON object as body, with its schema and a minimal accepted body.
 fn with_body() -> impl Iterator<Item = (Operation, Value, Value)> {
     operations().into_iter().filter_map(|operation| {
         let schema = operation.body.clone().filter(|schema| !schema::fields(schema).is_empty())?;
@@ -41,7 +41,7 @@ async fn a_wrong_field_is_named(world: &World) {
                 let answer = world.send(&operation, sent.to_string()).await;
                 let told = format!("{} {} with {} {what}", operation.method, operation.path, field.name);
                 wrong.refused(&[422], &told, &answer);
-                // Of two styles of a name, one is told.
+                // The error names one of the spellings of a field.
                 let plain = |name: &str| name.replace('_', "").to_lowercase();
                 let right = named(&answer).iter().any(|n| {
                     let first = n.split(['.', '[']).next().unwrap_or_default();
@@ -54,7 +54,7 @@ async fn a_wrong_field_is_named(world: &World) {
     wrong.none();
 }
 
-/// Fields of one meaning under several names.
+/// Returns whether two names denote the same field.
 fn aliases(told: &str, sent: &str) -> bool {
     let alike = |names: &[&str]| names.contains(&told) && names.contains(&sent);
     alike(&["event", "eventName"]) || alike(&["id", "messageId"])
@@ -94,7 +94,7 @@ async fn an_unknown_field_is_refused_but_where_events_come_in(world: &World) {
     wrong.none();
 }
 
-/// But for users, which another program changes (tested with the whole system), and API keys, of which GET returns a list.
+/// Leaves out users, which the worker changes (covered by end-to-end tests), and API keys, of which `GET` returns a list.
 async fn what_was_read_can_be_sent_back_and_changes_nothing(world: &World) {
     let all = operations();
     let mut wrong = Wrong::default();

@@ -1,4 +1,4 @@
-//! Methods that an address does not take, and HEAD and OPTIONS, which every one does.
+//! Methods that a path does not support, and HEAD and OPTIONS, which every path supports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use gateway::router::Access;
 use super::{World, Wrong};
 use crate::document::{Operation, operations};
 
-/// The operations by address.
+/// Returns the operations by path.
 fn addresses() -> BTreeMap<String, Vec<Operation>> {
     let mut all: BTreeMap<String, Vec<Operation>> = BTreeMap::new();
     for operation in operations() {

@@ -1,4 +1,4 @@
-//! Parameters of paths and query strings.
+//! Parameters in paths and query strings.
 
 use super::{World, Wrong, named};
 use crate::document::{Operation, operations};
@@ -79,7 +79,7 @@ async fn choices_are_named_and_what_is_no_query_string_is_a_bad_request(world: &
                 let answer = world.send_to("GET", &called, operation.access, &[], "").await;
                 wrong.refused(&[400], &format!("GET {called}"), &answer);
             }
-            // What nobody knows is ignored, as caches and trackers put such things there.
+            // Unknown parameters are ignored, because caches and trackers add them.
             let answer = world.send_to("GET", &with_query(&path, "noSuchParameter=1"), operation.access, &[], "").await;
             wrong.note(answer.status == 200, &format!("GET {path} with an unknown parameter"), &answer);
         }

@@ -1,4 +1,4 @@
-//! Bodies made from the document's schemas: the least that is taken, and what is wrong with one field of it.
+//! Bodies derived from the document's schemas: a minimal accepted one, and invalid values for a field.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ pub struct Field {
     pub required: bool,
 }
 
-/// The fields of a body, of all the parts that its schema is put together from.
+/// Returns the fields of a body, from all parts of its schema.
 pub fn fields(schema: &Value) -> Vec<Field> {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     collect(schema, &mut properties, &mut required);
@@ -26,13 +26,13 @@ fn collect(schema: &Value, properties: &mut Map<String, Value>, required: &mut V
     }
 }
 
-/// Whether fields that it does not name are taken.
+/// Returns whether the schema allows additional fields.
 pub fn takes_others(schema: &Value) -> bool {
     let parts = schema["allOf"].as_array().into_iter().flatten();
     schema["additionalProperties"] != false && parts.into_iter().all(takes_others)
 }
 
-/// A value that the schema allows.
+/// Returns a value that the schema allows.
 pub fn example(schema: &Value) -> Value {
     for given in ["const", "default"] {
         if let Some(value) = schema.get(given) {
@@ -61,13 +61,13 @@ pub fn example(schema: &Value) -> Value {
     }
 }
 
-/// The least object that the schema allows, but for what it cannot say.
+/// Returns the smallest object that the schema allows, as far as the schema can express it.
 pub fn body(schema: &Value) -> Value {
     let required = fields(schema).into_iter().filter(|field| field.required);
     Value::Object(required.map(|field| (field.name, example(&field.schema))).collect())
 }
 
-/// The types that a schema allows; none where it does not say.
+/// Returns the types that a schema allows; empty if it does not restrict them.
 pub fn kinds(schema: &Value) -> Vec<String> {
     match &schema["type"] {
         Value::String(one) => vec![one.clone()],
@@ -76,7 +76,7 @@ pub fn kinds(schema: &Value) -> Vec<String> {
     }
 }
 
-/// Values that the field must not have, and what is wrong with each.
+/// Returns values that the field must refuse, each with a description.
 pub fn wrong(schema: &Value) -> Vec<(&'static str, Value)> {
     let kinds = kinds(schema);
     let mut wrong = Vec::new();

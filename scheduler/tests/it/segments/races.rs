@@ -1,4 +1,4 @@
-//! What happens to a segment while it is looked at as a whole, or its people are evaluated.
+//! Changes to a segment during a full comparison or the evaluation of its users.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use uuid::Uuid;
 use super::world::World;
 use super::{did, plan};
 
-/// Holds a table, so that whoever reads it waits.
+/// Locks a table, so that readers of it wait.
 async fn hold(tx: &Transaction<'_>, table: &str) {
     let sql = format!("SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
     tx.batch_execute(&sql).await.unwrap();
 }
 
-/// Changes a segment's rules while the scheduler looks at it, which waits for a table.
+/// Changes a segment's rules during a full comparison, which waits for a table.
 async fn changed_during_look(world: &World, app: &App, segment: Uuid, table: &str) {
     let mut db = world.place.store.connection().await.unwrap();
     let held = db.transaction().await.unwrap();
@@ -122,7 +122,7 @@ async fn whoever_is_made_while_it_is_filled_comes_in() {
     world.execute(&format!("UPDATE users SET created_at = now() + interval '1 second' WHERE id = '{ben}'")).await;
     world.mark(&Look::Person, ben).await;
     let app = world.place.app().await;
-    // Filling comes to them before their mark does.
+    // Filling reaches the new user before their mark does.
     scheduler::segments::look_at(&app, project, segment).await.unwrap();
     scheduler::segments::evaluate(&app, project).await.unwrap();
     scheduler::segments::publish(&app, project).await.unwrap();

@@ -1,4 +1,4 @@
-//! What goes wrong with one tenant's segments is nobody else's trouble.
+//! A failure in one project's segments does not affect other projects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ async fn rules_of_one_project_that_cannot_be_read_hold_up_no_other() {
     world.filled(segment).await;
     world.properties(ann, json!({"plan": "pro"})).await;
     world.until_started(&[(enter, ann)]).await;
-    // The other one is put off, and its marks wait.
+    // The broken segment is deferred, and its marks wait.
     let put_off = format!(
         "SELECT count(*) FROM segment_follow WHERE segment_id = '{broken}' AND look_at < now() + interval '20 seconds'"
     );

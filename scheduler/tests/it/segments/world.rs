@@ -1,4 +1,4 @@
-//! A project whose segments are followed, with people in it.
+//! A project with followed segments and users.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use wire::event::{Body, IngestBatch};
 
 use crate::place::{Place, SOON};
 
-/// A project in a place, with ways to make what there is in it.
+/// A project, with helpers to create its contents.
 pub struct World {
     pub place: Place,
 }
@@ -37,7 +37,7 @@ impl World {
         .await;
     }
 
-    /// Goes over to another project, until `place.project` is set again; returns the one before.
+    /// Switches to a new project until `place.project` is set again. Returns the previous one.
     pub async fn other_project(&mut self) -> ProjectId {
         let other = ProjectId(ids::fresh(self.place.clock.now_ms()));
         let before = std::mem::replace(&mut self.place.project, other);
@@ -53,7 +53,7 @@ impl World {
         self.place.store.connection().await.unwrap().batch_execute(sql).await.unwrap();
     }
 
-    /// A segment of rules; without any, a list.
+    /// Creates a segment with rules, or a manual one without.
     pub async fn segment(&self, rules: Option<Value>) -> Uuid {
         let (id, now) = (ids::fresh(self.place.clock.now_ms()), self.place.clock.now());
         let segment_type = if rules.is_some() { SegmentType::Rules } else { SegmentType::Manual };
@@ -67,7 +67,7 @@ impl World {
         id
     }
 
-    /// As `PUT /segments/:id` does.
+    /// Changes the rules as `PUT /segments/:id` does.
     pub async fn change_rules(&self, segment: Uuid, rules: Value) {
         let mut db = self.place.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
@@ -79,13 +79,13 @@ impl World {
         tx.commit().await.unwrap();
     }
 
-    /// How a segment is followed.
+    /// Returns how a segment is followed.
     pub async fn follow(&self, segment: Uuid) -> Follow {
         let db = self.place.store.connection().await.unwrap();
         follow::get(&db, self.project(), segment).await.unwrap().unwrap()
     }
 
-    /// Waits until somebody waits for a table.
+    /// Waits until another session waits for a table.
     pub async fn until_waited_for(&self, table: &str) {
         let sql = format!(
             "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{table}'::regclass \
@@ -94,7 +94,7 @@ impl World {
         eventually_true("somebody waits for the table", SOON, async || self.place.count(&sql).await > 0).await;
     }
 
-    /// An active automation that starts by a segment.
+    /// Creates an active automation that a segment triggers.
     pub async fn automation(&self, segment: Uuid, trigger: TriggerType) -> Uuid {
         let (id, now) = (ids::fresh(self.place.clock.now_ms()), self.place.clock.now());
         let mut definition = Definition::new(trigger, None, Reentry::Always, vec![]);
@@ -109,7 +109,7 @@ impl World {
         id
     }
 
-    /// Follows a segment from both ends; returns the automations of entering and of leaving.
+    /// Makes two automations follow a segment. Returns those of entering and leaving.
     pub async fn followed(&self, segment: Uuid) -> [Uuid; 2] {
         let enter = self.automation(segment, TriggerType::SegmentEnter).await;
         let exit = self.automation(segment, TriggerType::SegmentExit).await;
@@ -125,7 +125,7 @@ impl World {
         .await;
     }
 
-    /// Somebody with properties.
+    /// Creates a user with properties.
     pub async fn person(&self, name: &str, properties: Value) -> Uuid {
         let id = UserKey::External(name).internal_id(self.project());
         let sql = format!(
@@ -142,7 +142,7 @@ impl World {
         self.mark(&Look::Profile, person).await;
     }
 
-    /// An event of so many seconds ago, marked as recording does.
+    /// Inserts an event from `seconds_ago` seconds ago, marked as recording does.
     pub async fn event(&self, person: Uuid, name: &str, seconds_ago: i64) {
         self.event_with(person, name, seconds_ago, &json!({})).await;
     }
@@ -158,7 +158,7 @@ impl World {
         self.mark(&Look::Event(name.to_owned()), person).await;
     }
 
-    /// A direct mail that has come to a status.
+    /// Inserts a direct mail with this status.
     pub async fn message(&self, person: Uuid, status: &str) -> Uuid {
         let id = ids::fresh(self.place.clock.now_ms());
         let sql = format!(
@@ -177,7 +177,7 @@ impl World {
         tx.commit().await.unwrap();
     }
 
-    /// The runs that were asked for, in order: automation, person, and the name of what triggered. Repeats are left out.
+    /// Returns the requested runs in order: automation, user, and the name of the trigger. Repeats are omitted.
     pub async fn started(&self) -> Vec<(Uuid, Uuid, String)> {
         let names = &self.place.bus.names;
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
@@ -205,7 +205,7 @@ impl World {
         .await;
     }
 
-    /// Waits until whoever was marked was evaluated and what that starts was published.
+    /// Waits until all marked users are evaluated and the resulting starts are published.
     pub async fn settled(&self) {
         self.place.eventually_none("SELECT count(*) FROM segment_dirty").await;
         self.place.eventually_none("SELECT count(*) FROM segment_start").await;

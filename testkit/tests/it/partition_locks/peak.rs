@@ -1,15 +1,15 @@
-//! Locks held while work is repeated.
+//! Measures the locks held while an operation is repeated.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
-/// For how long each kind of work is watched at least, so that its locks are seen.
+/// Minimum time for which each operation is observed, so that its locks are seen.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// The most relations that one connection locked while it repeated some work until PostgreSQL had made generic plans, which
-/// it does from the sixth execution on.
+/// Returns the maximum number of relations that one connection locked while it repeated an operation until PostgreSQL had made generic
+/// plans, from the sixth execution on.
 pub async fn peak(monitor: &Client, work: impl AsyncFn()) -> i64 {
     let is_done = AtomicBool::new(false);
     let often = async {

@@ -1,4 +1,4 @@
-//! One call a device, over shared HTTP/2 connections.
+//! APNs client: one call per device, over shared HTTP/2 connections.
 
 use bytes::Bytes;
 use http::Request;
@@ -28,7 +28,7 @@ impl Client {
     }
 
     pub async fn send(&self, push: &Push) -> Outcome {
-        // What goes into the path must not lead elsewhere.
+        // The token becomes part of the path and must not change it.
         if push.token.is_empty() || !push.token.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Outcome::Rejected("the token is none of this vendor's, which have hexadecimal digits".to_owned());
         }
@@ -53,7 +53,7 @@ impl Client {
             .header("apns-priority", "10")
             .header("apns-expiration", self.clock.now().as_second() + TTL_SECS)
             .header("apns-id", &id)
-            // A repeat takes the place of the first copy.
+            // Devices replace the first copy with a repeat.
             .header("apns-collapse-id", &id)
             .body(Bytes::from(payload));
         let request = match request {

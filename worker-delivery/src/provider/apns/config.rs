@@ -1,4 +1,4 @@
-//! The fields `iosPush…`, as `PUT /channels` takes them.
+//! The `iosPush…` fields of `PUT /channels`.
 
 use http_client::BaseUrl;
 use store_projects::channels::ChannelSettings;
@@ -7,24 +7,24 @@ use crate::provider::jwt::SigningKey;
 
 const FIELDS: [&str; 4] = ["iosPushKeyId", "iosPushTeamId", "iosPushPrivateKey", "iosPushBundleId"];
 
-/// Which app's devices are called where, and as whom.
+/// Settings for APNs: the app, the environment and the signing key.
 pub struct ApnsConfig {
     pub base: BaseUrl,
     pub key_id: String,
     pub team_id: String,
-    /// As it was given; two keys under one id are told apart by it.
+    /// The key as configured; distinguishes two keys with the same ID.
     pub key_text: String,
     pub key: SigningKey,
     pub bundle_id: String,
 }
 
 impl ApnsConfig {
-    /// What tells the account from all others.
+    /// Returns what identifies the account.
     pub fn account(&self) -> [&str; 5] {
         ["ios", self.base.as_str(), &self.team_id, &self.bundle_id, &self.key_text]
     }
 
-    /// None where not all fields are set; the error names the field. `base` takes the place of the vendor's addresses.
+    /// Returns `None` if not all fields are set; an error names the field. `base` replaces the vendor's base URLs.
     pub fn from_settings(settings: &ChannelSettings, base: Option<&BaseUrl>) -> Option<Result<Self, String>> {
         let text = |field| settings.text(field).or(settings.secret(field)).map(str::trim).filter(|t| !t.is_empty());
         let [key_id, team_id, key, bundle_id] = FIELDS.map(text);

@@ -1,4 +1,4 @@
-//! What Apple's answers mean: the reasons that its documentation lists (“Handling notification responses from APNs”).
+//! Maps Apple's responses to outcomes, by the reasons in its documentation (“Handling notification responses from APNs”).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::provider::http::{at_least, by_status, said};
 use crate::provider::{Outcome, TOO_LARGE};
 
-/// How often the vendor lets a team change its token.
+/// Minimum interval between token updates that the vendor allows a team.
 const TOKEN_UPDATES: Duration = Duration::from_mins(20);
 
 #[derive(Deserialize)]
@@ -21,7 +21,7 @@ pub fn says_expired(answer: &Answer) -> bool {
     answer.json::<Problem>().is_some_and(|problem| problem.reason == "ExpiredProviderToken")
 }
 
-/// `id` is the one that was sent.
+/// Returns the outcome of a response. `id` is the ID that was sent.
 pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         return Outcome::Accepted(answer.header("apns-id").unwrap_or(id).to_owned());
@@ -31,7 +31,7 @@ pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
     match reason.as_str() {
         "BadDeviceToken" | "MissingDeviceToken" | "ExpiredToken" | "Unregistered" => Outcome::Gone(why),
         "PayloadTooLarge" => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
-        // Of this message or of this device: others still go through.
+        // Concerns only this message or device.
         "BadCollapseId"
         | "BadExpirationDate"
         | "BadMessageId"
@@ -40,7 +40,7 @@ pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
         | "DuplicateHeaders"
         | "InvalidPushType"
         | "PayloadEmpty" => Outcome::Rejected(why),
-        // Of the key, the team, the app or the address: nothing goes through.
+        // Concerns the key, the team, the app or the base URL: every call fails.
         "BadTopic"
         | "MissingTopic"
         | "TopicDisallowed"
@@ -55,7 +55,7 @@ pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
         | "MethodNotAllowed" => Outcome::Misconfigured(why),
         "TooManyProviderTokenUpdates" => Outcome::Throttled { after: at_least(after, TOKEN_UPDATES), why },
         "TooManyRequests" => Outcome::Throttled { after, why },
-        // The next attempt comes with a new token.
+        // The next attempt uses a new token.
         "ExpiredProviderToken" | "IdleTimeout" | "InternalServerError" | "ServiceUnavailable" | "Shutdown" => {
             Outcome::Unavailable { after, why }
         }

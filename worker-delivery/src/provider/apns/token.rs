@@ -1,5 +1,5 @@
-//! The tokens that identify a team to the vendor. It takes one for an hour, and is annoyed by a new one sooner than after
-//! 20 minutes; so they are shared by all projects and versions of settings that use one key.
+//! Provider tokens, which identify a team to the vendor. A token is valid for an hour, and the vendor refuses updates more often than
+//! every 20 minutes. Therefore all projects and versions of settings with the same key share one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::provider::jwt::KeyError;
 
 /// How long a token is used.
 const USED: Duration = Duration::from_mins(40);
-/// How old one must be before a new one takes its place.
+/// Minimum age of a token before it is replaced.
 const LEAST: Duration = Duration::from_mins(20);
 const KEPT: usize = 10_000;
 
@@ -26,7 +26,7 @@ struct Kept {
     made: Instant,
 }
 
-/// Tokens by key id, team id and key.
+/// Tokens by key ID, team ID and key.
 #[derive(Clone, Default)]
 pub struct Tokens {
     kept: Arc<Mutex<HashMap<Key, Kept>>>,
@@ -34,7 +34,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// The connections for one key: the vendor takes tokens of one key only on each.
+    /// Returns the connections for a key: on each connection the vendor accepts only tokens of one key.
     pub fn connections(&self, config: &ApnsConfig, http: &HttpClient) -> HttpClient {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         if connections.len() >= KEPT {
@@ -58,7 +58,7 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Forgets a token that the vendor calls too old, unless it is not.
+    /// Discards a token that the vendor reports as expired, unless it is younger than the minimum age.
     pub fn expired(&self, config: &ApnsConfig, token: &str) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(config);

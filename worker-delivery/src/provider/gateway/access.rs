@@ -1,4 +1,4 @@
-//! Access tokens (OAuth 2, RFC 7523): asked for with a signed assertion, and kept until shortly before they end.
+//! Access tokens (OAuth 2, RFC 7523), requested with a signed assertion and cached until shortly before they expire.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::provider::Outcome;
 use crate::provider::http::{by_status, said, unanswered};
 
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
-/// How long before its end a token is no longer used.
+/// How long before its expiry a token is no longer used.
 const EARLY: Duration = Duration::from_mins(5);
 const ASSERTION_SECS: i64 = 3_600;
 
@@ -40,7 +40,7 @@ struct Kept {
     until: Instant,
 }
 
-/// The token of one account; one call at a time asks for a new one.
+/// The cached token of one account. Only one request for a new token is made at a time.
 #[derive(Default)]
 pub struct Access(Mutex<Option<Kept>>);
 
@@ -56,14 +56,14 @@ impl Access {
         Ok(granted.access_token)
     }
 
-    /// Forgets a token that was refused; true when it was the one kept.
+    /// Discards a refused token. Returns true if it was the cached one.
     pub async fn forget(&self, token: &str) -> bool {
         let mut kept = self.0.lock().await;
         kept.take_if(|kept| kept.token == token).is_some()
     }
 }
 
-/// Nothing of the message was sent yet: whatever fails here is no doubt about it.
+/// Requests a token. No part of the message was sent yet, so no failure here is ambiguous.
 async fn ask(account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Result<Granted, Outcome> {
     let now = clock.now();
     let issued = now.as_second();

@@ -1,4 +1,4 @@
-//! One call a push, by either interface.
+//! FCM client: one call per push, by either API.
 
 use bytes::Bytes;
 use http::Request;
@@ -43,7 +43,7 @@ impl Client {
             Ok(answer) => answer,
             Err(outcome) => return outcome,
         };
-        // A token may be withdrawn before its end: the next attempt asks for a new one.
+        // A token may be revoked before it expires: the next attempt requests a new one.
         if answer.status.as_u16() == 401
             && !error::is_about_the_other_vendor(&answer)
             && self.access.forget(&token).await
@@ -70,7 +70,7 @@ impl Client {
     }
 }
 
-/// The tag makes a device show a repeat in the place of the first copy.
+/// Returns the body of an HTTP v1 call. Because of the tag, devices replace the first copy with a repeat.
 fn v1_message(push: &Push) -> Value {
     let id = push.id.to_string();
     json!({ "message": {

@@ -1,4 +1,4 @@
-//! `pushGatewayServerKey`: a server key, or the JSON of a service account.
+//! `pushGatewayServerKey`: a server key, or a service account as JSON.
 
 use http::Uri;
 use http_client::BaseUrl;
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::provider::jwt::SigningKey;
 
 const FIELD: &str = "pushGatewayServerKey";
-/// Where the vendor gives out access tokens.
+/// Hosts from which the vendor issues access tokens.
 const TOKEN_HOSTS: [&str; 3] = ["oauth2.googleapis.com", "accounts.google.com", "www.googleapis.com"];
 
-/// How to speak to the gateway, and as whom.
+/// Settings of the gateway: its base URL and credentials.
 pub struct GatewayConfig {
     pub base: BaseUrl,
     pub key: GatewayKey,
@@ -25,10 +25,10 @@ pub struct ServiceAccount {
     pub project: String,
     pub email: String,
     pub key_id: Option<String>,
-    /// As it was given: it tells those who have the account from those who only name it.
+    /// The key as configured. It distinguishes owners of the account from those who only know its name.
     pub key_text: String,
     pub key: SigningKey,
-    /// Where the access token is asked for: the vendor's address, or one that the operator chose.
+    /// URL for access tokens: the vendor's, or one that the operator configured.
     pub token_address: String,
 }
 
@@ -47,7 +47,7 @@ fn vendors_token_address() -> String {
 }
 
 impl GatewayConfig {
-    /// What tells the account from all others.
+    /// Returns what identifies the account.
     pub fn account(&self) -> [&str; 5] {
         let (kind, whose, key) = match &self.key {
             GatewayKey::Server(key) => ("key", key.as_str(), ""),
@@ -56,7 +56,7 @@ impl GatewayConfig {
         ["gateway", self.base.as_str(), kind, whose, key]
     }
 
-    /// The error names the field.
+    /// Parses the key; an error names the field.
     pub fn from_key(text: &str, base: &BaseUrl) -> Result<Self, String> {
         let text = text.trim();
         let key = if text.starts_with('{') {
@@ -136,7 +136,7 @@ mod tests {
             ("token_uri", json!("https://a@oauth2.googleapis.com/token"), "token_uri"),
             ("token_uri", json!("https://oauth2.googleapis.com.evil.example/"), "token_uri"),
             ("token_uri", json!("http://169.254.169.254/"), "token_uri"),
-            // The operator's own gateway may give out tokens: then the key is what is wrong here.
+            // The operator's own gateway may issue tokens, so the error concerns the key.
             ("token_uri", json!("https://push.example.com:8443/token"), "private_key"),
         ] {
             let mut account = whole.clone();

@@ -1,4 +1,4 @@
-//! What the gateway's answers mean.
+//! Maps the gateway's responses to outcomes.
 
 use http_client::Answer;
 use jiff::Timestamp;
@@ -34,7 +34,7 @@ struct Detail {
 }
 
 impl Told {
-    /// The gateway's own code where it gives one, or else the general one.
+    /// Returns the FCM-specific error code, or else the general status.
     fn code(&self) -> &str {
         self.details.iter().map(|d| d.error_code.as_str()).find(|c| !c.is_empty()).unwrap_or(&self.status)
     }
@@ -44,7 +44,7 @@ fn problem(answer: &Answer) -> Option<Told> {
     answer.json::<Problem>().map(|p| p.error)
 }
 
-/// The answer's words, fit for people.
+/// Returns the error text of a response, sanitized for display.
 pub fn words(answer: &Answer) -> String {
     match problem(answer) {
         Some(problem) => said(answer.status, &format!("{}: {}", problem.code(), problem.message)),
@@ -52,12 +52,12 @@ pub fn words(answer: &Answer) -> String {
     }
 }
 
-/// Whether a 401 is not about our own token, but about the credentials that were uploaded for iOS.
+/// Whether a 401 concerns the APNs credentials uploaded to the gateway, not our own token.
 pub fn is_about_the_other_vendor(answer: &Answer) -> bool {
     problem(answer).is_some_and(|p| p.code() == "THIRD_PARTY_AUTH_ERROR")
 }
 
-/// Of the HTTP v1 interface.
+/// Returns the outcome of an HTTP v1 response.
 pub fn v1(answer: &Answer, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         let id = answer.json::<Sent>().map(|sent| sent.name).unwrap_or_default();
@@ -89,7 +89,7 @@ struct Result {
     error: Option<String>,
 }
 
-/// Of the legacy interface: a success may hold a failure.
+/// Returns the outcome of a legacy response: a 200 may contain a failure.
 pub fn legacy(answer: &Answer, now: Timestamp) -> Outcome {
     if !answer.status.is_success() {
         return by_status(answer, answer.text(), now);

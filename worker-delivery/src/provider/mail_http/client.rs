@@ -1,4 +1,4 @@
-//! One call a mail, under the message's id as the key by which a repeat is recognised.
+//! Mail service client: one call per mail, with the message ID as the idempotency key.
 
 use bytes::Bytes;
 use http::Request;
@@ -18,7 +18,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// What tells the account from all others.
+    /// Returns what identifies the account.
     pub fn account(&self) -> [&str; 3] {
         self.config.account()
     }

@@ -1,4 +1,4 @@
-//! The settings of a mail service, as `PUT /channels` takes them.
+//! Settings of a mail service, from `PUT /channels`.
 
 use http_client::BaseUrl;
 use lettre::message::Mailbox;
@@ -6,7 +6,7 @@ use store_projects::channels::ChannelSettings;
 
 use crate::address;
 
-/// Where to hand mail over, and as whom.
+/// Base URL and credentials of a mail service.
 #[derive(Clone)]
 pub struct MailHttpConfig {
     pub base: BaseUrl,
@@ -15,12 +15,12 @@ pub struct MailHttpConfig {
 }
 
 impl MailHttpConfig {
-    /// What tells the account from all others.
+    /// Returns what identifies the account.
     pub fn account(&self) -> [&str; 3] {
         ["mailprovider", self.base.as_str(), &self.api_key]
     }
 
-    /// The error names the field.
+    /// Reads the settings; an error names the field.
     pub fn from_settings(settings: &ChannelSettings, base: &BaseUrl) -> Result<Self, String> {
         let api_key = settings.secret("mailproviderApiKey").map(str::trim).filter(|k| !k.is_empty());
         let api_key = api_key.ok_or("mailproviderApiKey is missing")?;

@@ -1,4 +1,4 @@
-//! What the service's answers mean.
+//! Maps the mail service's responses to outcomes.
 
 use http_client::Answer;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ struct Problem {
     message: String,
 }
 
-/// `key` is the idempotency key that was sent.
+/// Returns the outcome of a response. `key` is the idempotency key that was sent.
 pub fn outcome(answer: &Answer, key: &str, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         return Outcome::Accepted(answer.json::<Sent>().map_or_else(|| key.to_owned(), |sent| sent.id));
@@ -31,9 +31,9 @@ pub fn outcome(answer: &Answer, key: &str, now: Timestamp) -> Outcome {
     let words = format!("{}: {}", problem.name, problem.message);
     let why = said(answer.status, &words);
     match problem.name.as_str() {
-        // An earlier attempt was taken under this key, and was rendered a little differently.
+        // The service accepted an earlier attempt with this key, which was rendered slightly differently.
         "invalid_idempotent_request" => Outcome::Accepted(key.to_owned()),
-        // An earlier attempt is still being worked on.
+        // An earlier attempt is still in progress.
         "concurrent_idempotent_requests" => Outcome::unavailable(why),
         "missing_api_key"
         | "restricted_api_key"

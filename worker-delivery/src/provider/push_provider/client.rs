@@ -1,4 +1,4 @@
-//! One call a device, under a key by which a repeat is recognised.
+//! Push provider client: one call per device, with an idempotency key.
 
 use bytes::Bytes;
 use domain::push_token::Platform;
@@ -20,7 +20,7 @@ pub struct Client {
     clock: Clock,
 }
 
-/// Whether a token is the provider's own name for a device, which nobody else understands.
+/// Whether a token is the provider's own ID of a device, which no other service accepts.
 pub fn is_subscription(token: &str) -> bool {
     token.len() == 36 && Uuid::try_parse(token).is_ok()
 }
@@ -47,7 +47,7 @@ impl Client {
 }
 
 fn notification(push: &Push, app: &str) -> Value {
-    // The provider takes no notification without a text.
+    // The provider refuses notifications without a text.
     let (title, text) = if push.body.is_empty() { ("", &push.title) } else { (push.title.as_str(), &push.body) };
     let mut notification = json!({
         "app_id": app,
@@ -57,10 +57,10 @@ fn notification(push: &Push, app: &str) -> Value {
         "collapse_id": push.id,
         "ttl": TTL_SECS,
         "priority": 10,
-        // Of the message and the device: each of a person's devices is a call of its own.
+        // Derived from message and device, because each device of a user gets its own call.
         "idempotency_key": Uuid::new_v5(&push.id, push.token.as_bytes()),
     });
-    // Its own code on the device opens a whole URL; what a path belongs to, the app knows.
+    // The provider's SDK opens absolute URLs; only the app can resolve a path.
     match &push.url {
         Some(path) if path.starts_with('/') => notification["data"]["url"] = json!(path),
         Some(url) => notification["url"] = json!(url),

@@ -1,4 +1,4 @@
-//! `pushProviderAppId` and `pushProviderRestKey`: the customer's own app, or the operator's that all share.
+//! `pushProviderAppId` and `pushProviderRestKey`: the customer's own app, or the operator's shared one.
 
 use http_client::BaseUrl;
 use store_projects::channels::ChannelSettings;
@@ -10,7 +10,7 @@ pub struct ProviderApp {
     pub rest_key: String,
 }
 
-/// Where to hand pushes over, and for which app.
+/// Base URL of the provider, and the app to send for.
 #[derive(Clone)]
 pub struct PushProviderConfig {
     pub base: BaseUrl,
@@ -18,12 +18,12 @@ pub struct PushProviderConfig {
 }
 
 impl PushProviderConfig {
-    /// What tells the account from all others.
+    /// Returns what identifies the account.
     pub fn account(&self) -> [&str; 4] {
         ["pushprovider", self.base.as_str(), &self.app.id, &self.app.rest_key]
     }
 
-    /// None where there is neither an app of the settings nor a shared one; the error names the field.
+    /// Returns `None` if neither the settings nor the operator name an app; an error names the field.
     pub fn from_settings(
         settings: &ChannelSettings,
         shared: Option<&ProviderApp>,
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(read("", "", None), None);
         assert_eq!(read("", "", Some(&shared)), Some(Ok(shared.clone())));
         assert_eq!(read("own", " k1 ", Some(&shared)).unwrap().unwrap().rest_key, "k1");
-        // Half of one's own is no reason to take the other.
+        // Incomplete settings do not fall back to the shared app.
         for (id, key, field) in
             [("own", "", "pushProviderRestKey"), ("", "k", "pushProviderAppId"), ("own", "a b", "pushProviderRestKey")]
         {

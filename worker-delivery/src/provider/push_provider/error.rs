@@ -1,4 +1,4 @@
-//! What the provider's answers mean. A success may say that nobody was reached.
+//! Maps the provider's responses to outcomes. A success may report that no device was reached.
 
 use http_client::Answer;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use crate::provider::{Outcome, TOO_LARGE};
 struct Said {
     #[serde(default)]
     id: String,
-    /// Texts, or lists of what was not found by the field that named it.
+    /// Texts, or lists of unknown devices by the name of the request's field.
     #[serde(default)]
     errors: Value,
 }
@@ -23,7 +23,7 @@ impl Said {
             Value::Null => String::new(),
             Value::String(text) => text.clone(),
             Value::Array(all) => all.iter().map(text_of).collect::<Vec<_>>().join("; "),
-            // The names of the lists only: what is in them are tokens.
+            // Only the names of the lists: their elements are tokens.
             Value::Object(lists) => lists.keys().cloned().collect::<Vec<_>>().join(", "),
             other => other.to_string(),
         }
@@ -42,7 +42,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// What is said about the app or its key, whatever the status.
+/// Texts that concern the app or its key, whatever the status.
 const ABOUT_THE_APP: [&str; 5] = ["app_id", "app not found", "authorization", "api key", "access denied"];
 
 pub fn outcome(answer: &Answer, now: Timestamp) -> Outcome {
@@ -51,7 +51,7 @@ pub fn outcome(answer: &Answer, now: Timestamp) -> Outcome {
     let why = said(answer.status, &words);
     if answer.status.is_success() {
         return match said_so.id.as_str() {
-            // One device was asked for: what is not found is that one.
+            // The call was for one device, so that is the invalid one.
             _ if said_so.names_invalid_devices() => Outcome::Gone(why),
             "" if words.to_lowercase().contains("not subscribed") => Outcome::Gone(why),
             "" if answer.whole && !words.is_empty() => Outcome::Rejected(why),

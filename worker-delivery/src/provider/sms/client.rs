@@ -1,4 +1,4 @@
-//! One call an SMS. The vendor has no key by which it would recognise a repeat.
+//! SMS client: one call per SMS. The vendor has no idempotency keys.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

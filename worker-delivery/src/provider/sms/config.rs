@@ -1,25 +1,25 @@
-//! The fields `sms…`, as `PUT /channels` takes them.
+//! The `sms…` fields of `PUT /channels`.
 
 use http_client::BaseUrl;
 use store_projects::channels::ChannelSettings;
 
-/// Where to hand SMS over, and as whom.
+/// Base URL, account and sender of an SMS service.
 #[derive(Clone)]
 pub struct SmsConfig {
     pub base: BaseUrl,
     pub account: String,
     pub token: String,
-    /// A number, a short code or a name.
+    /// A number, a short code or an alphanumeric sender ID.
     pub from: String,
 }
 
 impl SmsConfig {
-    /// What tells the account from all others: what the vendor counts is by sender.
+    /// Returns what identifies the account. Includes the sender, because the vendor limits each sender.
     pub fn account(&self) -> [&str; 5] {
         ["sms", self.base.as_str(), &self.account, &self.from, &self.token]
     }
 
-    /// None where no field is set; the error names the field.
+    /// Returns `None` if no field is set; an error names the field.
     pub fn from_settings(settings: &ChannelSettings, base: &BaseUrl) -> Option<Result<Self, String>> {
         let text = |field| settings.text(field).or(settings.secret(field)).map(str::trim).filter(|t| !t.is_empty());
         let fields = ["smsAccountId", "smsAuthToken", "smsFromNumber"].map(|field| (field, text(field)));
@@ -30,7 +30,7 @@ impl SmsConfig {
         let missing = fields.iter().find(|(_, value)| value.is_none()).map(|(field, _)| format!("{field} is missing"));
         let [account, token, from] = fields.map(|(_, value)| value.unwrap_or_default());
         missing.map_or(Ok(()), Err)?;
-        // It becomes a part of the address.
+        // It becomes part of the URL.
         if !account.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err("smsAccountId holds characters that none has".to_owned());
         }

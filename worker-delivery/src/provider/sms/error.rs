@@ -1,4 +1,4 @@
-//! What the service's answers mean.
+//! Maps the SMS service's responses to outcomes.
 
 use http_client::Answer;
 use jiff::Timestamp;
@@ -25,11 +25,11 @@ struct Problem {
     message: String,
 }
 
-/// `key` serves as the id where the answer names none.
+/// Returns the outcome of a response. `key` serves as the ID if the response contains none.
 pub fn outcome(answer: &Answer, key: &str, now: Timestamp) -> Outcome {
     if answer.status.is_success() {
         return match answer.json::<Sent>() {
-            // Taken, and found to be impossible at once.
+            // Accepted, but failed at once.
             Some(Sent { status, error_code: Some(code), error_message, .. })
                 if status == "failed" || status == "undelivered" =>
             {
@@ -49,14 +49,14 @@ fn by_code(code: u32, answer: &Answer, message: &str, now: Timestamp) -> Outcome
     let words = format!("{code}: {message}");
     let why = said(answer.status, &words);
     match code {
-        // The account: its credentials, its state, and numbers that are not its own.
+        // The account: its credentials, its status, and sender numbers that it does not own.
         20003 | 20005 | 20006 | 20008 | 20403 | 20404 | 21212 | 21601 | 21603 | 21606 | 21659 | 21660 | 21661
         | 30002 | 30034 => Outcome::Misconfigured(why),
-        // Too much at once, or today.
+        // Rate limits and daily limits.
         14107 | 20429 | 21611 | 30001 | 30022 | 63038 => Outcome::Throttled { after: answer.retry_after(now), why },
-        // The network, or nobody knows.
+        // Network errors and unknown errors.
         20500 | 20503 | 30008 | 30009 | 30017 => Outcome::Unavailable { after: answer.retry_after(now), why },
-        // Told to stop; and numbers that are no longer there.
+        // Recipients who opted out, and numbers that no longer exist.
         21610 | 30005 => Outcome::Gone(why),
         21605 | 21617 => Outcome::Rejected(format!("{TOO_LARGE}: {why}")),
         _ if answer.status.is_success() => Outcome::Rejected(why),

@@ -1,23 +1,22 @@
-//! How many SMS a text takes (GSM 03.38). Pure.
+//! Counts the SMS segments of a text (GSM 03.38). Pure.
 
 /// Characters of the default alphabet that take one septet each, besides letters and digits.
 const BASIC: &str = "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./:;<=>?¡ÄÖÑÜ§¿äöñüà";
-/// Those behind an escape, which take two.
+/// Characters of the extension table, which take two septets.
 const EXTENDED: &str = "\u{c}^{}\\[~]|€";
 
-/// How much an SMS holds, in septets or UTF-16 units.
+/// Capacity of an SMS, in septets or UTF-16 units.
 #[derive(Clone, Copy)]
 struct Capacity {
     alone: usize,
-    /// As a part of a longer text.
+    /// As a segment of a longer text.
     part: usize,
 }
 
 const GSM: Capacity = Capacity { alone: 160, part: 153 };
 const UCS2: Capacity = Capacity { alone: 70, part: 67 };
 
-/// The number of SMS that a text is sent as. One that holds a single character outside of the default alphabet is sent
-/// as UCS-2 altogether.
+/// Returns the number of segments of a text. A single character outside of the default alphabet encodes the whole text as UCS-2.
 pub fn count(text: &str) -> usize {
     match text.chars().map(septets).collect::<Option<Vec<usize>>>() {
         Some(sizes) => parts(sizes, GSM),
@@ -33,7 +32,7 @@ fn septets(c: char) -> Option<usize> {
     }
 }
 
-/// No character is split between two parts.
+/// Counts segments; no character is split between two.
 fn parts(sizes: impl IntoIterator<Item = usize> + Clone, capacity: Capacity) -> usize {
     if sizes.clone().into_iter().sum::<usize>() <= capacity.alone {
         return 1;
@@ -63,7 +62,7 @@ mod tests {
             ("a".repeat(307), 3),
             ("€".repeat(80), 1),
             ("€".repeat(81), 2),
-            // An escaped character does not lie across two parts: 76 of them fill 152 of 153.
+            // An escaped character is not split between segments: 76 of them fill 152 of 153 septets.
             ("€".repeat(152), 2),
             ("€".repeat(153), 3),
             (format!("{}ß", "a".repeat(159)), 1),

@@ -1,4 +1,4 @@
-//! The settings of an SMTP server, as `PUT /channels` takes them.
+//! Settings of an SMTP server, from `PUT /channels`.
 
 use lettre::Address;
 use lettre::message::Mailbox;
@@ -12,15 +12,15 @@ use crate::address;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     None,
-    /// Plain at first, and nothing is sent before the upgrade.
+    /// Plain at first; nothing is sent before the upgrade.
     StartTls,
     Tls,
 }
 
-/// Where to hand mail over, and as whom.
+/// Address and credentials of a mail server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmtpConfig {
-    /// A name or an address; certificates are checked against it.
+    /// A host name or an address; certificates are checked against it.
     pub host: String,
     pub port: u16,
     pub security: Security,
@@ -30,13 +30,13 @@ pub struct SmtpConfig {
 }
 
 impl SmtpConfig {
-    /// What tells the account from all others.
+    /// Returns what identifies the account.
     pub fn account(&self) -> [&str; 4] {
         let (username, password) = self.credentials.as_ref().map_or(("", ""), |(name, word)| (name, word));
         ["smtp", &self.host, username, password]
     }
 
-    /// The error names the field.
+    /// Reads the settings; an error names the field.
     pub fn from_settings(settings: &ChannelSettings) -> Result<Self, String> {
         let text = |field| settings.text(field).map(str::trim).filter(|t| !t.is_empty());
         let host = text("smtpHost").ok_or("smtpHost is missing")?.to_owned();

@@ -1,4 +1,4 @@
-//! What a failure means, by what it was and by how far the conversation had come.
+//! Maps SMTP failures to outcomes, by the failure and the step that the session had reached.
 
 use std::error::Error;
 use std::io;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::provider::Outcome;
 
-/// How far a conversation has come. Up to the final dot nothing was handed over; from then on nobody can know.
+/// The step that a session has reached. Before the final dot the server has accepted nothing; after it, whether it has is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Finding the server, connecting, greeting, upgrading to TLS.
+    /// Resolving the host, connecting, greeting, upgrading to TLS.
     Connect,
     Authenticate,
     /// `MAIL FROM`.
@@ -18,9 +18,9 @@ pub enum Step {
     SenderOfMail,
     /// `RCPT TO` and `DATA`.
     Recipient,
-    /// The text of the mail.
+    /// The content of the mail.
     Body,
-    /// The line that ends it, and the answer to it.
+    /// The line that ends the mail, and the response to it.
     Dot,
 }
 
@@ -28,13 +28,13 @@ impl Step {
     const ALL: [Self; 7] =
         [Self::Connect, Self::Authenticate, Self::Sender, Self::SenderOfMail, Self::Recipient, Self::Body, Self::Dot];
 
-    /// Whether nothing was said yet but who sends.
+    /// Whether the session has reached `MAIL FROM`, but not the recipient.
     pub fn is_at_sender(self) -> bool {
         matches!(self, Self::Sender | Self::SenderOfMail)
     }
 }
 
-/// The step as seen from outside the conversation, for when it is cut off by the clock.
+/// The step as seen from outside of the session, for when the time limit ends it.
 #[derive(Debug, Default)]
 pub struct Progress(AtomicU8);
 
@@ -49,18 +49,18 @@ impl Progress {
     }
 }
 
-/// What went wrong, apart from when.
+/// What failed, apart from the step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The server said no: code and words.
+    /// The server refused: code and text.
     Reply(u16, String),
     /// The certificate or the TLS handshake.
     Tls(String),
-    /// The server cannot do what the settings or the mail ask for.
+    /// The server lacks a capability that the settings or the mail need.
     Unable(String),
-    /// The host has no address, or one that may not be called.
+    /// The host has no address, or one that must not be called.
     Host(String),
-    /// The connection: refused, broken, or speaking no SMTP.
+    /// The connection was refused, was broken, or does not speak SMTP.
     Broken(String),
     Timeout,
 }
@@ -85,7 +85,7 @@ impl From<&io::Error> for Failure {
     }
 }
 
-/// A failed handshake comes as an I/O error with the TLS library's own inside.
+/// Whether an error is a failed handshake: an I/O error that contains the TLS library's own.
 fn speaks_of_tls(error: &lettre::transport::smtp::Error) -> bool {
     let mut source = error.source();
     while let Some(error) = source {
@@ -101,26 +101,26 @@ fn is_of_tls(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<rustls::Error>)
 }
 
-/// The server wants other credentials, or any at all (RFC 4954).
+/// Whether the server requires other credentials, or any at all (RFC 4954).
 fn is_about_credentials(code: u16) -> bool {
     matches!(code, 530 | 534 | 535 | 538)
 }
 
-/// What to make of a failure at a step.
+/// Returns the outcome of a failure at a step.
 pub fn outcome(step: Step, failure: Failure) -> Outcome {
     match (failure, step) {
         (Failure::Reply(400..=499, words), Step::Connect | Step::Authenticate) => Outcome::unavailable(words),
         (Failure::Reply(400..=499, why), _) => Outcome::Throttled { after: None, why },
         (Failure::Reply(code, words), _) if is_about_credentials(code) => Outcome::Misconfigured(words),
         (Failure::Reply(_, words), Step::Connect | Step::Authenticate | Step::Sender) => Outcome::Misconfigured(words),
-        // What is refused may be the parameters, and then any other mail still goes through.
+        // The server may have refused only this mail's parameters; other mails may still be accepted.
         (Failure::Reply(_, words), Step::SenderOfMail | Step::Recipient | Step::Body | Step::Dot) => {
             Outcome::Rejected(words)
         }
         (Failure::Host(why), _) | (Failure::Tls(why) | Failure::Unable(why), Step::Connect | Step::Authenticate) => {
             Outcome::Misconfigured(why)
         }
-        // The mail asks for what the server cannot do: an address or a text in Unicode.
+        // The mail needs a capability that the server lacks: an address or a text in Unicode.
         (Failure::Unable(why), Step::Sender | Step::SenderOfMail | Step::Recipient | Step::Body) => {
             Outcome::Rejected(why)
         }

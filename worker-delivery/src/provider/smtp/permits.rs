@@ -17,7 +17,7 @@ pub const MAX_SESSION_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Permits {
     sessions: Semaphore,
-    /// Taken first by mails that are not urgent. Most of them wait here, so urgent mails wait behind few of them.
+    /// Taken first by mails that are not urgent. Most of them wait here, so few of them precede urgent mails.
     common: Semaphore,
 }
 

@@ -1,4 +1,4 @@
-//! One call a browser, to whatever push service its subscription names.
+//! Web push client: one call per browser, to the push service that its subscription names.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,10 +20,10 @@ use super::error::{outcome, unanswered};
 use crate::provider::push::{Push, TTL_SECS};
 use crate::provider::{Outcome, TOO_LARGE};
 
-/// How long a token is valid, and how long it is used: no push service takes one for more than a day.
+/// How long a token is valid, and how long it is used. Push services accept at most a day.
 const TOKEN_SECS: i64 = 12 * 3_600;
 const TOKEN_USED: Duration = Duration::from_hours(6);
-/// Push services whose tokens are kept; an attacker may register as many as they like.
+/// Maximum push services whose tokens are cached: an attacker can register any number of them.
 const KEPT: usize = 1_000;
 
 pub struct Client {
@@ -70,7 +70,7 @@ impl Client {
             .header(CONTENT_TYPE, "application/octet-stream")
             .header("ttl", TTL_SECS)
             .header("urgency", "high")
-            // A newer push of the same topic takes the place of one that was not delivered yet.
+            // A newer push with the same topic replaces an undelivered one.
             .header("topic", push.id.simple().to_string())
             .body(Bytes::from(body))
             .map_err(|e| e.to_string())?;
@@ -99,7 +99,7 @@ impl Client {
         Ok(format!("vapid t={token}, k={}", self.config.public))
     }
 
-    /// Push services are at the standard port; others are only called where the operator exempted their address.
+    /// Checks the port. Push services use 443; other ports are called only at addresses that the operator exempted.
     async fn vet(&self, uri: &Uri) -> Result<(), String> {
         let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443));
         if port == 443 {

@@ -1,4 +1,4 @@
-//! The project's keys, by which push services know it.
+//! The project's VAPID keys, which identify it to push services.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,12 +6,12 @@ use secrets::vapid::VapidKeys;
 
 use crate::provider::jwt::SigningKey;
 
-/// As whom push services are called.
+/// The identity under which push services are called.
 pub struct WebPushConfig {
     pub key: SigningKey,
-    /// Base64url, as browsers subscribed with.
+    /// Base64url; browsers subscribed with this key.
     pub public: String,
-    /// An address that push services can turn to: `mailto:` or `https:`.
+    /// Contact for push services: `mailto:` or `https:`.
     pub subject: Option<String>,
 }
 

@@ -1,5 +1,4 @@
-//! Message encryption for web push: RFC 8291 over the `aes128gcm` coding of RFC 8188, in one record. Pure but for the keys
-//! that it is given.
+//! Message encryption for web push: RFC 8291 over the `aes128gcm` coding of RFC 8188, in one record. Pure: the caller passes the keys.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, agree};
@@ -7,14 +6,14 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use domain::push_token::Subscription;
 
-/// Bytes of a record; the body is one.
+/// Bytes of a record; the body is one record.
 const RECORD: u32 = 4_096;
-/// Bytes that the coding adds: salt, record size, key length and key before, delimiter and tag behind.
+/// Bytes that the coding adds: salt, record size, key length and key in front; delimiter and tag at the end.
 const ADDED: usize = 16 + 4 + 1 + 65 + 1 + 16;
-/// Bytes of a text that fit: push services take bodies of 4,096 bytes.
+/// Maximum bytes of a text: push services accept bodies of 4,096 bytes.
 pub const PLAIN_MAX: usize = RECORD as usize - ADDED;
 
-/// Encrypts a text for a browser, under a key pair and a salt that are used for nothing else.
+/// Encrypts a text for a browser. The key pair and the salt must not be reused.
 pub fn encrypt(text: &[u8], to: &Subscription, own: &PrivateKey, salt: &[u8; 16]) -> Result<Vec<u8>, Unspecified> {
     let own_public = own.compute_public_key()?;
     let own_public = own_public.as_ref();
@@ -48,7 +47,7 @@ impl KeyType for Length {
     }
 }
 
-/// HKDF (RFC 5869): extracted with the salt, expanded to so many bytes.
+/// Derives `N` bytes by HKDF (RFC 5869), extracted with the salt.
 fn derive<const N: usize>(salt: &[u8], input: &[u8], info: &[&[u8]]) -> Result<[u8; N], Unspecified> {
     let mut bytes = [0; N];
     Salt::new(HKDF_SHA256, salt).extract(input).expand(info, Length(N))?.fill(&mut bytes)?;

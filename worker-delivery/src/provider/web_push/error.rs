@@ -1,5 +1,5 @@
-//! What push services' answers mean. A browser names its push service itself, so nothing that one says concerns another:
-//! not even a refusal of our keys makes the settings wrong.
+//! Maps push services' responses to outcomes. Each browser names its own push service, so a response concerns only that browser: even if a
+//! service refuses our keys, the settings are not marked as invalid.
 
 use http::StatusCode;
 use http_client::{Answer, CallError};
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::provider::http::{by_status, said};
 use crate::provider::{Outcome, TOO_LARGE};
 
-/// `id` stands for an acceptance that names no message of its own.
+/// Returns the outcome of a response. `id` is the accepted push's ID if the response names no location.
 pub fn outcome(answer: &Answer, id: &str, now: Timestamp) -> Outcome {
     let why = said(answer.status, &answer.text());
     match answer.status {

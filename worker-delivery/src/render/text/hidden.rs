@@ -40,7 +40,7 @@ impl Hidden {
         (name != "img").then(|| Self { name: name.to_owned(), open: HashMap::from([(name.to_owned(), 1)]) })
     }
 
-    /// Takes a tag. If the element's own end tag is missing, it ends like in a browser with the cell or block around it, or before the next
+    /// Processes a tag. Without its own end tag, the element ends as in a browser: with the enclosing cell or block, or before the next
     /// paragraph, cell or row.
     pub fn tag(&mut self, name: &str, is_end: bool) -> Position {
         let open = self.open.get(name).copied().unwrap_or_default();
@@ -52,7 +52,7 @@ impl Hidden {
                 "tr" => name == "tr" && !self.open.contains_key("table"),
                 _ => false,
             },
-            // Within a line, and so within a paragraph.
+            // An inline element, and so within a paragraph.
             (true, 0) if name == "p" => matches!(self.name.as_str(), "span" | "a" | "font"),
             (true, 0) => {
                 matches!(
@@ -75,7 +75,7 @@ impl Hidden {
     }
 }
 
-/// Where a tag stands.
+/// Position of a tag relative to the hidden element.
 pub enum Position {
     Inside,
     /// The element's own end tag.

@@ -51,7 +51,7 @@ fn hidden_content_is_left_out() {
         "<p style='display:\n none !important'>no<p>yes",
         "<table><tr><td style='display:none'>no<table><tr><td>no</td></tr></table></td><td>yes</table>",
         "<table><tr style=display:none><td>no</td></tr><tr><td>yes</table>",
-        // Left open: what ends around it ends it.
+        // Left open: it ends with the enclosing element.
         "<table><tr><td><div style='display:none'>no<p>no</p></td></tr></table><p>yes</p>",
         "<p><span hidden>no</p>yes",
         "<div hidden>no</p>no</div>yes",

@@ -1,4 +1,4 @@
-//! The address that an `<a>` leads to: where it stands, and what it means to a browser.
+//! Finds the URL of an `<a>` and interprets it as a browser does.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use url::Url;
 
 use crate::render::scan;
 
-/// Longer addresses are left as they are: what leads to them would be longer than some mail programs follow.
+/// Longer URLs are not tracked: some mail clients would not follow the even longer links.
 const MOST_BYTES: usize = 1_500;
 
-/// The place of the address within a tag, without its quotes, and the page that it leads to. None where it leads to no
-/// page, or is not to be tracked.
+/// Returns the range of the URL within a tag, without its quotes, and the page that it leads to. `None` if it leads to no page, or must
+/// not be tracked.
 pub fn href(tag: &str) -> Option<(Range<usize>, String)> {
     if !scan::is_start_of(tag, "a") || !tag.ends_with('>') {
         return None;
@@ -21,11 +21,11 @@ pub fn href(tag: &str) -> Option<(Range<usize>, String)> {
     Some((place, page))
 }
 
-/// A page's address as a browser would ask for it, in ASCII.
+/// Returns a page's URL as a browser would request it, in ASCII.
 pub fn page(address: &str) -> Option<String> {
     let url = Url::parse(address).ok()?;
     let is_page = matches!(url.scheme(), "http" | "https") && url.has_host();
-    // Whoever is named in it, or proves something by it, does so to that page alone.
+    // A URL with a user name or password is a credential for that page alone.
     let is_anybodys = url.username().is_empty() && url.password().is_none();
     (is_page && is_anybodys && url.as_str().len() <= MOST_BYTES).then(|| url.into())
 }

@@ -1,4 +1,4 @@
-//! Attempts of a message until its final status, with providers that answer at random.
+//! Attempts a message until its final status, with random provider outcomes.
 
 use domain::message::Channel;
 use kernel::clock::from_ms;

@@ -1,4 +1,4 @@
-//! Users who are merged after their messages were begun, and before these are tried again.
+//! Users who are merged after their messages were begun and before the retry.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use super::{Family, families, merge, orders};
 use crate::campaigns::{accepting, campaign, counted, message_to, release, report};
 use crate::place::{Place, SOON};
 
-/// Runs delivery with a provider that takes each message at its second attempt.
+/// Runs delivery with a provider that accepts each message at its second attempt.
 async fn deferring(place: &mut Place) {
     let seen = Mutex::new(HashSet::new());
     let stub = Stub::new(move |mail: &Email| {
@@ -30,7 +30,7 @@ async fn deferring(place: &mut Place) {
     place.run_with_stub(stub).await;
 }
 
-/// Waits until workers have nothing to do, and moves each message that waits for a retry into a chunk of its own.
+/// Waits until workers are idle, and moves each message that waits for a retry into its own chunk.
 async fn deferred(place: &Place, campaign: Uuid) {
     eventually_true("all that is due is settled", SOON, async || {
         place.due(place.project).await == 0 && place.begun(place.project).await == 0
@@ -64,7 +64,7 @@ async fn retry(place: &Place, messages: &[Uuid]) {
     wake(&place.bus, &[queue(place)]).await;
 }
 
-/// What happens to a known user (0) and an anonymous one (1): a message is begun, or tried again, or the two are merged.
+/// An event of a known user (0) and an anonymous one (1): a message is begun, or retried, or the two are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Begin(usize),
@@ -74,7 +74,7 @@ enum Act {
 
 const ACTS: [Act; 5] = [Act::Begin(0), Act::Begin(1), Act::Retry(0), Act::Retry(1), Act::Merge];
 
-/// The messages of the two: whose each is, by the recipient for whom it was begun, and its status.
+/// Expected messages, by the recipient for whom they were begun: the current user and the status.
 #[derive(Default)]
 struct Model {
     is_merged: bool,
@@ -151,14 +151,14 @@ async fn users_merged_between_two_attempts_get_one_message() {
         recipients += 2;
     }
     let mut expected = counted([("sent", sent), ("suppressed", recipients - sent)]);
-    // The third of each family is not released.
+    // The third member's message is not released.
     expected.insert("queued".to_owned(), families.len() as i64);
     assert_eq!(report(&place, campaign).await, expected);
     place.assert_queue_is_whole().await;
     place.stop().await;
 }
 
-/// Begins the messages to a known and an anonymous user of each family, and merges them while the messages wait.
+/// Begins the messages to a known and an anonymous user of each family, and merges the users while the messages wait.
 async fn merged_while_deferred(place: &mut Place, count: usize) -> (Uuid, Vec<[Uuid; 2]>) {
     let families = families(place, count).await;
     let campaign = campaign(place).await;

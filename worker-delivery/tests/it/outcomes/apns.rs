@@ -1,4 +1,4 @@
-//! Push straight to Apple's devices.
+//! Push to Apple devices through APNs.
 
 use domain::push_token::Platform;
 use serde_json::json;
@@ -23,7 +23,7 @@ fn service() -> ApnsService {
     ApnsService::new("ABC123DEFG", "DEF123GHIJ", TOPIC)
 }
 
-/// A client with the service's own key, under the names given.
+/// Returns a client with the service's own key and these identifiers.
 fn client(service: &ApnsService, url: &str, team: &str, topic: &str, ca: Option<&str>) -> Client {
     let ca: Vec<(&str, &str)> = ca.map(|file| ("OUTBOUND_CA_FILE", file)).into_iter().collect();
     let outside = outside(&ca);
@@ -84,9 +84,9 @@ async fn apns_has_every_outcome() {
     let taken = rig.server.vendor().taken();
     let expected = json!({ "title": "Hello ✓", "body": "Your order is on its way" });
     assert_eq!((&taken[0]["aps"]["alert"], &taken[0]["url"]), (&expected, &json!("https://shop.example/orders/1")));
-    // A repeat shows in the place of the first copy.
+    // A repeat replaces the first copy on the device.
     assert_eq!((&taken[1]["collapseId"], &taken[1]["messageId"]), (&taken[2]["collapseId"], &taken[2]["messageId"]));
-    // All calls came under one token.
+    // All calls used one token.
     let received = rig.server.received();
     assert!(received.iter().all(|r| r.http2 && r.header("authorization") == received[0].header("authorization")));
 }

@@ -1,4 +1,4 @@
-//! Push by the device vendor's gateway, by either interface.
+//! Push through the device vendor's gateway, with either interface.
 
 use domain::push_token::Platform;
 use serde_json::json;
@@ -111,7 +111,7 @@ async fn the_gateway_with_a_service_account_has_every_outcome() {
     assert_eq!(first["notification"], json!({ "title": "Hello ✓", "body": "Your order is on its way" }));
     let id = Uuid::from_u128(1);
     assert_eq!(first["data"], json!({ "messageId": id, "url": "https://shop.example/orders/1" }));
-    // One access token served all.
+    // One access token served all calls.
     assert_eq!(rig.server.vendor().granted(), 1);
 }
 
@@ -141,7 +141,7 @@ async fn trouble_with_the_access_token_is_no_doubt_about_the_message() {
         rig.server.fail_next(fault);
         assert_eq!(rig.send(false).await.name(), name);
     }
-    // Another account's key.
+    // A key that belongs to another account.
     let mut account = rig.server.vendor().account(&rig.server.url());
     account["private_key"] = other.account("")["private_key"].clone();
     let outcome = client(&account.to_string(), &rig.server.url()).send(&push(1, "fcm-token")).await;

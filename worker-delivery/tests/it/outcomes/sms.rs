@@ -1,4 +1,4 @@
-//! SMS.
+//! SMS providers.
 
 use serde_json::json;
 use testkit::{ProviderServer, Reply, SmsService};

@@ -1,4 +1,4 @@
-//! Web push, to a service that decrypts what it gets.
+//! Web push, to a service that decrypts the messages it receives.
 
 use domain::push_token::Platform;
 use secrets::vapid::VapidKeys;
@@ -91,7 +91,7 @@ async fn keys_sizes_and_subscriptions_are_told_apart() {
     let stranger = client(&VapidKeys::generate().unwrap(), &rig.server, true);
     let outcome = stranger.send(&push(1, &rig.subscription)).await;
     assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("VAPID")), "{outcome:?}");
-    // Exactly what fits, and one byte more.
+    // Exactly the maximum size, and one byte more.
     let empty = Push { body: String::new(), ..push(2, &rig.subscription) };
     let room = 3_993 - empty.payload().to_string().len();
     let fits = Push { body: "x".repeat(room), ..empty.clone() };
@@ -126,7 +126,7 @@ async fn inner_addresses_and_other_ports_are_not_called() {
         let outcome = guarded.send(&push(1, &rig.server.vendor().subscribe(&url))).await;
         assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("may not be called")), "{url}: {outcome:?}");
     }
-    // A public address, at a port that is none of a push service's.
+    // A public address, with a port that no push service uses.
     let outcome = guarded.send(&push(1, &rig.server.vendor().subscribe("https://192.88.98.1:8443"))).await;
     assert!(matches!(&outcome, Outcome::Rejected(why) if why.contains("only 443")), "{outcome:?}");
     assert!(rig.server.received().is_empty());

@@ -1,4 +1,4 @@
-//! What waits in the queue, and what workers are sending.
+//! Messages in the queue, and messages that workers are sending.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::Place;
 pub(super) const HOLDS: &str = "c.project_id = m.project_id AND m.id = ANY(c.members) AND get_bit(c.done, array_position(c.members, m.id) - 1) = 0";
 
 impl Place {
-    /// How many of a project's messages are begun and not settled.
+    /// Returns the number of a project's messages that are begun and not settled.
     pub async fn begun(&self, project: ProjectId) -> i64 {
         self.undone(project, "is_begun").await
     }
 
-    /// How many of a project's messages wait in their queue and are due.
+    /// Returns the number of a project's queued messages that are due.
     pub async fn due(&self, project: ProjectId) -> i64 {
         self.undone(project, "NOT is_begun AND due_at <= now()").await
     }
@@ -34,7 +34,7 @@ impl Place {
         self.store.connection().await.unwrap().query_one(&sql, &[&project]).await.unwrap().get(0)
     }
 
-    /// Asserts that each queued message is an undone member of exactly one chunk, and no other message is one of any.
+    /// Checks that each queued message is an undone member of exactly one chunk, and that no other message is in any.
     pub async fn assert_queue_is_whole(&self) {
         let sql = format!(
             "SELECT count(*) FROM message m WHERE \
@@ -44,7 +44,7 @@ impl Place {
         assert_eq!(wrong, 0, "messages that are queued in no chunk, in several, or after their end");
     }
 
-    /// Writes messages that are due at once; a worker finds them by its next poll.
+    /// Inserts messages that are due at once; a worker finds them at its next poll.
     pub async fn insert(&self, messages: &[NewMessage]) -> Vec<Queue> {
         let mut db = self.store.connection().await.unwrap();
         let tx = db.transaction().await.unwrap();
@@ -53,7 +53,7 @@ impl Place {
         queues
     }
 
-    /// Writes messages that are due in an hour.
+    /// Inserts messages that are due in an hour.
     pub async fn insert_later(&self, messages: &[NewMessage]) {
         self.insert_due(messages, self.clock.now() + Duration::from_hours(1)).await;
     }
@@ -70,7 +70,8 @@ impl Place {
         self.insert_in(messages, &chunks).await;
     }
 
-    /// Writes messages of one queue as a worker leaves them that is sending them until its lease ends; returns their chunk.
+    /// Inserts messages of one queue in a begun chunk, as if a worker were sending them until its lease ends. Returns
+    /// the chunk.
     pub async fn insert_begun(&self, messages: &[NewMessage], lease_end: Timestamp) -> Uuid {
         let ids = messages.iter().map(|message| message.id).collect();
         let lease = lease_end.duration_since(self.clock.now());
@@ -86,13 +87,13 @@ impl Place {
         ids
     }
 
-    /// Writes messages that are due at once, and wakes the workers.
+    /// Inserts messages that are due at once, and wakes the workers.
     pub async fn queue(&self, messages: &[NewMessage]) {
         let queues = self.insert(messages).await;
         wake(&self.bus, &queues).await;
     }
 
-    /// Queues each message in a chunk of its own, so that workers begin them at the same time.
+    /// Queues each message in its own chunk, so that workers begin them at the same time.
     pub async fn queue_each(&self, messages: &[NewMessage]) {
         let now = self.clock.now();
         let chunk = |message: &NewMessage| NewChunk::due(message.queue(), vec![message.id], now);
@@ -100,7 +101,7 @@ impl Place {
         wake(&self.bus, &[messages[0].queue()]).await;
     }
 
-    /// Makes a waiting message due. If a worker began it, its lease ends.
+    /// Makes a waiting message due. If a worker has begun it, its lease ends.
     pub async fn bring_forward(&self, id: Uuid) {
         let sql = format!(
             "UPDATE send_chunk c SET due_at = $3 FROM message m WHERE m.project_id = $1 AND m.id = $2 AND {HOLDS} RETURNING c.channel, c.lane"

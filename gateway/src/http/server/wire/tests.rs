@@ -15,7 +15,7 @@ async fn an_idle_connection_has_longer_than_a_head_and_each_time_anew() {
     let phase = Phase::default();
     let mut wire = Wire::new(server, phase.clone(), limits(head, idle, LONG));
     let mut read = [0; 64];
-    // Three requests, whose pauses together are longer than a connection may be idle.
+    // The pauses before three requests add up to more than the idle limit.
     for _ in 0..3 {
         phase.busy();
         phase.idle();
@@ -26,11 +26,11 @@ async fn an_idle_connection_has_longer_than_a_head_and_each_time_anew() {
         let (read, ()) = tokio::join!(wire.read(&mut read), pause);
         assert_eq!(read.unwrap(), 6);
     }
-    // The head's beginning has come, its end does not.
+    // The start of the head has arrived; the rest does not.
     let since = Instant::now();
     assert_eq!(wire.read(&mut read).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert!((head..idle).contains(&since.elapsed()), "{:?}", since.elapsed());
-    // Nothing at all comes.
+    // Nothing arrives at all.
     phase.busy();
     phase.idle();
     let since = Instant::now();
@@ -113,7 +113,7 @@ async fn an_answer_that_is_being_made_has_its_time_anew_with_all_that_is_taken_o
             client.read_exact(&mut read).await.unwrap();
         }
     };
-    // Never is all of it taken. Nor is it late that the client says nothing meanwhile.
+    // The buffer is never empty meanwhile, yet each read restarts the limit. The client sends nothing, which is no timeout either.
     let (written, ()) = tokio::join!(wire.write_all(&[b'x'; 28]), reading);
     written.unwrap();
     let mut read = [0; 4];

@@ -1,11 +1,11 @@
-//! Lines of random lengths in random pieces, against a cut of the whole text.
+//! Lines of random lengths in random pieces, compared with splitting the whole text.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use super::*;
 
-/// A line's length, around all lengths at which something changes.
+/// Generates a line length, including those around `MAX_LINE`.
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![6 => 0..9_usize, 1 => MAX_LINE - 3..MAX_LINE + 5, 1 => MAX_LINE..3 * MAX_LINE]
 }
@@ -28,7 +28,7 @@ proptest! {
         if !ends_with_break {
             text.pop();
         }
-        // What a line is: what stands between two breaks, without the return before the second.
+        // A line is the text between two line feeds, without a carriage return before the second.
         let mut expected: Vec<&[u8]> = text.split(|b| *b == b'\n').collect();
         if expected.last().is_some_and(|last| last.is_empty()) {
             expected.pop();

@@ -1,5 +1,5 @@
-//! Gateways that share an exact bucket in place of Redis, which comes and goes and answers late or not at all: what they let
-//! in, by their books.
+//! Gateways that share an exact bucket instead of Redis. It fails, recovers, and responds late or never. The model records the
+//! admitted requests.
 
 mod world;
 
@@ -16,7 +16,7 @@ enum Act {
         requests: u32,
         is_lost: bool,
     },
-    /// No other request comes, and a denied request is repeated after its `Retry-After`.
+    /// No other request arrives, and a denied request is repeated after its `Retry-After`.
     Await,
     Hear,
     Redis {
@@ -33,14 +33,14 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// How many requests were let in at a time.
+/// The number of requests admitted at a time.
 #[derive(Clone, Copy)]
 struct LetIn {
     at_us: u64,
     requests: u64,
 }
 
-/// Whether no stretch of a book sees more than `rate` requests per second and `most` at once.
+/// Returns whether every interval of `book` has at most `most` requests plus `rate` per second.
 fn keeps(book: &[LetIn], rate: f64, most: f64) -> bool {
     (0..book.len()).all(|first| {
         let mut sum = 0;
@@ -81,8 +81,8 @@ proptest! {
                 Act::Take { requests, is_lost } => for _ in 0..requests {
                     let (allowance, by) = note(&mut world, is_lost);
                     prop_assert!(allowance.limit == limit && allowance.remaining <= limit);
-                    // What Redis answered holds to the millisecond, and it is asked again within a few: what is denied
-                    // meanwhile is not there, or has just come.
+                    // A response from Redis is exact to the millisecond, and the gateway asks again within a few milliseconds.
+                    // A token that is denied meanwhile does not exist or has only just been added.
                     if allowance.granted.is_err() && by == By::Redis {
                         let leased = &world.gateways[which].lanes[lane];
                         world.bucket.fill(leased, world.now_us);
@@ -106,7 +106,7 @@ proptest! {
             }
             let spent: u64 = world.gateways.iter().map(|gateway| gateway.spent).sum();
             prop_assert_eq!(world.leased, spent + world.held() + world.lost, "each token is spent once");
-            // A lease or two of each lane.
+            // One or two leases of each lane.
             let lease = u64::from(world.gateways[0].lanes[0].size());
             prop_assert!(world.held() <= 4 * lease * u64::from(gateways), "{} are held", world.held());
         }
@@ -120,7 +120,7 @@ proptest! {
         }
     }
 
-    /// What public callers cannot take is there for the others at any time, within a second of their last burst.
+    /// Public requests never take the tokens reserved for the priority lane. Bursts are at most 0.2 s apart.
     #[test]
     fn no_flood_of_public_requests_keeps_the_others_out(
         limit in prop_oneof![1..50_u32, 50..500_u32],
@@ -140,7 +140,7 @@ proptest! {
             prop_assert_eq!(bucket.priority / MICRO, u64::from(priority_capacity(limit)));
             prop_assert!(local.peek(Lane::Priority, now).is_ok());
         }
-        // Taken at a fifth of the limit, they are there again and again.
+        // Requests at a fifth of the limit are admitted again and again.
         for _ in 0..50 {
             now_us += PARTS * MICRO / u64::from(limit) + 1;
             let now = start + Duration::from_micros(now_us);

@@ -141,7 +141,7 @@ fn steps_are_bounded_in_number_and_depth() {
     assert!(with(json!({"steps": [nested(5)]})).is_ok());
     let found = problems(with(json!({"steps": [nested(6)]})));
     assert_eq!(found[0].field, "steps[0].then[0].then[0].then[0].then[0].then[0].then");
-    // Those within arms count.
+    // Steps within arms count.
     let arm = vec![json!({"type": "EXIT"}); 50];
     let split = json!({"type": "SPLIT", "branches": [{"weight": 1, "steps": arm}, {"weight": 1, "steps": arm}]});
     let found = problems(with(json!({"steps": [split]})));
@@ -174,7 +174,7 @@ fn only_a_change_of_what_runs_makes_a_version() {
     for value in [json!({"steps": []}), json!({"reentry": "always"}), json!({"triggerEvent": "other"})] {
         assert_eq!(change(value).version, 2);
     }
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     let mut read = object(json!({"id": "x", "version": 9, "createdAt": "", "updatedAt": "", "reentry": "after_exit"}));
     read.insert("steps".to_owned(), wait);
     assert_eq!(change(Value::Object(read)).version, 1);

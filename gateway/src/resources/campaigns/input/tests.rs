@@ -116,7 +116,7 @@ fn changes_keep_the_rest_and_null_takes_away() {
         change(json!({"variants": [], "winner": {"metric": "opened", "testShare": 1, "afterMinutes": 1}})).unwrap_err(),
         ["winner"]
     );
-    // A time long past may be sent back as it was read, and moved on only into the future.
+    // A past time is accepted if unchanged; a new time must be in the future.
     let late = "2026-08-01T00:00:00Z".parse().unwrap();
     let later = |value| changed_campaign(&object(value), first.clone(), late).map_err(|e| named(&e));
     assert!(later(json!({"scheduledAt": "2026-07-01T00:00:00.000Z"})).is_ok());

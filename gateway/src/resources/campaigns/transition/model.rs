@@ -1,4 +1,4 @@
-//! Every campaign there can be: whatever was wished of it, and whatever the scheduler and the clock did meanwhile.
+//! Every reachable campaign state, by requests, the scheduler and the clock.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ const WISHES: [Wish; 4] = [Wish::Send, Wish::Pause, Wish::Resume, Wish::Cancel];
 struct Stand {
     status: CampaignStatus,
     under_way: bool,
-    /// Its time is still to come.
+    /// Its scheduled time is in the future.
     waits: bool,
 }
 
@@ -23,11 +23,11 @@ impl Stand {
         })
     }
 
-    /// What comes about without a wish.
+    /// Returns the states that follow without a transition request.
     fn by_itself(self) -> Vec<Self> {
         use CampaignStatus::{Completed, Draft, Failed, Paused, Scheduled, Sending};
         let time_comes = self.waits.then_some(Self { waits: false, ..self });
-        // A time is given to it, or taken away.
+        // An edit sets or removes the time.
         let edited = match self.status {
             Draft => vec![Self { status: Scheduled, waits: true, ..self }],
             Scheduled => vec![Self { status: Draft, waits: false, ..self }],
@@ -43,7 +43,7 @@ impl Stand {
                 Self { status: Paused, ..self },
                 Self { status: Failed, ..self },
                 Self { status: Completed, under_way: false, ..self },
-                // Until its next time.
+                // Until its next occurrence.
                 Self { status: Scheduled, under_way: false, waits: true },
             ],
             _ => vec![],
@@ -52,7 +52,7 @@ impl Stand {
     }
 }
 
-/// All that can come about from a draft.
+/// Returns all states reachable from a draft.
 fn all() -> HashSet<Stand> {
     let draft = Stand { status: CampaignStatus::Draft, under_way: false, waits: false };
     let (mut all, mut new) = (HashSet::new(), vec![draft]);
@@ -74,7 +74,7 @@ fn no_sending_begins_while_one_is_under_way_and_what_has_ended_stays_so() {
         for wish in WISHES {
             let step = step(wish, stand.status, stand.under_way, stand.waits);
             assert!(step != Some(Step::Begin) || !stand.under_way, "{wish:?} sends {stand:?} to everybody again");
-            // Only what is to go on or be ended at once is begun before its time.
+            // Only an explicit send begins before the scheduled time.
             assert!(step != Some(Step::Begin) || wish == Wish::Send || !stand.waits, "{wish:?} hastens {stand:?}");
             let has_ended = matches!(stand.status, Completed | Cancelled | Failed);
             assert!(step.is_none() || !has_ended, "{wish:?} of {stand:?}");
@@ -96,7 +96,7 @@ fn a_pause_is_taken_back_by_resuming() {
         paused += 1;
         assert_eq!(during, Stand { status: Paused, ..before });
         let after = during.after(Wish::Resume).unwrap();
-        // What was due is begun at once, as the scheduler would have done.
+        // A campaign that is due begins at once, as the scheduler would have begun it.
         let is_due = before.status == Scheduled && !before.waits;
         assert_eq!(after, if is_due { Stand { status: Sending, under_way: true, ..before } } else { before });
     }

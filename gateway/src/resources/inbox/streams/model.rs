@@ -1,4 +1,4 @@
-//! Clients that come and go at random, against a list of the streams that are open.
+//! Clients connect and disconnect at random, compared with a list of the open streams.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -6,7 +6,7 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-/// A client opens the inbox of a user in a project, or one of those that are there leaves.
+/// Generates a client that opens the inbox of a user in a project, or an open stream to close.
 fn act() -> impl Strategy<Value = Result<(u128, u128), Index>> {
     prop_oneof![3 => (0..4_u128, 0..3_u128).prop_map(Ok), 1 => any::<Index>().prop_map(Err)]
 }

@@ -1,4 +1,4 @@
-//! Whole bodies, and bodies that nobody wrote.
+//! Complete bodies, and randomly generated ones.
 
 mod css;
 mod mjml;
@@ -21,7 +21,7 @@ fn column(inside: &str) -> String {
     in_mjml(&format!("<mj-section><mj-column>{inside}</mj-column></mj-section>"))
 }
 
-/// The placeholders of a text, in order.
+/// Returns the placeholders of a text, in order.
 fn held(text: &str) -> Vec<&str> {
     placeholders(text).unwrap().into_iter().map(|p| text[p.range].trim()).collect()
 }
@@ -59,7 +59,7 @@ fn piece() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// These pieces, or where they are no template only those of them that are no tags of one.
+/// Joins the pieces; if they are not a valid template, leaves out the template tags.
 fn body_of(mut parts: Vec<&'static str>) -> String {
     if Template::parse(&parts.concat()).is_err() {
         parts.retain(|part| !part.starts_with("{%"));
@@ -67,7 +67,7 @@ fn body_of(mut parts: Vec<&'static str>) -> String {
     parts.concat()
 }
 
-/// What is left of a body where every style that was put in is taken out again.
+/// Removes the styles that inlining has added.
 fn without_styles(text: &str) -> String {
     text.replace(" style=\"color: red\"", "").replace("color: red;", "")
 }
@@ -92,7 +92,7 @@ proptest! {
         let body = column(&body_of(parts));
         if let Ok(Made { compiled: Some(html), .. }) = made(&body) {
             prop_assert!(Template::parse(&html).is_ok());
-            // What stands next to each other in one is one placeholder, and may be several in the other.
+            // Adjacent placeholders are one placeholder in one text and may be several in the other.
             let all = |text: &str| held(text).concat().replace(char::is_whitespace, "");
             let spacers = |text: String| text.replace("{{i}}", "");
             prop_assert_eq!(spacers(all(&html)), spacers(all(&body)));

@@ -1,4 +1,4 @@
-//! What is spoken over: a connection without delay, encrypted from the start where the settings say so.
+//! The transport of a session: a connection without Nagle's algorithm, encrypted from the start if the settings require it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,13 +18,13 @@ use tokio_rustls::client::TlsStream;
 use super::super::config::{Security, SmtpConfig};
 use super::super::error::Failure;
 
-/// How long connecting may take.
+/// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Limits of a response. A TLS handshake with its certificates counts as one, too.
+/// Limits of a response. A TLS handshake with its certificates counts as one too.
 const MAX_RESPONSE_BYTES: usize = 32 * 1024;
 const MAX_RESPONSE_LINES: usize = 512;
 
-/// Connects to the address that was vetted; the settings' host is only for the certificate.
+/// Connects to the checked address; the host name is used only for the certificate.
 pub(super) async fn open(
     ip: IpAddr,
     config: &SmtpConfig,
@@ -43,18 +43,18 @@ async fn connect(ip: IpAddr, port: u16) -> Result<TcpStream, Failure> {
     let connected = tokio::time::timeout(CONNECT, TcpStream::connect((ip, port))).await;
     let stream = connected.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out")));
     let stream = stream.map_err(|e| Failure::from(&e))?;
-    // The end of a mail is a small packet of its own. It would wait for the server to acknowledge the text before it, which
-    // that puts off, for it has nothing to say until the end: 40 ms a mail.
+    // The end of a mail is a small packet of its own. With Nagle's algorithm it would wait for the server's delayed acknowledgement of the
+    // text before it: 40 ms per mail.
     stream.set_nodelay(true).map_err(|e| Failure::from(&e))?;
     Ok(stream)
 }
 
-/// Limits what the server sends in response to a command. The library reads lines of any length, and parses a response anew after each of
-/// its lines.
+/// Limits what the server sends in response to a command. The library reads lines of any length, and parses the whole response again after
+/// each line.
 #[derive(Debug)]
 struct Limited<S> {
     stream: S,
-    /// Received since the last write.
+    /// Bytes received since the last write.
     bytes: usize,
     lines: usize,
 }
@@ -91,7 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
         let before = into.filled().len();
         std::task::ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
         let counted = self.count(into.filled().get(before..).unwrap_or_default());
-        // What comes with an error is not read.
+        // After an error, the reader gets none of the data.
         Poll::Ready(counted.inspect_err(|_| into.set_filled(before)))
     }
 }

@@ -1,13 +1,13 @@
-//! The bucket in place of Redis, and the gateways that lease from it.
+//! The bucket that replaces Redis, and the gateways that lease from it.
 
 use super::*;
 
-/// A millionth of a token: at N tokens per second, N of them come in a microsecond.
+/// Units per token. At N tokens per second, N units are added each microsecond.
 pub(super) const MICRO: u64 = 1_000_000;
-/// Of what comes, one part in this many goes to the priority tokens first.
+/// One part in this many of the refill goes to the priority tokens first.
 pub(super) const PARTS: u64 = 5;
 
-/// In whole millionths and microseconds, so that nothing is rounded.
+/// Counts in millionths of a token and in microseconds, so that nothing is rounded.
 pub(super) struct Bucket {
     pub(super) micros: u64,
     pub(super) priority: u64,
@@ -41,7 +41,7 @@ impl Bucket {
         self.at_us = now_us;
     }
 
-    /// In whole milliseconds, rounded up.
+    /// Returns the wait in whole milliseconds, rounded up.
     pub(super) fn wait(&self, leased: &Leased) -> Duration {
         let missing = leased.priority().capacity as u64 * MICRO - self.priority;
         let short = MICRO - self.micros;
@@ -53,18 +53,18 @@ impl Bucket {
     }
 }
 
-/// What Redis answered: nothing where the answer was lost.
+/// A response from Redis; `None` if it was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer(Option<Lease>);
 
 pub(super) struct Gateway {
     pub(super) lanes: [Leased; 2],
     local: Local,
-    /// Answers to the background refills that have not arrived yet.
+    /// Responses to background refills that have not arrived yet.
     underway: [Option<Answer>; 2],
-    /// Since Redis had too few for a request that found no token.
+    /// Set when Redis had too few tokens for a request that found none.
     quiet_until_us: [u64; 2],
-    /// Let in by tokens of Redis.
+    /// Number of requests admitted with tokens from Redis.
     pub(super) spent: u64,
 }
 
@@ -77,12 +77,12 @@ pub(super) struct World {
     pub(super) is_up: bool,
     pub(super) bucket: Bucket,
     pub(super) leased: u64,
-    /// Leased by an answer that never came.
+    /// Tokens leased by a response that was lost.
     pub(super) lost: u64,
     pub(super) gateways: Vec<Gateway>,
 }
 
-/// Which count let a request in or denied it.
+/// The counter that admitted or denied a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Redis,
@@ -115,7 +115,7 @@ impl World {
         (allowance, By::Own)
     }
 
-    /// As `Quota::take`, but that what Redis says is known at once, or (`is_lost`) never.
+    /// Like `Quota::take`, but the response from Redis arrives at once or, if `is_lost`, never.
     pub(super) fn take(&mut self, which: usize, lane: usize, is_lost: bool) -> (Allowance, By) {
         let now = self.now();
         let gateway = &mut self.gateways[which];
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Leased, whether or not the answer arrived, and not spent.
+    /// Returns the leased tokens that are not spent, including those in responses that have not arrived.
     pub(super) fn held(&self) -> u64 {
         let held = |gateway: &Gateway| {
             let underway = gateway.underway.iter().flatten().filter_map(|answer| answer.0);

@@ -16,7 +16,7 @@ fn a_date_is_read_with_its_defaults() {
     assert_eq!(json!(read(whole.clone()).trigger_date.unwrap().offset), json!(-604_800.0));
     let nulls = json!({"property": "email_sent_on", "offset": null, "time": null, "repeat": null});
     assert_eq!(read(nulls).trigger_date.unwrap().key(), "email_sent_on");
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     let made = new_automation(&object(by_date(whole)), Uuid::nil(), NOW).unwrap();
     let back = json!({"triggerType": "DATE_PROPERTY", "triggerEvent": null, "triggerFilter": null,
         "triggerDate": made.definition.trigger_date});
@@ -92,7 +92,7 @@ fn a_segment_starts_what_names_it() {
         assert_eq!(problems(by_segment(wrong)), [Problem::new("triggerSegmentId", says)]);
     }
     let change = |value| changed_automation(&object(value), made.clone(), NOW);
-    // What was read can be sent back.
+    // `PUT` accepts the representation that `GET` returns.
     let read = json!({"triggerType": "SEGMENT_EXIT", "triggerEvent": null, "triggerSegmentId": id});
     assert_eq!(change(read).unwrap().version, 1);
     let by_event = change(json!({"triggerType": "EVENT", "triggerEvent": "a"})).unwrap();
@@ -124,7 +124,7 @@ fn what_is_of_another_trigger_is_refused_unless_it_is_null() {
         assert_eq!(found.iter().map(|p| p.field.as_str()).collect::<Vec<_>>(), [field], "{whole}");
         assert!(made(whole, json!({ field: null })).is_ok(), "{whole} {field}");
     }
-    // The filter goes with the trigger that it was of.
+    // Changing the trigger removes its filter.
     let by_event = made(&of_event, json!({})).unwrap();
     let by_segment = changed_automation(&object(of_segment), by_event, NOW).unwrap();
     assert_eq!((by_segment.definition.trigger_event, by_segment.definition.trigger_filter), (None, None));

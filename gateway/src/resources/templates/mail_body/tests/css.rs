@@ -57,7 +57,7 @@ fn where_it_cannot_be_known_what_a_rule_is_about_nothing_is_inlined() {
         let made = made(body).unwrap();
         assert!(made.compiled.is_none() && made.not_inlined.is_some(), "{body}: {made:?}");
     }
-    // Of these only the one element is left alone.
+    // Here only the one element is left unstyled.
     for (body, styled) in [
         ("<style>p{top:0}</style><p class='{{ a }}'><p>", "<p class='{{ a }}'><p style=\"top: 0\">"),
         ("<style>p{top:0}</style><p {{ a }}><p>", "<p {{ a }}><p style=\"top: 0\">"),

@@ -40,7 +40,7 @@ fn sections_can_be_chosen_and_the_head_can_be_filled_in() {
          <mj-body>{{% if vip %}}{section}{{% else %}}{section}{{% endif %}}</mj-body></mjml>"
     );
     let html = made(&body).unwrap().compiled.unwrap();
-    // The author's CSS is inlined; the compiler's own stays in its place.
+    // The author's CSS is inlined; the compiler's own CSS is not.
     assert!(
         made(&body.replace("{{ accent }}", "red").replace("x</mj-text>", "<p class=\"a\">x</p></mj-text>"))
             .unwrap()
@@ -115,7 +115,7 @@ fn mjml_is_known_behind_what_says_nothing() {
     ] {
         assert_eq!(compiled(&format!("{before}{plain}")), expected, "{before:?}");
     }
-    // The place is that of the source.
+    // The position refers to the source.
     let error = made(&format!("\u{feff}<!--\n-->\n{}", in_mjml("<mj-nothing/>"))).unwrap_err();
     assert_eq!((error.line, error.message.as_str()), (3, "there is no component mj-nothing"));
     for before in ["{{ a }}", "\n{% assign a = 1 %}", "<!-- {{ a }} -->"] {
