@@ -90,13 +90,8 @@ async fn answer(app: &App, request: Request<Incoming>, peer: IpAddr) -> Response
 
 /// Keeps API responses out of caches, and clients that use TLS on TLS.
 fn protect(reply: &mut Reply, peer: Peer, found: &Result<Found<'_>, Miss>) {
-    let policy = match found {
-        Ok(found) if !found.route.is_cacheable => Some("no-store"),
-        Ok(found) if found.route.method == "GET" => Some("private"),
-        _ => None,
-    };
-    if let Some(policy) = policy {
-        reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static(policy));
+    if found.as_ref().is_ok_and(|found| !found.route.is_cacheable) {
+        reply.headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     if peer.is_secure {
         reply.headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));

@@ -108,7 +108,7 @@ pub static ROUTES: &[Route] = routes! {
     GET    "/news/:id"                                Secret        => news::get(id);
     PUT    "/news/:id"                                Secret        => news::update(id);
     DELETE "/news/:id"                                Secret        => news::delete(id);
-    GET    "/feed"                                    Public        => news::feed(), cacheable;
+    GET    "/feed"                                    Public        => news::feed();
 
     GET    "/inbox"                                   Public        => inbox::list();
     GET    "/inbox/stream"                            Public        => inbox::stream();

@@ -3,7 +3,8 @@
 mod input;
 
 use database::StoreError;
-use http::StatusCode;
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use kernel::clock::rfc3339;
 use kernel::ids;
@@ -92,7 +93,10 @@ pub async fn feed(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let end = page.cut(&mut found, |item| (item.published_at.unwrap_or(item.created_at), item.id));
     let item =
         |item: NewsItem| FeedItem { id: item.id, title: item.title, body: item.body, published_at: item.published_at };
-    end.reply("items", found.into_iter().map(item))
+    let mut reply = end.reply("items", found.into_iter().map(item))?;
+    // Equal for all callers of the project, which shared caches do not know.
+    reply.headers.insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+    Ok(reply)
 }
 
 /// `GET /news/:id`

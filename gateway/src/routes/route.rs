@@ -97,7 +97,7 @@ impl Route {
         Self { limit: Limit::Account, ..self }
     }
 
-    /// For responses that contain only IDs, or are equal for all callers of a project: shared caches do not know the project.
+    /// For responses that contain only IDs.
     pub const fn cacheable(self) -> Self {
         Self { is_cacheable: true, ..self }
     }
