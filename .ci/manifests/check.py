@@ -10,7 +10,7 @@ import kubernetes_validate
 import consistency
 from render import render
 
-# The oldest and the newest that are claimed in docs/kubernetes.md.
+# The oldest and the newest that are claimed in docs/operate/kubernetes.md.
 VERSIONS = ("1.31", "1.37")
 
 

@@ -82,8 +82,8 @@ def known_variables():
 
 
 def secret_keys():
-    """The keys of the Secret, by docs/kubernetes.md."""
-    return set(re.findall(r"^ *\| `([A-Z_]+)` \|", (ROOT / "docs/kubernetes.md").read_text(), re.MULTILINE))
+    """The keys of the Secret, by docs/operate/kubernetes.md."""
+    return set(re.findall(r"^ *\| `([A-Z_]+)` \|", (ROOT / "docs/operate/kubernetes.md").read_text(), re.MULTILINE))
 
 
 def of_program(item, container, variables):
@@ -104,7 +104,7 @@ def secrets(variables):
     for name, source in variables.items():
         reference = source.get("secretKeyRef") if isinstance(source, dict) else None
         if reference and (reference["name"] != SECRET or reference["key"] not in secret_keys()):
-            yield f"{name}: docs/kubernetes.md does not name {reference['key']} of the Secret {SECRET}"
+            yield f"{name}: docs/operate/kubernetes.md does not name {reference['key']} of the Secret {SECRET}"
 
 
 def of_nats(container, variables):

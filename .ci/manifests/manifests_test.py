@@ -91,7 +91,7 @@ class Compose(unittest.TestCase):
             self.assertEqual(self.settings[program] - self.settings["setup"], set(), program)
 
     def test_settings_of_the_operators_guide_reach_a_program(self):
-        guide = "".join((ROOT / page).read_text() for page in ("docs/deploy.md", "deploy/README.md", "docs/provider-limits.md"))
+        guide = "".join((ROOT / page).read_text() for page in ("docs/operate/deploy.md", "deploy/README.md", "docs/operate/provider-limits.md"))
         named = set(re.findall(r"`([A-Z][A-Z_]+)(?:=[^`]*)?`", guide)) & consistency.known_variables()
         # Set by the programs' own files: servers elsewhere, and the local `rekindle up`.
         elsewhere = {"NATS_CA_FILE", "REDIS_CA_FILE", "STREAM_REPLICAS", "OUTBOUND_CA_FILE"}

@@ -34,7 +34,7 @@ pub enum Database {
     Postgres,
     /// One PostgreSQL, used as if it were distributed by project.
     ByProject,
-    /// The configured Citus cluster (docs/citus.md).
+    /// The configured Citus cluster (docs/operate/citus.md).
     Citus,
 }
 

@@ -1,4 +1,4 @@
-//! A database on an existing Citus cluster: see docs/citus.md.
+//! A database on an existing Citus cluster: see docs/operate/citus.md.
 
 use std::fmt::Write;
 

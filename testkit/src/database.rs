@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 use crate::session::{connect, described};
 use crate::{CitusDatabase, background, must, place, random_name, servers};
 
-/// A new, migrated database; dropped with this value. On Citus, if configured (docs/citus.md).
+/// A new, migrated database; dropped with this value. On Citus, if configured (docs/operate/citus.md).
 #[derive(Debug)]
 pub struct TestDatabase {
     url: String,

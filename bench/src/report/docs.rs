@@ -1,4 +1,4 @@
-//! Generates the part of docs/performance.md between two markers. The rest is written by hand.
+//! Generates the part of docs/reference/performance.md between two markers. The rest is written by hand.
 
 use std::fmt::Write;
 use std::path::Path;

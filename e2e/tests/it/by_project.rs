@@ -1,5 +1,5 @@
 //! Checks the totals of several projects on a database that accepts only single-project statements: a PostgreSQL that
-//! is addressed in this way, and a Citus if one is configured (docs/citus.md).
+//! is addressed in this way, and a Citus if one is configured (docs/operate/citus.md).
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn books_balance_where_statements_are_of_one_project_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs a Citus, named by CITUS_URLS: docs/citus.md"]
+#[ignore = "needs a Citus, named by CITUS_URLS: docs/operate/citus.md"]
 async fn books_balance_on_citus() {
     balance(Database::Citus).await;
 }

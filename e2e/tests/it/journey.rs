@@ -1,4 +1,4 @@
-//! Runs the examples of docs/automations.md with the real programs in this process. The test advances their clock, so
+//! Runs the examples of docs/guide/automations.md with the real programs in this process. The test advances their clock, so
 //! that ten days take seconds.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -133,7 +133,7 @@ async fn keys(store: &Store, master_keys: &MasterKeys, clock: &Clock) -> [String
 
 /// Returns an example from the documentation, with IDs in place of its placeholders.
 fn example(heading: &str, words: &[(&str, &str)]) -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/automations.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/automations.md");
     let page = std::fs::read_to_string(path).unwrap();
     let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no section {heading}"));
     let example = section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();

@@ -26,9 +26,9 @@ fn names(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_metric_is_documented_and_counted_by_some_program() {
-    let documented = names(&text("docs/telemetry.md"));
+    let documented = names(&text("docs/operate/telemetry.md"));
     let listed: BTreeSet<String> = Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect();
-    assert_eq!(documented, listed, "docs/telemetry.md names those that there are");
+    assert_eq!(documented, listed, "docs/operate/telemetry.md names those that there are");
     let code: String = sources::of_programs()
         .into_iter()
         .filter(|source| !source.path.ends_with("metric_name.rs"))
@@ -66,12 +66,12 @@ fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
 
 #[test]
 fn every_alert_has_its_runbook() {
-    let (alerts, runbooks) = (text("deploy/prometheus/alerts.yml"), text("docs/runbooks.md"));
+    let (alerts, runbooks) = (text("deploy/prometheus/alerts.yml"), text("docs/operate/runbooks.md"));
     let named: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     let told: Vec<&str> = runbooks.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     assert!(!named.is_empty());
     assert_eq!(named, told, "in one order");
     for name in named {
-        assert!(alerts.contains(&format!("runbook: docs/runbooks.md#{}\n", name.to_lowercase())), "{name}");
+        assert!(alerts.contains(&format!("runbook: docs/operate/runbooks.md#{}\n", name.to_lowercase())), "{name}");
     }
 }

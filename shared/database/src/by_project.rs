@@ -1,4 +1,4 @@
-//! Statements over rows of several projects, on a database that Citus distributes by project (docs/citus.md).
+//! Statements over rows of several projects, on a database that Citus distributes by project (docs/operate/citus.md).
 //!
 //! A single PostgreSQL takes one statement for all rows. Citus locks and changes rows only if the text of the statement
 //! proves that they are in one shard. There, each project of a batch gets its own statement in the same transaction.

@@ -1,4 +1,4 @@
-//! Distributes a migrated database over Citus workers, by project: see docs/citus.md.
+//! Distributes a migrated database over Citus workers, by project: see docs/operate/citus.md.
 
 use anyhow::{Context, bail};
 use deadpool_postgres::GenericClient;

@@ -1,4 +1,4 @@
-//! Checks the schema against Citus's requirements for tables distributed by project: see docs/citus.md. Reads PostgreSQL's own catalog and
+//! Checks the schema against Citus's requirements for tables distributed by project: see docs/operate/citus.md. Reads PostgreSQL's own catalog and
 //! needs no Citus.
 
 use testkit::TestDatabase;

@@ -1,4 +1,4 @@
-//! Checks the statements against the requirements of a database distributed by project: see docs/citus.md.
+//! Checks the statements against the requirements of a database distributed by project: see docs/operate/citus.md.
 //!
 //! Reads the texts from the sources. The parts of a composed statement are checked separately. Conditions defined elsewhere are assumed to
 //! name the project if their placeholders are in [`CONDITIONS`].
