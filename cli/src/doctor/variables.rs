@@ -201,4 +201,17 @@ mod tests {
         assert_eq!(known.len(), VARIABLES.len());
         assert_eq!(asked, known);
     }
+
+    #[test]
+    fn reference_documents_every_variable() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/settings.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let first_cells = text.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+        let names = first_cells.flat_map(|cell| cell.split(", ").map(|name| name.trim_matches('`').to_owned()));
+        let mut documented: Vec<String> = names.collect();
+        documented.sort();
+        let mut known: Vec<String> = VARIABLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        known.sort();
+        assert_eq!(documented, known);
+    }
 }

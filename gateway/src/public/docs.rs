@@ -1,4 +1,4 @@
-//! Serves the OpenAPI document and a page that renders it. Nothing is loaded from other origins.
+//! Serves the documentation site, the OpenAPI document and a page that renders it. Nothing is loaded from other origins.
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -13,12 +13,15 @@ const PAGE: &str = include_str!("docs/index.html");
 const SCRIPT: &str = include_str!("docs/reader.js");
 const STYLE: &str = include_str!("docs/reader.css");
 
-/// The page loads only its own script, its style and the document, and cannot be framed.
+include!(concat!(env!("OUT_DIR"), "/docs_files.rs"));
+
+/// Pages load only scripts, styles, images and documents of this origin, and cannot be framed.
 const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+     frame-ancestors 'none'",
 );
 
-/// The API reference.
+/// The documentation.
 pub struct Docs {
     /// The document as JSON, with this installation's URL.
     document: Bytes,
@@ -32,14 +35,18 @@ impl Docs {
         Ok(Self { document: serde_json::to_vec(&document)?.into() })
     }
 
-    /// Returns the response for a path, if it belongs to the reference.
+    /// Returns the response for a path, if it belongs to the documentation.
     pub fn at(&self, path: &str) -> Option<Reply> {
-        let (kind, body) = match path.strip_suffix('/').unwrap_or(path) {
+        let path = if path == "/docs" { "/docs/" } else { path };
+        let (kind, body) = match path {
             "/api/v1/openapi.json" => ("application/json; charset=utf-8", self.document.clone()),
-            "/docs" | "/api/v1/docs" => ("text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
+            "/docs/api" | "/api/v1/docs" => ("text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
             "/docs/reader.js" => ("text/javascript; charset=utf-8", Bytes::from_static(SCRIPT.as_bytes())),
             "/docs/reader.css" => ("text/css; charset=utf-8", Bytes::from_static(STYLE.as_bytes())),
-            _ => return None,
+            _ => {
+                let (_, bytes) = FILES.iter().find(|(served, _)| *served == path)?;
+                (content_type(path), Bytes::from_static(bytes))
+            }
         };
         let headers = HeaderMap::from_iter([
             (http::header::CONTENT_TYPE, HeaderValue::from_static(kind)),
@@ -48,6 +55,17 @@ impl Docs {
             (http::header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         ]);
         Some(Reply { status: StatusCode::OK, headers, body, pieces: None })
+    }
+}
+
+fn content_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("json") => "application/json; charset=utf-8",
+        Some("png") => "image/png",
+        Some("svg") => "image/svg+xml",
+        _ => "text/html; charset=utf-8",
     }
 }
 
@@ -100,7 +118,7 @@ mod tests {
     #[test]
     fn the_page_asks_only_for_what_is_here() {
         let docs = Docs::new("http://a").unwrap();
-        for path in ["/docs", "/docs/", "/api/v1/docs", "/docs/reader.js", "/docs/reader.css"] {
+        for path in ["/docs", "/docs/", "/docs/api", "/api/v1/docs", "/docs/reader.js", "/docs/reader.css"] {
             assert!(docs.at(path).is_some(), "{path}");
         }
         assert!(docs.at("/docs/other").is_none() && docs.at("/api/v1/docs/reader.js").is_none());

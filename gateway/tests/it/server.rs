@@ -255,6 +255,12 @@ async fn the_documentation_needs_no_key() {
     assert!(document.json()["servers"][0]["url"].as_str().unwrap().ends_with("/api/v1"));
     for (path, kind) in [
         ("/docs", "text/html; charset=utf-8"),
+        ("/docs/", "text/html; charset=utf-8"),
+        ("/docs/guide/first-steps", "text/html; charset=utf-8"),
+        ("/docs/guide/first-steps/overview.png", "image/png"),
+        ("/docs/search.json", "application/json; charset=utf-8"),
+        ("/docs/site.js", "text/javascript; charset=utf-8"),
+        ("/docs/api", "text/html; charset=utf-8"),
         ("/api/v1/docs", "text/html; charset=utf-8"),
         ("/docs/reader.js", "text/javascript; charset=utf-8"),
         ("/docs/reader.css", "text/css; charset=utf-8"),

@@ -1,6 +1,6 @@
 //! All metrics: names, kinds and help texts.
 //!
-//! Tests check that the dashboard and the alerts in `deploy/` use only these metrics, and that docs/operate/telemetry.md documents
+//! Tests check that the dashboard and the alerts in `deploy/` use only these metrics, and that docs/reference/metrics.md documents
 //! each of them.
 
 use metrics::KeyName;

@@ -136,7 +136,7 @@ function show(found) {
   main.replaceChildren(make("h1", {}, `${found.info.title} API`),
     make("p", {}, "Base address ", make("code", {}, base), " · ", make("a", { href: "/api/v1/openapi.json" }, "openapi.json")),
     ...prose(found.info.description));
-  nav.replaceChildren(make("strong", {}, `${found.info.title} API`));
+  nav.append(make("strong", {}, `${found.info.title} API`));
   for (const { name } of found.tags || []) {
     const own = operations.filter(({ about }) => (about.tags || [])[0] === name);
     if (!own.length) continue;
