@@ -1,4 +1,4 @@
-//! Generates the part of docs/reference/performance.md between two markers. The rest is written by hand.
+//! Generates the part of docs/reference/measurements.md between two markers. The rest is written by hand.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn render(report: &Report, drawings: &[Drawing]) -> String {
     }
     missed(&mut text, &report.sections);
     for Drawing { file, shows } in drawings {
-        let _ = writeln!(text, "\n![{shows}](performance/{file})");
+        let _ = writeln!(text, "\n![{shows}](measurements/{file})");
     }
     let costs: Vec<(&Section, &Cost)> =
         report.sections.iter().flat_map(|section| section.costs.iter().map(move |cost| (section, cost))).collect();
