@@ -13,7 +13,7 @@ use crate::{API_REFERENCE, BASE, path_of};
 pub(crate) fn page(contents: &Contents, source: &Path, page: &Page, html: &str) -> String {
     let title = if source == Path::new("README.md") { "Rekindle".to_owned() } else { format!("{} · Rekindle", page.title) };
     format!(
-        r#"<!doctype html>
+        r##"<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -43,7 +43,7 @@ pub(crate) fn page(contents: &Contents, source: &Path, page: &Page, html: &str) 
 {headings}</aside>
 </body>
 </html>
-"#,
+"##,
         title = escaped(&title),
         navigation = navigation(contents, source),
         headings = headings(page),
