@@ -1,15 +1,15 @@
 import react from '@vitejs/plugin-react';
 import { defineConfig } from 'vite';
 
-/** Where `npm run dev` finds the API. */
+/** Origin of the API for `npm run dev`. */
 const api = process.env.REKINDLE_ORIGIN ?? 'http://127.0.0.1:8080';
 
 export default defineConfig({
   plugins: [react()],
   build: {
-    // `dist` holds a file of git's, which stays.
+    // Git tracks a file in `dist`.
     emptyOutDir: false,
-    // Styles and scripts come as files: the policy of the page allows no others.
+    // Styles and scripts must be files: the Content-Security-Policy allows no inline ones.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     target: 'es2022',

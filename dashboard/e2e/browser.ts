@@ -8,15 +8,15 @@ import { afterAll, beforeAll, expect, inject, vi } from 'vitest';
 export const product = inject('product');
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const pictures = fileURLToPath(new URL('screenshots', import.meta.url));
-mkdirSync(pictures, { recursive: true });
+const screenshots = fileURLToPath(new URL('screenshots', import.meta.url));
+mkdirSync(screenshots, { recursive: true });
 
-/** How many times slower the pages' scripts run than they could: what looks too early is found by it. */
+/** CPU slowdown factor for the pages' scripts, to find tests that check too early. */
 const SLOWNESS = Number(process.env.E2E_SLOWNESS ?? 1);
 
 let browser: Browser;
 
-/** A browser for the tests of a file. */
+/** Starts a browser for the tests of a file. */
 export function withBrowser(): void {
   beforeAll(async () => {
     browser = await chromium.launch({
@@ -29,8 +29,8 @@ export function withBrowser(): void {
   });
 }
 
-/** What a browser complained of: what the policy of a page forbade, and what a script did not catch. */
-const complaints = new WeakMap<BrowserContext, string[]>();
+/** Errors reported by a browser: violations of the Content-Security-Policy, and uncaught errors. */
+const browserErrors = new WeakMap<BrowserContext, string[]>();
 
 export async function newContext(options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
   const context = await browser.newContext({
@@ -40,13 +40,13 @@ export async function newContext(options: Parameters<Browser['newContext']>[0] =
   });
   context.setDefaultTimeout(30_000);
   if (SLOWNESS > 1) context.on('page', (page) => void slowDown(page));
-  const heard: string[] = [];
-  complaints.set(context, heard);
+  const errors: string[] = [];
+  browserErrors.set(context, errors);
   context.on('console', (message) => {
     if (message.type() === 'error' && /Content Security Policy|Uncaught|React/.test(message.text()))
-      heard.push(message.text());
+      errors.push(message.text());
   });
-  context.on('weberror', (error) => heard.push(String(error.error())));
+  context.on('weberror', (error) => errors.push(String(error.error())));
   return context;
 }
 
@@ -55,9 +55,9 @@ async function slowDown(page: Page): Promise<void> {
   await devTools.send('Emulation.setCPUThrottlingRate', { rate: SLOWNESS });
 }
 
-/** Nothing was forbidden by a page's policy, and no error went uncaught. */
-export function expectNoComplaints(context: BrowserContext): void {
-  expect(complaints.get(context)).toEqual([]);
+/** Fails if a page violated its policy or had an uncaught error. */
+export function expectNoBrowserErrors(context: BrowserContext): void {
+  expect(browserErrors.get(context)).toEqual([]);
 }
 
 export async function signIn(page: Page, email = product.email, password = product.password): Promise<void> {
@@ -68,7 +68,7 @@ export async function signIn(page: Page, email = product.email, password = produ
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
 }
 
-/** A context with the admin signed in. */
+/** Returns a browser context in which the admin is signed in. */
 export async function adminContext(options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
   const context = await newContext(options);
   const page = await context.newPage();
@@ -77,7 +77,7 @@ export async function adminContext(options: Parameters<Browser['newContext']>[0]
   return context;
 }
 
-/** The admin, signed in for all tests of a file, and a page of theirs. */
+/** Signs the admin in for all tests of a file, with one page. */
 export function withAdmin(): { context: BrowserContext; page: Page } {
   withBrowser();
   const admin = {} as { context: BrowserContext; page: Page };
@@ -95,7 +95,7 @@ export function at(path: string): string {
   return `${product.origin}/p/${product.projectId}/${path}`;
 }
 
-/** Goes to a screen by its address, and waits until what it shows is there. */
+/** Opens a screen by its URL and waits until it has loaded. */
 export async function open(page: Page, path: string): Promise<void> {
   await page.goto(at(path));
   await settled(page);
@@ -106,9 +106,9 @@ export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
 }
 
-/** Of the whole page, or of what is seen of it. */
-export async function picture(page: Page, name: string, fullPage = true): Promise<void> {
-  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage, animations: 'disabled' });
+/** Saves a screenshot of the whole page, or of the visible part. */
+export async function screenshot(page: Page, name: string, fullPage = true): Promise<void> {
+  await page.screenshot({ path: join(screenshots, `${name}.png`), fullPage, animations: 'disabled' });
 }
 
 interface Violation {
@@ -117,19 +117,19 @@ interface Violation {
   nodes: Array<{ html: string; failureSummary?: string }>;
 }
 
-/** The page as one sees it whose system is dark. */
+/** Switches the page to dark mode through the system setting. */
 export async function turnDark(page: Page): Promise<void> {
   await page.emulateMedia({ colorScheme: 'dark' });
-  // The page hears of it later than this.
+  // The page reacts to the change asynchronously.
   await page.waitForFunction(() => document.documentElement.dataset.mantineColorScheme === 'dark');
 }
 
-/** No serious finding of axe-core on what is shown, once it is what it comes to: a colour on its way to another is neither. */
+/** Fails on serious findings of axe-core. Transitions are ended first: contrast is undefined while colours change. */
 export async function expectAccessible(page: Page, name: string): Promise<void> {
   await page.evaluate(async () => {
-    const still = new CSSStyleSheet();
-    still.replaceSync('*, *::before, *::after { transition: none !important; }');
-    document.adoptedStyleSheets.push(still);
+    const noTransitions = new CSSStyleSheet();
+    noTransitions.replaceSync('*, *::before, *::after { transition: none !important; }');
+    document.adoptedStyleSheets.push(noTransitions);
     const ending = document.getAnimations().filter(({ effect }) => effect?.getComputedTiming().endTime !== Infinity);
     await Promise.allSettled(ending.map(({ finished }) => finished));
   });
@@ -147,7 +147,7 @@ export async function expectAccessible(page: Page, name: string): Promise<void> 
   ).toEqual([]);
 }
 
-/** A call of the API, as a server would make it, or whoever has the key. */
+/** Calls the API with a key, by default with the secret key. */
 export async function call<T>(method: string, path: string, body?: object, key = product.secretKey): Promise<T> {
   const answer = await fetch(`${product.origin}/api/v1${path}`, {
     method,
@@ -158,9 +158,9 @@ export async function call<T>(method: string, path: string, body?: object, key =
   return (await answer.json()) as T;
 }
 
-/** Presses a button that changes something; returns the status that the API answers. */
+/** Presses a button that changes data; returns the status of the API's response. */
 export async function press(page: Page, name: string): Promise<number> {
-  // Previews and estimates are asked for by themselves.
+  // Previews and estimates are requested automatically.
   const changing = (request: { method(): string; url(): string }) =>
     ['POST', 'PUT', 'DELETE'].includes(request.method()) && !/\/(preview|estimate)$/.test(request.url());
   const [answer] = await Promise.all([
@@ -170,39 +170,39 @@ export async function press(page: Page, name: string): Promise<number> {
   return answer.status();
 }
 
-/** The mails in a local mailbox that hold a text. */
+/** Returns the mails in the local mailbox that contain a text. */
 export function mails(text: string, { mailDir } = product): string[] {
   return readdirSync(mailDir)
     .map((name) => readFileSync(join(mailDir, name), 'utf8'))
     .filter((mail) => mail.includes(text));
 }
 
-/** The token of the link in the invitation that was mailed to an address. */
-export function invitationOf(address: string): Promise<string> {
+/** Returns the token from the invitation that was mailed to an address. */
+export function invitationToken(address: string): Promise<string> {
   return eventually(() => {
     const [mail = ''] = mails(address).filter((text) => text.includes('accept-invite'));
     const token = /accept-invite\?token=([0-9a-f]{64})/.exec(
       mail.replaceAll(/=\r?\n/g, '').replaceAll('=3D', '='),
     )?.[1];
-    if (token === undefined) throw new Error(`no invitation to ${address} was mailed`);
+    if (token === undefined) throw new Error(`no invitation was mailed to ${address}`);
     return token;
   });
 }
 
-export function eventually<T>(look: () => T | Promise<T>): Promise<T> {
-  return vi.waitFor(look, { timeout: 30_000, interval: 50 });
+export function eventually<T>(check: () => T | Promise<T>): Promise<T> {
+  return vi.waitFor(check, { timeout: 30_000, interval: 50 });
 }
 
-// What was answered, or pressed, is drawn a moment later: none of these looks only once.
+// The page renders responses and input asynchronously, so these functions retry.
 
-/** A field holds a value. */
+/** Waits until a field has a value. */
 export function expectValue(field: Locator, value: string): Promise<void> {
   return eventually(async () => expect(await field.inputValue()).toBe(value));
 }
 
-/** So many of it are there. */
-export function expectCount(of: Locator, count: number): Promise<void> {
-  return eventually(async () => expect(await of.count()).toBe(count));
+/** Waits until a locator matches `count` elements. */
+export function expectCount(locator: Locator, count: number): Promise<void> {
+  return eventually(async () => expect(await locator.count()).toBe(count));
 }
 
 export function expectDisabled(control: Locator): Promise<void> {
@@ -210,5 +210,5 @@ export function expectDisabled(control: Locator): Promise<void> {
 }
 
 let names = 0;
-/** A name that nobody else has. */
+/** Returns a unique name. */
 export const unique = (name: string): string => `${name} ${Date.now().toString(36)}${names++}`;

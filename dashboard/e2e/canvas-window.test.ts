@@ -1,6 +1,16 @@
 import type { Locator } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { call, eventually, expectCount, expectNoComplaints, open, picture, press, unique, withAdmin } from './browser';
+import {
+  call,
+  eventually,
+  expectCount,
+  expectNoBrowserErrors,
+  open,
+  screenshot,
+  press,
+  unique,
+  withAdmin,
+} from './browser';
 
 const admin = withAdmin();
 
@@ -15,7 +25,7 @@ async function zoomOf(canvas: Locator): Promise<number> {
   return Number(/matrix\(([\d.]+)/.exec(transform)?.[1] ?? Number.NaN);
 }
 
-test('a journey that is larger than its window is seen whole when it opens, and then as near as one likes', async () => {
+test('large workflow is fitted to the canvas when it opens, and can be zoomed', async () => {
   const { page, context } = admin;
   const waits = Array.from({ length: 6 }, () => ({ type: 'WAIT', delay: 60 }));
   const split = {
@@ -48,25 +58,25 @@ test('a journey that is larger than its window is seen whole when it opens, and 
       };
     });
   await eventually(async () => expect(await outside()).toEqual({ parts: 17, outside: 0 }));
-  await picture(page, 'canvas-whole');
-  const whole = await zoomOf(canvas);
-  expect(whole).toBeLessThan(0.5);
-  await page.getByRole('button', { name: 'Nearer' }).click();
-  await eventually(async () => expect(await zoomOf(canvas)).toBeGreaterThan(whole));
-  const nearer = await zoomOf(canvas);
-  // What is done then leaves it so.
+  await screenshot(page, 'canvas-whole');
+  const initial = await zoomOf(canvas);
+  expect(initial).toBeLessThan(0.5);
+  await page.getByRole('button', { name: 'Zoom in' }).click();
+  await eventually(async () => expect(await zoomOf(canvas)).toBeGreaterThan(initial));
+  const zoomed = await zoomOf(canvas);
+  // Editing and saving keep the zoom.
   await canvas.locator('.canvas-step').first().click();
   await page
-    .getByRole('group', { name: 'Form of Wait' })
-    .getByLabel(/^For, such as/)
+    .getByRole('group', { name: 'Edit step: Wait' })
+    .getByLabel(/^Duration/)
     .fill('2h');
   expect(await press(page, 'Save')).toBe(200);
   await page.getByText('Saved.').waitFor();
-  await eventually(async () => expect(await zoomOf(canvas)).toBe(nearer));
-  expectNoComplaints(context);
+  await eventually(async () => expect(await zoomOf(canvas)).toBe(zoomed));
+  expectNoBrowserErrors(context);
 });
 
-test('a rule of a way that is refused marks the step that leads there', async () => {
+test('invalid rule of a branch marks the step that it belongs to', async () => {
   const { page, context } = admin;
   const branch = {
     type: 'BRANCH',
@@ -81,17 +91,17 @@ test('a rule of a way that is refused marks the step that leads there', async ()
     steps: [branch, { type: 'EXIT' }],
   });
   await open(page, `automations/${id}?view=canvas`);
-  const step = page.locator('.canvas-step', { has: page.locator('.canvas-name', { hasText: 'Branch by rules' }) });
+  const step = page.locator('.canvas-step', { has: page.locator('.canvas-name', { hasText: 'Conditional split' }) });
   await step.click();
-  const form = page.getByRole('group', { name: 'Form of Branch by rules' });
+  const form = page.getByRole('group', { name: 'Edit step: Conditional split' });
   await form.getByLabel('Field').fill('');
   expect(await press(page, 'Save')).toBe(422);
-  await step.getByText('Something needs to be changed here').waitFor();
-  await expectCount(page.locator('.canvas-step[data-wrong]'), 1);
-  // Once, where it is to be changed.
+  await step.getByText('Needs correction').waitFor();
+  await expectCount(page.locator('.canvas-step[data-invalid]'), 1);
+  // The error is shown once, at the rule.
   await expectCount(form.getByRole('alert'), 1);
   await form.getByLabel('Field').fill('properties.tariff');
   expect(await press(page, 'Save')).toBe(200);
-  await expectCount(page.locator('.canvas-step[data-wrong]'), 0);
-  expectNoComplaints(context);
+  await expectCount(page.locator('.canvas-step[data-invalid]'), 0);
+  expectNoBrowserErrors(context);
 });

@@ -6,8 +6,8 @@ import {
   adminContext,
   call,
   eventually,
-  expectNoComplaints,
-  invitationOf,
+  expectNoBrowserErrors,
+  invitationToken,
   newContext,
   product,
   settled,
@@ -15,25 +15,25 @@ import {
   unique,
   withBrowser,
 } from './browser';
-import { Watch, hostile, short } from './hostile';
+import { MarkupWatch, hostile, short } from './hostile';
 
-// What only people write who are signed in, and what other systems answer: in a project of its own, whose name is such a
-// text, too. Imports are on no screen.
+// Markup in texts that only signed-in accounts write, and in responses of other systems. The project has its own name with
+// markup. Imports appear on no screen.
 
 withBrowser();
 const contexts: BrowserContext[] = [];
 const PASSWORD = 'a long password';
-/** As much of markup as an address may hold. */
+/** An address with as much markup as addresses allow. */
 const EMAIL = `${unique('m').replace(' ', '')}'{{7*7}}&lt=\`b@example.com`;
 let admin: Page;
 let system: Server;
-const made = {} as { project: string; endpoint: string; campaign: string };
+const created = {} as { project: string; endpoint: string; campaign: string };
 
 interface Id {
   id: string;
 }
 
-/** A call of the API by whoever is signed in on a page. */
+/** Calls the API as the account that is signed in on a page. */
 async function as<T>(page: Page, method: string, path: string, body?: object): Promise<T> {
   const answer = await page.evaluate(
     async ({ method, path, body, project }) => {
@@ -46,14 +46,14 @@ async function as<T>(page: Page, method: string, path: string, body?: object): P
       const answer = await fetch(`/api/v1${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) });
       return { ok: answer.ok, text: `${answer.status} ${await answer.text()}` };
     },
-    { method, path, body, project: made.project },
+    { method, path, body, project: created.project },
   );
   if (!answer.ok) throw new Error(`${method} ${path}: ${answer.text}`);
   return JSON.parse(answer.text.slice(4)) as T;
 }
 
 beforeAll(async () => {
-  // A system that answers calls with such a text, and takes none.
+  // A system that rejects every delivery with markup in its response.
   system = createServer((_, answer) => answer.writeHead(500, { 'content-type': 'text/html' }).end(hostile('response')));
   await new Promise<void>((listening) => system.listen(0, '127.0.0.1', listening));
   const context = await adminContext();
@@ -61,7 +61,7 @@ beforeAll(async () => {
   admin = await context.newPage();
   await admin.goto(product.origin);
   await settled(admin);
-  made.project = (await as<Id>(admin, 'POST', '/projects', { name: hostile('project') })).id;
+  created.project = (await as<Id>(admin, 'POST', '/projects', { name: hostile('project') })).id;
   const { key } = await as<{ key: string }>(admin, 'POST', '/api-keys', { name: hostile('key-name'), type: 'secret' });
   await as(admin, 'POST', '/team/invites', {
     email: `${unique('not-yet').replace(' ', '')}'{{7*7}}&lt=\`b@example.com`,
@@ -69,7 +69,7 @@ beforeAll(async () => {
   });
   await as(admin, 'POST', '/team/invites', { email: EMAIL, role: 'ADMIN' });
   const joined = {
-    token: await invitationOf(EMAIL.slice(0, EMAIL.indexOf("'"))),
+    token: await invitationToken(EMAIL.slice(0, EMAIL.indexOf("'"))),
     name: hostile('member'),
     password: PASSWORD,
   };
@@ -77,7 +77,7 @@ beforeAll(async () => {
 
   const { port } = system.address() as AddressInfo;
   const endpoint = { url: `http://127.0.0.1:${port}/hook`, description: hostile('hook'), events: ['*'] };
-  made.endpoint = (await as<Id>(admin, 'POST', '/webhook-endpoints', endpoint)).id;
+  created.endpoint = (await as<Id>(admin, 'POST', '/webhook-endpoints', endpoint)).id;
 
   const write = <T>(method: string, path: string, body?: object): Promise<T> => call<T>(method, path, body, key);
   const rules = [{ field: 'email', operator: 'exists' }];
@@ -107,17 +107,17 @@ beforeAll(async () => {
     variants,
     goal: { event: short('goal'), within: '7d' },
   };
-  made.campaign = (await write<Id>('POST', '/campaigns', campaign)).id;
-  await write('POST', `/campaigns/${made.campaign}/send`);
+  created.campaign = (await write<Id>('POST', '/campaigns', campaign)).id;
+  await write('POST', `/campaigns/${created.campaign}/send`);
   await eventually(async () =>
-    expect((await write<{ total: number }>('GET', `/campaigns/${made.campaign}/report`)).total).toBe(1),
+    expect((await write<{ total: number }>('GET', `/campaigns/${created.campaign}/report`)).total).toBe(1),
   );
-  await as(admin, 'POST', `/webhook-endpoints/${made.endpoint}/test`);
+  await as(admin, 'POST', `/webhook-endpoints/${created.endpoint}/test`);
   await eventually(async () => {
     const { deliveries } = await as<{ deliveries: Array<{ attempts: Array<{ response?: string }> }> }>(
       admin,
       'GET',
-      `/webhook-endpoints/${made.endpoint}/deliveries`,
+      `/webhook-endpoints/${created.endpoint}/deliveries`,
     );
     expect(deliveries.some(({ attempts }) => attempts.some(({ response }) => response?.includes('response')))).toBe(
       true,
@@ -135,79 +135,79 @@ const go = async (page: Page, path: string): Promise<void> => {
   await settled(page);
 };
 
-test('what colleagues and other systems write is a text on every screen', async () => {
-  const watch = new Watch();
-  watch.over(admin);
+test('markup from team members and other systems is shown as text on every screen', async () => {
+  const watch = new MarkupWatch();
+  watch.watchDialogs(admin);
   const screens = [
     'overview',
     'team',
     'api-keys',
     'webhooks',
-    `webhooks/${made.endpoint}`,
+    `webhooks/${created.endpoint}`,
     'settings',
     'campaigns',
-    `campaigns/${made.campaign}`,
+    `campaigns/${created.campaign}`,
     'messages',
     'audit-log',
   ];
   for (const screen of screens) {
-    await go(admin, `/p/${made.project}/${screen}`);
-    await watch.look(admin, screen);
+    await go(admin, `/p/${created.project}/${screen}`);
+    await watch.check(admin, screen);
     if (screen === 'team') expect(await admin.locator('main').innerText()).toContain(EMAIL);
   }
   for (const path of ['/account', '/new-project']) {
     await go(admin, path);
-    await watch.look(admin, path);
+    await watch.check(admin, path);
   }
   watch.expectTexts(['project', 'key-name', 'member', 'hook', 'campaign', 'variant', 'other-variant', 'goal']);
-  for (const context of contexts) expectNoComplaints(context);
+  for (const context of contexts) expectNoBrowserErrors(context);
 });
 
-test('so it is where it is asked about, and where a call is looked at', async () => {
-  const watch = new Watch();
-  watch.over(admin);
-  const asked = async (screen: string, button: string, field: string) => {
-    await go(admin, `/p/${made.project}/${screen}`);
-    // The log is fetched anew every few seconds.
+test('markup is shown as text in dialogs and in the details of a delivery', async () => {
+  const watch = new MarkupWatch();
+  watch.watchDialogs(admin);
+  const checkDialog = async (screen: string, button: string, field: string) => {
+    await go(admin, `/p/${created.project}/${screen}`);
+    // The log is refetched every few seconds.
     await admin.getByRole('button', { name: button, exact: true }).last().click();
     await admin.getByRole('dialog').waitFor();
     await eventually(async () => {
-      await watch.look(admin, `${screen}: ${button}`);
+      await watch.check(admin, `${screen}: ${button}`);
       expect([...watch.asText]).toContain(field);
     });
   };
-  await asked('api-keys', 'Revoke', 'key-name');
-  await asked('settings', 'Delete the project', 'project');
-  await asked(`webhooks/${made.endpoint}`, 'Edit', 'hook');
-  await asked(`webhooks/${made.endpoint}`, 'Look', 'response');
+  await checkDialog('api-keys', 'Revoke', 'key-name');
+  await checkDialog('settings', 'Delete project', 'project');
+  await checkDialog(`webhooks/${created.endpoint}`, 'Edit', 'hook');
+  await checkDialog(`webhooks/${created.endpoint}`, 'View', 'response');
   watch.expectTexts(['key-name', 'project', 'hook', 'response']);
-  for (const context of contexts) expectNoComplaints(context);
+  for (const context of contexts) expectNoBrowserErrors(context);
 });
 
-test('so it is for the one who wrote it', async () => {
-  const theirs = await newContext();
-  contexts.push(theirs);
-  const page = await theirs.newPage();
-  const watch = new Watch();
-  watch.over(page);
+test('markup is shown as text to its author', async () => {
+  const memberContext = await newContext();
+  contexts.push(memberContext);
+  const page = await memberContext.newPage();
+  const watch = new MarkupWatch();
+  watch.watchDialogs(page);
   await signIn(page, EMAIL, PASSWORD);
-  await watch.look(page, 'overview');
-  for (const path of ['/account', `/p/${made.project}/team`]) {
+  await watch.check(page, 'overview');
+  for (const path of ['/account', `/p/${created.project}/team`]) {
     await go(page, path);
-    await watch.look(page, path);
+    await watch.check(page, path);
   }
   watch.expectTexts(['project', 'member']);
-  expectNoComplaints(theirs);
+  expectNoBrowserErrors(memberContext);
 });
 
-test('a text that is taken for markup is noticed', async () => {
+test('the test detects text that is rendered as markup', async () => {
   const plain = await newContext();
   contexts.push(plain);
   const page = await plain.newPage();
   await page.evaluate((text) => document.body.insertAdjacentText('beforeend', text), hostile('text'));
-  const watch = new Watch();
-  await watch.look(page, 'as a text');
+  const watch = new MarkupWatch();
+  await watch.check(page, 'as a text');
   expect([...watch.asText]).toEqual(['text']);
   await page.evaluate((text) => document.body.insertAdjacentHTML('beforeend', text), hostile('markup'));
-  await expect(watch.look(page, 'as markup')).rejects.toThrow('as markup');
+  await expect(watch.check(page, 'as markup')).rejects.toThrow('as markup');
 });

@@ -1,7 +1,7 @@
 import type { BrowserContext } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { adminContext, call, eventually, expectNoComplaints, open, withBrowser } from './browser';
-import { Watch, hostile, short } from './hostile';
+import { adminContext, call, eventually, expectNoBrowserErrors, open, withBrowser } from './browser';
+import { MarkupWatch, hostile, short } from './hostile';
 
 withBrowser();
 let context: BrowserContext;
@@ -12,8 +12,8 @@ interface Id {
 }
 
 beforeAll(async () => {
-  // Every text that a key may write, as an address where one is asked for.
-  const user = short('person');
+  // Markup in every text that can be written with an API key, in the form of an address where one is required.
+  const user = short('user');
   await call('POST', '/users/identify', {
     user_id: user,
     properties: {
@@ -81,20 +81,20 @@ beforeAll(async () => {
     body: hostile('own-body').replace('{{7*7}}', ''),
   });
   await call('POST', '/events', { event: 'order_completed', user_id: user, properties: { total: 21 } });
-  const person = encodeURIComponent(user);
+  const userId = encodeURIComponent(user);
   const run = await eventually(async () => {
     const { runs } = await call<{ runs: Id[] }>('GET', `/automations/${automation.id}/runs`);
     expect(runs.length).toBeGreaterThan(0);
     return runs[0]?.id ?? '';
   });
   const message = await eventually(async () => {
-    const { messages } = await call<{ messages: Id[] }>('GET', `/messages?userId=${person}`);
+    const { messages } = await call<{ messages: Id[] }>('GET', `/messages?userId=${userId}`);
     expect(messages.length).toBeGreaterThan(0);
     return messages[0]?.id ?? '';
   });
-  screens.push('overview', 'events', `events?search=${encodeURIComponent(short('event'))}`, 'users', `users/${person}`);
+  screens.push('overview', 'events', `events?search=${encodeURIComponent(short('event'))}`, 'users', `users/${userId}`);
   for (const tab of ['segments', 'automations', 'subscriptions', 'messages', 'devices'])
-    screens.push(`users/${person}?tab=${tab}`);
+    screens.push(`users/${userId}?tab=${tab}`);
   screens.push(
     'segments',
     `segments/${segment.id}`,
@@ -127,17 +127,17 @@ afterAll(async () => {
   await context?.close();
 });
 
-test('a text that is markup is a text on every screen', async () => {
+test('markup is shown as text on every screen', async () => {
   const page = await context.newPage();
-  const watch = new Watch();
-  watch.over(page);
+  const watch = new MarkupWatch();
+  watch.watchDialogs(page);
   for (const screen of screens) {
     await open(page, screen);
-    await watch.look(page, screen);
+    await watch.check(page, screen);
   }
-  // They were there to be seen, and nothing of them was forbidden by the page's policy: it was never tried.
+  // The texts were visible, and the page never tried to load or run anything that its policy forbids.
   watch.expectTexts([
-    'person',
+    'user',
     'name',
     'event',
     'template',
@@ -149,6 +149,6 @@ test('a text that is markup is a text on every screen', async () => {
     'group',
     'note',
   ]);
-  expectNoComplaints(context);
+  expectNoBrowserErrors(context);
   await page.close();
 });

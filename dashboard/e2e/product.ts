@@ -27,14 +27,14 @@ declare module 'vitest' {
   }
 }
 
-/** The whole product, started in a place of its own for all tests together. */
+/** Starts the product in its own directory, once for all tests. */
 export default async function start({ provide }: TestProject): Promise<() => Promise<void>> {
   const { product, stop } = await startProduct();
   provide('product', product);
   return stop;
 }
 
-/** A product as `make up` starts it: with one project, in which there is nothing. */
+/** Starts the product like `make up`, with one empty project. */
 export async function startProduct(): Promise<{ product: Product; stop: () => Promise<void> }> {
   const directory = mkdtempSync(join(tmpdir(), 'rekindle-dashboard-'));
   const environment = { ...process.env, RUN_DIR: directory, PORT: String(await freePort()) };
@@ -49,24 +49,24 @@ export async function startProduct(): Promise<{ product: Product; stop: () => Pr
   try {
     await run('up');
   } catch (failure) {
-    // What did start goes, too.
+    // Stop the programs that did start.
     await stop();
     throw failure;
   }
-  const told = JSON.parse(readFileSync(join(directory, 'credentials.json'), 'utf8')) as Record<string, string>;
-  const of = (name: string): string => {
-    const value = told[name];
+  const credentials = JSON.parse(readFileSync(join(directory, 'credentials.json'), 'utf8')) as Record<string, string>;
+  const credential = (name: string): string => {
+    const value = credentials[name];
     if (!value) throw new Error(`credentials.json has no ${name}`);
     return value;
   };
   const product = {
-    origin: new URL(of('baseUrl')).origin,
-    projectId: of('projectId'),
-    publicKey: of('publicKey'),
-    secretKey: of('secretKey'),
-    email: of('adminEmail'),
-    password: of('adminPassword'),
-    mailDir: of('mailDir'),
+    origin: new URL(credential('baseUrl')).origin,
+    projectId: credential('projectId'),
+    publicKey: credential('publicKey'),
+    secretKey: credential('secretKey'),
+    email: credential('adminEmail'),
+    password: credential('adminPassword'),
+    mailDir: credential('mailDir'),
   };
   return { product, stop };
 }

@@ -5,10 +5,10 @@ import {
   call,
   eventually,
   expectAccessible,
-  expectNoComplaints,
+  expectNoBrowserErrors,
   newContext,
   open,
-  picture,
+  screenshot,
   product,
   settled,
   turnDark,
@@ -17,14 +17,14 @@ import {
 
 withBrowser();
 let context: BrowserContext;
-const made: Record<string, string> = {};
+const created: Record<string, string> = {};
 
 interface Id {
   id: string;
 }
 
 beforeAll(async () => {
-  // One of everything, so that no screen is only its empty state. A name of `<script>` is a name.
+  // One record of each kind, so that no screen shows only its empty state. Names contain `<script>`, which must be shown as text.
   const script = '<script>alert(1)</script>';
   await call('POST', '/users/identify', {
     user_id: 'bo',
@@ -32,7 +32,7 @@ beforeAll(async () => {
   });
   for (const event of ['app_opened', 'order_completed', script])
     await call('POST', '/events', { event, user_id: 'bo', properties: { total: 12.5 } });
-  made.template = (
+  created.template = (
     await call<Id>('POST', '/templates', {
       name: script,
       channel: 'EMAIL',
@@ -41,7 +41,7 @@ beforeAll(async () => {
     })
   ).id;
   await call('POST', '/templates', { name: 'Short', channel: 'SMS', subject: '', body: 'Hi' }).catch(() => null);
-  made.segment = (
+  created.segment = (
     await call<Id>('POST', '/segments', {
       name: script,
       rules: [
@@ -62,13 +62,13 @@ beforeAll(async () => {
       branches: [
         {
           rules: [{ field: 'properties.plan', operator: 'eq', value: 'pro' }],
-          steps: [{ type: 'SEND_EMAIL', templateId: made.template }],
+          steps: [{ type: 'SEND_EMAIL', templateId: created.template }],
         },
       ],
       else: [{ type: 'EXIT' }],
     },
   ];
-  made.automation = (
+  created.automation = (
     await call<Id>('POST', '/automations', {
       name: script,
       triggerType: 'EVENT',
@@ -77,25 +77,25 @@ beforeAll(async () => {
       steps,
     })
   ).id;
-  made.campaign = (
+  created.campaign = (
     await call<Id>('POST', '/campaigns', {
       name: script,
       channel: 'EMAIL',
-      segmentId: made.segment,
-      templateId: made.template,
+      segmentId: created.segment,
+      templateId: created.template,
     })
   ).id;
   await call('POST', '/news', { title: script, body: 'News', published: true });
   await call('POST', '/subscription-groups', { name: 'Offers' });
   await call('POST', '/push-tokens', { user_id: 'bo', platform: 'IOS', token: 'a-device-of-bo' });
-  await call('POST', '/suppressions', { channel: 'EMAIL', address: 'gone@example.com', note: 'asked by mail' });
+  await call('POST', '/suppressions', { channel: 'EMAIL', address: 'gone@example.com', note: 'requested by email' });
   await call('POST', '/events', { event: 'order_completed', user_id: 'bo', properties: { total: 20 } });
-  made.run = await eventually(async () => {
-    const { runs } = await call<{ runs: Id[] }>('GET', `/automations/${made.automation}/runs`);
+  created.run = await eventually(async () => {
+    const { runs } = await call<{ runs: Id[] }>('GET', `/automations/${created.automation}/runs`);
     expect(runs.length).toBeGreaterThan(0);
     return runs[0]?.id ?? '';
   });
-  made.message = await eventually(async () => {
+  created.message = await eventually(async () => {
     const { messages } = await call<{ messages: Id[] }>('GET', '/messages?userId=bo');
     expect(messages.length).toBeGreaterThan(0);
     return messages[0]?.id ?? '';
@@ -111,27 +111,27 @@ const SCREENS: Array<[string, () => string]> = [
   ['overview', () => 'overview'],
   ['events', () => 'events'],
   ['users', () => 'users'],
-  ['person', () => 'users/bo'],
-  ['person-segments', () => 'users/bo?tab=segments'],
-  ['person-automations', () => 'users/bo?tab=automations'],
-  ['person-subscriptions', () => 'users/bo?tab=subscriptions'],
+  ['user', () => 'users/bo'],
+  ['user-segments', () => 'users/bo?tab=segments'],
+  ['user-automations', () => 'users/bo?tab=automations'],
+  ['user-subscriptions', () => 'users/bo?tab=subscriptions'],
   ['segments', () => 'segments'],
-  ['segment', () => `segments/${made.segment}`],
+  ['segment', () => `segments/${created.segment}`],
   ['segment-new', () => 'segments/new'],
   ['templates', () => 'templates'],
-  ['template', () => `templates/${made.template}`],
+  ['template', () => `templates/${created.template}`],
   ['automations', () => 'automations'],
-  ['automation', () => `automations/${made.automation}`],
-  ['automation-canvas', () => `automations/${made.automation}?view=canvas`],
-  ['automation-list', () => `automations/${made.automation}?view=list`],
+  ['automation', () => `automations/${created.automation}`],
+  ['automation-canvas', () => `automations/${created.automation}?view=canvas`],
+  ['automation-list', () => `automations/${created.automation}?view=list`],
   ['automation-new', () => 'automations/new'],
-  ['runs', () => `automations/${made.automation}/runs`],
-  ['run', () => `automations/${made.automation}/runs/${made.run}`],
+  ['runs', () => `automations/${created.automation}/runs`],
+  ['run', () => `automations/${created.automation}/runs/${created.run}`],
   ['campaigns', () => 'campaigns'],
-  ['campaign', () => `campaigns/${made.campaign}`],
+  ['campaign', () => `campaigns/${created.campaign}`],
   ['campaign-new', () => 'campaigns/new'],
   ['messages', () => 'messages'],
-  ['message', () => `messages/${made.message}`],
+  ['message', () => `messages/${created.message}`],
   ['dead-letters', () => 'dead-letters'],
   ['news', () => 'news'],
   ['channels', () => 'channels'],
@@ -146,25 +146,25 @@ const SCREENS: Array<[string, () => string]> = [
 ];
 
 describe.each(SCREENS)('%s', (name, path) => {
-  test('is there for everybody, in light and in dark, also on a phone', async () => {
+  test('is accessible in light and dark mode and fits a phone screen', async () => {
     const page = await context.newPage();
     await open(page, path());
     await expect(page.getByRole('alert').allInnerTexts()).resolves.toEqual([]);
     await expectAccessible(page, name);
-    await picture(page, name);
+    await screenshot(page, name);
     await turnDark(page);
     await expectAccessible(page, `${name}, dark`);
     await page.setViewportSize({ width: 390, height: 844 });
     await settled(page);
-    await eventually(async () => expect(await standingOut(page), 'what stands out at 390 pixels').toEqual([]));
-    await picture(page, `${name}-phone-dark`);
+    await eventually(async () => expect(await overflowingElements(page), 'elements wider than 390 pixels').toEqual([]));
+    await screenshot(page, `${name}-phone-dark`);
     await page.close();
-    expectNoComplaints(context);
+    expectNoBrowserErrors(context);
   });
 });
 
-/** What makes a page wider than its window; nothing where it is not. */
-function standingOut(page: Page): Promise<string[]> {
+/** Returns the elements that make a page wider than the viewport. */
+function overflowingElements(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const { clientWidth, scrollWidth } = document.documentElement;
     if (scrollWidth <= clientWidth) return [];
@@ -175,25 +175,25 @@ function standingOut(page: Page): Promise<string[]> {
   });
 }
 
-test('screens before a project are accessible, too', async () => {
-  const stranger = await newContext({ viewport: { width: 390, height: 844 } });
-  const page = await stranger.newPage();
-  for (const [name, address] of [
+test('screens outside a project are accessible', async () => {
+  const visitor = await newContext({ viewport: { width: 390, height: 844 } });
+  const page = await visitor.newPage();
+  for (const [name, path] of [
     ['sign-in', '/sign-in'],
     ['accept-invite', '/accept-invite?token=x'],
   ] as const) {
-    await page.goto(product.origin + address);
+    await page.goto(product.origin + path);
     await settled(page);
     await expectAccessible(page, name);
-    await picture(page, name);
+    await screenshot(page, name);
   }
-  expectNoComplaints(stranger);
-  await stranger.close();
+  expectNoBrowserErrors(visitor);
+  await visitor.close();
   const admin = await context.newPage();
-  for (const address of ['/new-project', '/account']) {
-    await admin.goto(product.origin + address);
+  for (const path of ['/new-project', '/account']) {
+    await admin.goto(product.origin + path);
     await settled(admin);
-    await expectAccessible(admin, address);
+    await expectAccessible(admin, path);
   }
   await admin.close();
 });

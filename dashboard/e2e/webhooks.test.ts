@@ -3,28 +3,28 @@ import {
   eventually,
   expectAccessible,
   expectCount,
-  expectNoComplaints,
+  expectNoBrowserErrors,
   open,
-  picture,
+  screenshot,
   settled,
   withAdmin,
 } from './browser';
 
 const admin = withAdmin();
 
-test('an endpoint is made, tried, changed and deleted; its secret is shown once', async () => {
+test('webhook endpoint is created, tested, edited and deleted, and its secret is shown once', async () => {
   const { context, page } = admin;
-  // Reserved for what never answers: no call leaves this machine.
+  // The `.invalid` domain never resolves, so no request leaves this machine.
   const url = `https://hook-${Date.now()}.invalid/rekindle`;
   await open(page, 'webhooks');
-  await page.getByRole('button', { name: 'Add an endpoint' }).click();
-  const form = page.getByRole('dialog', { name: 'Add an endpoint' });
-  await form.getByLabel('Address (https)').fill(url);
+  await page.getByRole('button', { name: 'Add endpoint' }).click();
+  const form = page.getByRole('dialog', { name: 'Add endpoint' });
+  await form.getByLabel('URL (https)').fill(url);
   await form.getByLabel('Description').fill('The shop');
   await form.getByRole('button', { name: 'Save' }).click();
   const secret = async () => {
     const shown = await page.getByTestId('secret').innerText();
-    await page.getByRole('button', { name: 'I have kept it' }).click();
+    await page.getByRole('button', { name: 'Done' }).click();
     return shown;
   };
   const first = await secret();
@@ -32,24 +32,24 @@ test('an endpoint is made, tried, changed and deleted; its secret is shown once'
   await page.getByRole('link', { name: url }).click();
   await page.getByRole('heading', { level: 1, name: url }).waitFor();
 
-  await page.getByRole('button', { name: 'Send a test call' }).click();
-  await page.getByText('The test call is on its way.').waitFor();
-  const calls = page.getByRole('region', { name: 'Calls' });
-  await expectCount(calls.getByRole('row'), 2);
-  // Once it was tried, the log says why it did not arrive.
+  await page.getByRole('button', { name: 'Send test event' }).click();
+  await page.getByText('Test event queued.').waitFor();
+  const deliveries = page.getByRole('region', { name: 'Deliveries' });
+  await expectCount(deliveries.getByRole('row'), 2);
+  // After the first attempt, the log shows why the delivery failed.
   await eventually(async () =>
-    expect(Number(await calls.getByRole('row').nth(1).getByRole('cell').nth(3).innerText())).toBeGreaterThan(0),
+    expect(Number(await deliveries.getByRole('row').nth(1).getByRole('cell').nth(3).innerText())).toBeGreaterThan(0),
   );
-  await calls.getByRole('button', { name: 'Look' }).click();
-  const log = page.getByRole('dialog', { name: 'Call' });
-  await log.getByText('What was sent').waitFor();
+  await deliveries.getByRole('button', { name: 'View' }).click();
+  const log = page.getByRole('dialog', { name: 'Delivery' });
+  await log.getByText('Payload').waitFor();
   expect(await log.innerText()).toContain('"type"');
-  await picture(page, 'act-webhook-call');
-  await expectAccessible(page, 'webhook call');
+  await screenshot(page, 'act-webhook-call');
+  await expectAccessible(page, 'webhook delivery');
   await log.getByRole('button', { name: 'Close' }).click();
 
-  await page.getByRole('button', { name: 'Replace the secret' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Replace the secret' }).click();
+  await page.getByRole('button', { name: 'Rotate secret' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret' }).click();
   const second = await secret();
   expect(second).toMatch(/^whsec_/);
   expect(second).not.toBe(first);
@@ -66,7 +66,7 @@ test('an endpoint is made, tried, changed and deleted; its secret is shown once'
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('dialog').getByText(url).waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
-  await page.getByText('The endpoint is deleted.').waitFor();
+  await page.getByText('Endpoint deleted.').waitFor();
   await expectCount(page.getByRole('row', { name: url }), 0);
-  expectNoComplaints(context);
+  expectNoBrowserErrors(context);
 });

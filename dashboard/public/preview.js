@@ -1,13 +1,13 @@
-// The frame that a message is shown in. Its page is answered with a policy of its own: no origin, no network but for
-// pictures, and no script but this one, so that what a message holds is drawn and never run.
+// Renders a message in a frame. The frame's Content-Security-Policy gives it an opaque origin, allows no network except images,
+// and no script except this one, so that the content of a message is rendered but never executed.
 addEventListener('message', (event) => {
   if (event.source !== parent || typeof event.data?.html !== 'string') return;
   const shown = new DOMParser().parseFromString(event.data.html, 'text/html');
-  // Neither may lead the frame elsewhere.
+  // Remove elements that could navigate the frame or run scripts.
   for (const element of shown.querySelectorAll('meta[http-equiv], base, script')) element.remove();
   document.documentElement.replaceChildren(...document.adoptNode(shown.documentElement).childNodes);
   document.documentElement.style.colorScheme = event.data.dark ? 'dark' : 'light';
-  // Links lead nowhere here.
+  // Disable links.
   document.addEventListener('click', (click) => click.preventDefault(), { capture: true });
 });
 parent.postMessage('ready', '*');

@@ -1,4 +1,4 @@
-// What a browser has to load before the first screen is there: the script of the page, all that it imports, and nothing lazy.
+// Checks the size of the scripts for the first screen: the page's script and everything that it imports statically.
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -14,7 +14,7 @@ while (queue.length > 0) {
   if (seen.has(name)) continue;
   seen.add(name);
   const code = readFileSync(join(dist, name), 'utf8');
-  // Static imports only: `import(…)` is what comes later.
+  // Static imports only: `import(…)` loads on demand.
   for (const match of code.matchAll(/(?:^|[;}\s])(?:import|export)\s*(?:[\w*{},$\s]+\s*from\s*)?"\.\/([^"]+\.js)"/g))
     queue.push(`assets/${match[1]}`);
 }
@@ -26,5 +26,6 @@ console.log(
   `${(total / 1024).toFixed(1).padStart(7)} KiB  of script before the first screen; at most ${LIMIT / 1024} KiB`,
 );
 const later = readdirSync(join(dist, 'assets')).filter((name) => name.endsWith('.js') && !seen.has(`assets/${name}`));
-if (first.length === 0 || later.length === 0) throw new Error('the bundle is not what this script reads');
+if (first.length === 0 || later.length === 0)
+  throw new Error('the bundle does not have the form that this script expects');
 if (total > LIMIT) process.exit(1);

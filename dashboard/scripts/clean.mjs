@@ -1,4 +1,4 @@
-// Before `vite build`: `dist` itself stays, for git holds a file in it. An image is built without it.
+// Runs before `vite build`. Keeps `dist` itself, because git tracks a file in it. In image builds, `dist` does not exist yet.
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 

@@ -1,4 +1,4 @@
-// After `vite build`: compresses what is worth it, so that the gateway need not.
+// Runs after `vite build`: compresses files that shrink by at least 10 %, so that the gateway need not compress them.
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';

@@ -10,13 +10,13 @@ import { queries } from './app/query';
 import { router } from './app/router';
 import { colours, theme } from './app/theme';
 
-// Styles that scripts add are let in by it.
+// Allows the styles that scripts insert.
 const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? '';
 setNonce(nonce);
 
-const place = document.getElementById('root');
-if (place) {
-  createRoot(place).render(
+const container = document.getElementById('root');
+if (container) {
+  createRoot(container).render(
     <StrictMode>
       <MantineProvider
         theme={theme}

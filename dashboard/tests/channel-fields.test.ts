@@ -1,9 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { EMAIL, PUSH, SMS, changesOf, valuesOf } from '../src/features/channels/fields';
 
-describe('a channel’s fields', () => {
-  test('secrets are never shown, and only sent when they were typed', () => {
-    const stored = valuesOf(EMAIL, { provider: 'SMTP', smtpPort: 25, smtpHost: null, smtpPassword: 'told by mistake' });
+describe('channel fields', () => {
+  test('secrets are never shown, and sent only after they were typed', () => {
+    const stored = valuesOf(EMAIL, {
+      provider: 'SMTP',
+      smtpPort: 25,
+      smtpHost: null,
+      smtpPassword: 'returned by mistake',
+    });
     expect(stored.smtpPassword).toBe('');
     expect(changesOf(EMAIL, stored, { ...stored, smtpHost: 'mail.example.com' })).toEqual({
       smtpHost: 'mail.example.com',
@@ -13,8 +18,8 @@ describe('a channel’s fields', () => {
     expect(changesOf(EMAIL, stored, { ...stored, smtpPort: '' })).toEqual({ smtpPort: '' });
   });
 
-  test('secrets are told by no field', () => {
+  test('secret fields have no source in the response', () => {
     for (const field of [...EMAIL, ...PUSH, ...SMS])
-      expect(field.told === undefined, field.name).toBe(field.kind.startsWith('secret'));
+      expect(field.source === undefined, field.name).toBe(field.kind.startsWith('secret'));
   });
 });

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest';
 
-// Of a page, whose addresses need no origin; the client takes it as it is loaded.
+// Resolves relative URLs like a browser does. The client captures `Request` when it is loaded.
 vi.stubGlobal(
   'Request',
   class extends Request {
@@ -9,13 +9,13 @@ vi.stubGlobal(
     }
   },
 );
-const { api, apiOf, ifMatch, isFound, read, readTagged, workOn } = await import('../src/api/client');
+const { api, apiFor, ifMatch, isFound, read, readTagged, setCurrentProject } = await import('../src/api/client');
 
-/** What the requests went under, and what each is answered; null where no answer comes. */
+/** Headers of the requests, and the status of each response; null for no response. */
 let keys: Array<string | null>;
 let projects: Array<string | null>;
 let tags: Array<string | null>;
-let answers: Array<number | null>;
+let responses: Array<number | null>;
 
 beforeEach(() => {
   keys = [];
@@ -25,66 +25,66 @@ beforeEach(() => {
     keys.push(request.headers.get('idempotency-key'));
     projects.push(request.headers.get('x-project-id'));
     tags.push(request.headers.get('if-match'));
-    const status = answers.shift();
+    const status = responses.shift();
     return status
-      ? Promise.resolve(Response.json({ message: 'told' }, { status, headers: { etag: '"now"' } }))
+      ? Promise.resolve(Response.json({ message: 'refused' }, { status, headers: { etag: '"now"' } }))
       : Promise.reject(new TypeError('no connection'));
   });
 });
 
-test('what is made again because nobody answered is made once', async () => {
-  const make = (name: string) => read(api.POST('/segments', { body: { name } })).catch(() => null);
-  answers = [null, 503, 422, 201, 201];
-  for (let attempt = 0; attempt < 5; attempt++) await make('Pro');
-  const [lost, undecided, refused, made, another] = keys;
+test('repeated create without a response uses the same idempotency key', async () => {
+  const create = (name: string) => read(api.POST('/segments', { body: { name } })).catch(() => null);
+  responses = [null, 503, 422, 201, 201];
+  for (let attempt = 0; attempt < 5; attempt++) await create('Pro');
+  const [lost, unknown, refused, created, another] = keys;
   expect(lost).toBeTruthy();
-  expect(undecided).toBe(lost);
+  expect(unknown).toBe(lost);
   expect(refused).toBe(lost);
-  // It was answered: whatever comes now is meant as another one.
-  expect(new Set([lost, made, another]).size).toBe(3);
+  // After a response, the same request is a new operation.
+  expect(new Set([lost, created, another]).size).toBe(3);
 });
 
-test('what is only read goes without a key', async () => {
-  answers = [200];
+test('read requests have no idempotency key', async () => {
+  responses = [200];
   await read(api.GET('/segments'));
   expect(keys).toEqual([null]);
 });
 
-test('requests are about the project on the screen, or about the one that they are bound to', async () => {
-  answers = [200, 200, 200];
-  workOn('one');
-  const bound = apiOf('one');
+test('requests use the current project, or the project that the client is bound to', async () => {
+  responses = [200, 200, 200];
+  setCurrentProject('one');
+  const bound = apiFor('one');
   await read(api.GET('/segments'));
-  workOn('two');
+  setCurrentProject('two');
   await read(bound.GET('/segments'));
   await read(api.GET('/segments'));
   expect(projects).toEqual(['one', 'one', 'two']);
 });
 
-test('a record comes with its tag, and is changed under it or under none', async () => {
-  answers = [200, 200, 412];
+test('record is read with its entity tag and changed with or without it', async () => {
+  responses = [200, 200, 412];
   const path = { id: 'x' };
   const { tag } = await readTagged(api.GET('/segments/{id}', { params: { path } }));
   await read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(null) }, body: {} }));
   await expect(
     read(api.PUT('/segments/{id}', { params: { path, header: ifMatch(tag) }, body: {} })),
-  ).rejects.toMatchObject({ status: 412, message: 'told' });
+  ).rejects.toMatchObject({ status: 412, message: 'refused' });
   expect(tags).toEqual([null, null, '"now"']);
 });
 
-test('what is not there is told from what cannot be looked up', async () => {
-  answers = [200, 404, 503];
-  const look = () => isFound(api.GET('/segments'));
-  expect(await look()).toBe(true);
-  expect(await look()).toBe(false);
-  await expect(look()).rejects.toMatchObject({ status: 503 });
+test('missing record is distinguished from a failed request', async () => {
+  responses = [200, 404, 503];
+  const check = () => isFound(api.GET('/segments'));
+  expect(await check()).toBe(true);
+  expect(await check()).toBe(false);
+  await expect(check()).rejects.toMatchObject({ status: 503 });
 });
 
-test('an event that is sent again because nobody answered is the same one', async () => {
+test('repeated event without a response uses the same idempotency key', async () => {
   const sendOne = (event: string) => read(api.POST('/events', { body: { event, userId: 'ada' } })).catch(() => null);
-  answers = [null, 202, 202, null, 202];
-  for (const event of ['came', 'came', 'came', 'went', 'came']) await sendOne(event);
-  const [lost, again, another, other, edited] = keys;
-  expect(again).toBe(lost);
+  responses = [null, 202, 202, null, 202];
+  for (const event of ['opened', 'opened', 'opened', 'closed', 'opened']) await sendOne(event);
+  const [lost, repeated, another, other, edited] = keys;
+  expect(repeated).toBe(lost);
   expect(new Set([lost, another, other, edited]).size).toBe(4);
 });

@@ -14,8 +14,8 @@ const invalid = failureOf(
   null,
 );
 
-describe('a failure', () => {
-  test('tells what the API told', () => {
+describe('failure', () => {
+  test('contains the API’s message and details', () => {
     expect(invalid).toMatchObject({
       status: 422,
       message: 'steps[1].delay: 1 to 9',
@@ -27,14 +27,14 @@ describe('a failure', () => {
     expect(problemOf(new Error('other'), 'name')).toBeUndefined();
   });
 
-  test('finds what is wrong at a place and below it, and nowhere else', () => {
+  test('returns problems of a field and of the fields in it only', () => {
     expect(problemsWithin(invalid, 'steps[1]')).toEqual([{ field: 'steps[1].delay', message: '1 to 9' }]);
     expect(problemsWithin(invalid, 'steps')).toHaveLength(1);
     expect(problemsWithin(invalid, 'steps[10]')).toEqual([]);
     expect(problemsWithin(invalid, 'steps[1].de')).toEqual([]);
   });
 
-  test('is one also where something between answered', () => {
+  test('is created for responses that are not from the API', () => {
     for (const body of [null, undefined, 'Bad Gateway', {}, { message: 7 }])
       expect(failureOf(502, body, '3')).toMatchObject({ status: 502, details: [], retryAfter: 3 });
     expect(failureOf(429, { message: 'slow down', details: [{ field: 1 }, null] }, 'soon')).toMatchObject({

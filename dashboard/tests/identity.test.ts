@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { identityOf, keepIdentities, withEntry } from '../src/app/identity';
 import { type Step, cleaned, moved } from '../src/features/automations/step';
 
-test('an entry stays who it is when another goes before it, when it is edited and when it is moved', () => {
+test('entry keeps its identity when others are removed, and when it is edited or moved', () => {
   const rules = [
     { field: 'properties.plan', operator: 'eq', value: 'pro' },
     { field: 'properties.country', operator: 'eq', value: 'DE' },
@@ -16,26 +16,26 @@ test('an entry stays who it is when another goes before it, when it is edited an
   expect(moved(edited, 0, 1).map(identityOf)).toEqual([country, plan]);
 });
 
-test('a copy of an entry is another, and nothing of who it is goes into what is sent', () => {
+test('copy of an entry has another identity, and identities are not sent', () => {
   const step: Step = { type: 'UPDATE_USER', properties: { plan: 'pro' } };
   const name = identityOf(step);
   expect(identityOf({ ...step })).not.toBe(name);
   expect(JSON.stringify([step, cleaned(step)])).not.toContain(name);
 });
 
-test('what was sent and comes back stored is who it was, in groups and in ways as well', () => {
+test('stored form of an entry keeps its identity, also in groups and branches', () => {
   const sent = {
     name: 'Pro',
     rules: [{ any: [{ field: 'email' }, { field: 'name' }] }, { not: { field: 'properties.plan' } }],
   };
-  const known = [sent.rules[0], sent.rules[0]?.any?.[1], sent.rules[1]].map((each) => identityOf(each as object));
+  const identities = [sent.rules[0], sent.rules[0]?.any?.[1], sent.rules[1]].map((each) => identityOf(each as object));
   const stored = structuredClone(sent);
   keepIdentities(sent, stored);
   expect(
     [stored.rules[0], stored.rules[0]?.any?.[1], stored.rules[1]].map((each) => identityOf(each as object)),
-  ).toEqual(known);
-  // What nobody knew before is somebody of their own, and what is not there any more leaves none behind.
+  ).toEqual(identities);
+  // A new entry gets its own identity, and identities of removed entries are not reused.
   const shorter = { rules: [stored.rules[0], { field: 'new' }] };
   keepIdentities({ rules: [sent.rules[0]] }, shorter);
-  expect(identityOf(shorter.rules[1] as object)).not.toBe(known[2]);
+  expect(identityOf(shorter.rules[1] as object)).not.toBe(identities[2]);
 });

@@ -1,84 +1,92 @@
 import { describe, expect, test } from 'vitest';
 import { localServer } from '../src/features/channels/mailbox';
-import { type Found, STEPS, candidate, doneOf, leading, nextOf, startOf } from '../src/features/overview/progress';
+import {
+  type Progress,
+  STEPS,
+  sampleUserId,
+  completedSteps,
+  selectAutomation,
+  nextStepOf,
+  triggerEventOf,
+} from '../src/features/overview/progress';
 
 const automation = (id: string, active: boolean, triggerType: 'EVENT' | 'SEGMENT_ENTER' = 'EVENT') => ({
   id,
   active,
   triggerType,
-  triggerEvent: triggerType === 'EVENT' ? `${id}_came` : null,
+  triggerEvent: triggerType === 'EVENT' ? `${id}_event` : null,
 });
 const unset = { configured: false };
 
-const nothing: Found = {
+const empty: Progress = {
   channels: {
     email: { ...unset, provider: null },
     push: { ...unset, sharedApp: false },
     sms: unset,
     inApp: { configured: true },
-  } as Found['channels'],
+  } as Progress['channels'],
   templates: 0,
   automation: null,
-  people: [],
+  users: [],
   events: 0,
   message: null,
 };
 
-describe('the first steps', () => {
-  test('are done one by one, as the project is', () => {
-    const changes: Array<Partial<Found>> = [
-      { channels: { ...nothing.channels, sms: { configured: true } } as Found['channels'] },
+describe('first steps', () => {
+  test('are completed one by one as the project is set up', () => {
+    const changes: Array<Partial<Progress>> = [
+      { channels: { ...empty.channels, sms: { configured: true } } as Progress['channels'] },
       { templates: 1 },
       { automation: automation('a', true) },
-      { people: [{ externalId: 'ada', email: null }] },
+      { users: [{ externalId: 'ada', email: null }] },
       { events: 1 },
       { message: { id: 'm', status: 'sent' } },
     ];
-    let found = nothing;
+    let progress = empty;
     for (const [index, change] of changes.entries()) {
-      found = { ...found, ...change };
-      expect(STEPS.filter((step) => doneOf(found)[step])).toEqual(STEPS.slice(0, index + 1));
+      progress = { ...progress, ...change };
+      expect(STEPS.filter((step) => completedSteps(progress)[step])).toEqual(STEPS.slice(0, index + 1));
     }
-    expect(doneOf({ ...nothing, automation: automation('a', false) }).automation).toBe(false);
+    expect(completedSteps({ ...empty, automation: automation('a', false) }).automation).toBe(false);
     for (const status of ['queued', 'failed', 'suppressed'] as const)
-      expect(doneOf({ ...nothing, message: { id: 'm', status } }).message).toBe(false);
+      expect(completedSteps({ ...empty, message: { id: 'm', status } }).message).toBe(false);
   });
 
-  test('lead a MEMBER past the channel, which an ADMIN sets up', () => {
-    expect(nextOf(doneOf(nothing), true)).toBe('channel');
-    expect(nextOf(doneOf(nothing), false)).toBe('template');
-    expect(nextOf(doneOf({ ...nothing, templates: 1 }), false)).toBe('automation');
-    const all = { channel: true, template: true, automation: true, person: true, event: true, message: true };
-    expect(nextOf(all, true)).toBeUndefined();
-    expect(nextOf({ ...all, channel: false }, false)).toBeUndefined();
+  test('skip the channel for members, because only admins can set it up', () => {
+    expect(nextStepOf(completedSteps(empty), true)).toBe('channel');
+    expect(nextStepOf(completedSteps(empty), false)).toBe('template');
+    expect(nextStepOf(completedSteps({ ...empty, templates: 1 }), false)).toBe('automation');
+    const all = { channel: true, template: true, automation: true, user: true, event: true, message: true };
+    expect(nextStepOf(all, true)).toBeUndefined();
+    expect(nextStepOf({ ...all, channel: false }, false)).toBeUndefined();
   });
 
-  test('go on with an automation that an event would start', () => {
+  test('select an active automation with an event trigger', () => {
     const [idle, bySegment, byEvent] = [
       automation('idle', false),
       automation('segment', true, 'SEGMENT_ENTER'),
       automation('event', true),
     ];
-    expect(leading([idle, bySegment, byEvent])).toBe(byEvent);
-    expect(leading([idle, bySegment])).toBe(bySegment);
-    expect(leading([idle])).toBe(idle);
-    expect(leading([])).toBeNull();
-    expect([byEvent, bySegment, null].map(startOf)).toEqual(['event_came', undefined, undefined]);
+    expect(selectAutomation([idle, bySegment, byEvent])).toBe(byEvent);
+    expect(selectAutomation([idle, bySegment])).toBe(bySegment);
+    expect(selectAutomation([idle])).toBe(idle);
+    expect(selectAutomation([])).toBeNull();
+    expect([byEvent, bySegment, null].map(triggerEventOf)).toEqual(['event_event', undefined, undefined]);
   });
 
-  test('are tried with somebody whom a mail reaches', () => {
-    const people = [
+  test('suggest a user with an email address', () => {
+    const users = [
       { externalId: null, email: 'x@example.com' },
       { externalId: 'bo', email: null },
       { externalId: 'ada', email: 'ada@example.com' },
     ];
-    expect(candidate(people)).toBe('ada');
-    expect(candidate(people.slice(0, 2))).toBe('bo');
-    expect(candidate(people.slice(0, 1))).toBeUndefined();
+    expect(sampleUserId(users)).toBe('ada');
+    expect(sampleUserId(users.slice(0, 2))).toBe('bo');
+    expect(sampleUserId(users.slice(0, 1))).toBeUndefined();
   });
 });
 
-test('a mail server on this machine is told from one elsewhere, and the mailbox by its sender', () => {
+test('local mail server is detected by its host, and the mailbox by the sender', () => {
   const email = {
     configured: true,
     provider: 'SMTP',

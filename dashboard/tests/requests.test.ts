@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type Example, REQUESTS, firstEvent } from '../src/app/requests';
 
-test('a request names the key that it takes, and no shell reads more into it', () => {
+test('sample request contains the key and is safe to paste into a shell', () => {
   for (const [name, example] of Object.entries<Example>(REQUESTS)) {
     const code = example.code('https://x.example', '$KEY');
     expect(code, name).toMatch(
@@ -11,7 +11,7 @@ test('a request names the key that it takes, and no shell reads more into it', (
   }
 });
 
-test('a first event is somebody, and what they did', () => {
+test('first event identifies the user before the event', () => {
   const code = firstEvent('https://x.example', 'pk_live_1');
   expect(code.match(/x-api-key: pk_live_1/g)).toHaveLength(2);
   expect(code.indexOf('/users/identify')).toBeLessThan(code.indexOf('/events'));

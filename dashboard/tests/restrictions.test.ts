@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { EMPTY, draftOf, fieldsOf } from '../src/features/access/restrictions';
 
-test('origins are one a line, and an empty limit is none', () => {
+test('origins are separated by lines or commas, and an empty limit is null', () => {
   const typed = {
     ...EMPTY,
     name: 'shop',
@@ -16,7 +16,7 @@ test('origins are one a line, and an empty limit is none', () => {
   expect(fieldsOf({ ...typed, limit: '200' }).rateLimit).toBe(200);
 });
 
-test('a secret key has no restrictions', () => {
+test('secret key has no restrictions', () => {
   expect(fieldsOf({ name: 'backend', type: 'secret', origins: 'https://a.example', limit: '5' })).toEqual({
     name: 'backend',
     allowedOrigins: [],
@@ -24,7 +24,7 @@ test('a secret key has no restrictions', () => {
   });
 });
 
-test('the form shows a key as it is', () => {
+test('form values of a key convert back to the same fields', () => {
   const key = {
     name: 'shop',
     type: 'public' as const,

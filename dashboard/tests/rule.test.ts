@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   type Kind,
   type Leaf,
-  fresh,
+  newRule,
   kindOf,
   operatorsOf,
   parsed,
@@ -15,16 +15,16 @@ import {
 const KINDS: Kind[] = ['property', 'event', 'message', 'segment', 'any', 'all', 'not'];
 
 describe('rules', () => {
-  test('what is made of a kind is of that kind', () => {
-    for (const kind of KINDS) expect(kindOf(fresh(kind))).toBe(kind);
+  test('new rule of a kind has that kind', () => {
+    for (const kind of KINDS) expect(kindOf(newRule(kind))).toBe(kind);
   });
 
-  test('a fresh rule has an operator that its kind offers', () => {
+  test('new rule has an operator that its kind allows', () => {
     for (const kind of ['property', 'event', 'message', 'segment'] as const)
-      expect(operatorsOf(kind)).toContain((fresh(kind) as Leaf).operator);
+      expect(operatorsOf(kind)).toContain((newRule(kind) as Leaf).operator);
   });
 
-  test('another operator keeps the value where it fits, and has one that fits where it does not', () => {
+  test('changing the operator keeps a value that fits and replaces one that does not', () => {
     const plan: Leaf = { field: 'properties.plan', operator: 'eq', value: 'pro' };
     expect(withOperator(plan, 'neq').value).toBe('pro');
     expect(withOperator(plan, 'in').value).toEqual(['pro']);
@@ -36,16 +36,16 @@ describe('rules', () => {
         none: 'undefined',
         scalar: 'string',
         list: 'object',
-        two: 'object',
+        range: 'object',
         duration: 'string',
-        moment: 'string',
+        date: 'string',
         behaviour: 'object',
       }[shapeOf(operator)];
       expect(typeof value, operator).toBe(expected);
     }
   });
 
-  test('values have the type that was chosen: a number never equals its string', () => {
+  test('typed values have the selected type', () => {
     expect(parsed('3', 'number')).toBe(3);
     expect(parsed('3', 'text')).toBe('3');
     expect(parsed('-0.5', 'number')).toBe(-0.5);
@@ -55,7 +55,7 @@ describe('rules', () => {
     expect([typeOf(3), typeOf('3'), typeOf([true]), typeOf(undefined)]).toEqual(['number', 'text', 'boolean', 'text']);
   });
 
-  test('a behaviour says only what was filled in', () => {
+  test('empty parts of a behaviour are removed', () => {
     expect(trimmed({ count: undefined, within: '', where: [], status: 'opened' })).toEqual({ status: 'opened' });
     expect(trimmed({ count: { gte: 0 } })).toEqual({ count: { gte: 0 } });
   });

@@ -1,21 +1,21 @@
 import { expect, test } from 'vitest';
-import { among, page, word } from '../src/app/search';
+import { enumParam, pageParam, textParam } from '../src/app/search';
 
-test('what an address holds is read with care', () => {
+test('query parameters are validated', () => {
   expect([
-    page({ page: 3 }),
-    page({ page: '3' }),
-    page({ page: 1 }),
-    page({ page: -1 }),
-    page({ page: 'x' }),
-    page({ page: 1e9 }),
+    pageParam({ page: 3 }),
+    pageParam({ page: '3' }),
+    pageParam({ page: 1 }),
+    pageParam({ page: -1 }),
+    pageParam({ page: 'x' }),
+    pageParam({ page: 1e9 }),
   ]).toEqual([3, 3, undefined, undefined, undefined, undefined]);
   expect([
-    word({ a: 'x' }, 'a'),
-    word({ a: 7 }, 'a'),
-    word({ a: '' }, 'a'),
-    word({ a: {} }, 'a'),
-    word({}, 'a'),
+    textParam({ a: 'x' }, 'a'),
+    textParam({ a: 7 }, 'a'),
+    textParam({ a: '' }, 'a'),
+    textParam({ a: {} }, 'a'),
+    textParam({}, 'a'),
   ]).toEqual(['x', '7', undefined, undefined, undefined]);
-  expect([among({ a: 'b' }, 'a', ['b', 'c']), among({ a: 'd' }, 'a', ['b', 'c'])]).toEqual(['b', undefined]);
+  expect([enumParam({ a: 'b' }, 'a', ['b', 'c']), enumParam({ a: 'd' }, 'a', ['b', 'c'])]).toEqual(['b', undefined]);
 });

@@ -1,35 +1,35 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 
-const of = (id: string) => ({
+const responseOf = (id: string) => ({
   user: { id, email: `${id}@example.com`, name: id },
   projects: [],
   csrfToken: `token of ${id}`,
 });
 
-/** What the server tells of the cookie's session, which all tabs share. */
-let told: object;
+/** The server's response for the session of the cookie, which all tabs share. */
+let sessionResponse: object;
 
 beforeEach(() => {
   vi.resetModules();
-  vi.stubGlobal('fetch', () => Promise.resolve(Response.json(told)));
+  vi.stubGlobal('fetch', () => Promise.resolve(Response.json(sessionResponse)));
 });
 
-describe('a token that was refused', () => {
-  test('is renewed where the same account has begun another session', async () => {
+describe('refused token', () => {
+  test('is replaced if the same account has started another session', async () => {
     const { findSession, refreshToken, session } = await import('../src/session/session');
-    told = of('ada');
+    sessionResponse = responseOf('ada');
     await findSession();
     expect(await refreshToken('token of ada')).toBe(false);
-    told = { ...of('ada'), csrfToken: 'a new one' };
+    sessionResponse = { ...responseOf('ada'), csrfToken: 'a new one' };
     expect(await refreshToken('token of ada')).toBe(true);
     expect(session.get()).toMatchObject({ csrfToken: 'a new one', expired: false });
   });
 
-  test('is not replaced by that of another account: its own is asked for', async () => {
+  test('is not replaced by the token of another account; the user must sign in again', async () => {
     const { findSession, refreshToken, session, signIn } = await import('../src/session/session');
-    told = of('ada');
+    sessionResponse = responseOf('ada');
     await findSession();
-    told = of('bo');
+    sessionResponse = responseOf('bo');
     let settled = false;
     const renewed = refreshToken('token of ada').then((is) => {
       settled = true;
@@ -38,7 +38,7 @@ describe('a token that was refused', () => {
     await vi.waitFor(() => expect(session.get().expired).toBe(true));
     expect(session.get()).toMatchObject({ user: { id: 'ada' }, csrfToken: 'token of ada' });
     expect(settled).toBe(false);
-    told = { ...of('ada'), csrfToken: 'a new one' };
+    sessionResponse = { ...responseOf('ada'), csrfToken: 'a new one' };
     await signIn('ada@example.com', 'password');
     expect(await renewed).toBe(true);
     expect(session.get()).toMatchObject({ user: { id: 'ada' }, csrfToken: 'a new one', expired: false });

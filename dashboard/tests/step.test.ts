@@ -5,23 +5,23 @@ import {
   type Step,
   cleaned,
   countSteps,
-  freshStep,
+  newStep,
   moved,
-  readDuration,
-  shownDuration,
+  parseDuration,
+  formatDuration,
 } from '../src/features/automations/step';
 
 describe('steps', () => {
-  test('a fresh step is nobody else’s', () => {
+  test('new steps share no data', () => {
     for (const type of STEP_TYPES) {
-      const step = freshStep(type);
+      const step = newStep(type);
       expect(step.type).toBe(type);
       step.branches?.pop();
-      expect(freshStep(type).branches?.length).not.toBe(step.branches ? step.branches.length : -1);
+      expect(newStep(type).branches?.length).not.toBe(step.branches ? step.branches.length : -1);
     }
   });
 
-  test('times are read as they are shown', () => {
+  test('formatted durations are parsed to the same value', () => {
     for (const [seconds, shown] of [
       [259_200, '3d'],
       [5_400, '90m'],
@@ -30,10 +30,10 @@ describe('steps', () => {
       [0, '0'],
       [-86_400, '-1d'],
     ] as const)
-      expect(shownDuration(seconds)).toBe(shown);
-    expect(shownDuration(undefined)).toBe('');
-    expect(shownDuration('3d')).toBe('3d');
-    expect([readDuration('90'), readDuration('1.5'), readDuration('3d'), readDuration('soon')]).toEqual([
+      expect(formatDuration(seconds)).toBe(shown);
+    expect(formatDuration(undefined)).toBe('');
+    expect(formatDuration('3d')).toBe('3d');
+    expect([parseDuration('90'), parseDuration('1.5'), parseDuration('3d'), parseDuration('soon')]).toEqual([
       90,
       1.5,
       '3d',
@@ -41,13 +41,13 @@ describe('steps', () => {
     ]);
   });
 
-  test('a step moves by one place, and no further than the ends', () => {
+  test('step moves by one position and stops at the ends', () => {
     expect(moved(['a', 'b', 'c'], 0, 1)).toEqual(['b', 'a', 'c']);
     expect(moved(['a', 'b', 'c'], 0, -1)).toEqual(['a', 'b', 'c']);
     expect(moved(['a', 'b', 'c'], 2, 1)).toEqual(['a', 'b', 'c']);
   });
 
-  test('steps in arms count, and are cleaned as well', () => {
+  test('steps in branches are counted and cleaned', () => {
     const inner: Step = { type: 'WAIT_UNTIL', time: '09:00', property: '', offset: '', name: '' };
     const step: Step = { type: 'BRANCH', branches: [{ rules: [], steps: [inner] }], else: [inner] };
     expect(countSteps([step, inner])).toBe(4);
@@ -57,8 +57,8 @@ describe('steps', () => {
   });
 });
 
-describe('a plan', () => {
-  test('says of the triggers only what the chosen one asks for', () => {
+describe('plan', () => {
+  test('contains only the fields of the selected trigger type', () => {
     const plan = {
       ...EMPTY,
       triggerEvent: 'signed_up',
@@ -82,7 +82,7 @@ describe('a plan', () => {
     });
   });
 
-  test('is sent as it was read, with every field', () => {
+  test('is sent with every field as it was read', () => {
     const rules = [{ field: 'properties.total', operator: 'gte' as const, value: 5 }];
     const input = {
       name: 'Welcome',

@@ -1,8 +1,8 @@
 import { describe, expect, test, vi } from 'vitest';
 import { Unanswered } from '../src/api/unanswered';
 
-describe('a request that was not answered', () => {
-  test('goes under the same key again, as long as it is the same one', () => {
+describe('request without a response', () => {
+  test('keeps its key when it is repeated unchanged', () => {
     const unanswered = new Unanswered();
     const first = unanswered.keyOf('a', 'body');
     expect(first).toMatch(/^[0-9a-f-]{36}$/);
@@ -11,7 +11,7 @@ describe('a request that was not answered', () => {
     expect(unanswered.keyOf('a', 'other')).not.toBe(first);
   });
 
-  test('has a key also where the page came over plain HTTP', () => {
+  test('has a key even if the page was loaded over plain HTTP', () => {
     vi.stubGlobal('crypto', { getRandomValues: crypto.getRandomValues.bind(crypto) });
     try {
       expect(new Unanswered().keyOf('a', 'body')).toMatch(
@@ -22,13 +22,13 @@ describe('a request that was not answered', () => {
     }
   });
 
-  test('is another one, once it was answered', () => {
+  test('gets a new key after a response', () => {
     const unanswered = new Unanswered();
     const first = unanswered.keyOf('a', 'body');
     unanswered.answered('a', first);
     const second = unanswered.keyOf('a', 'body');
     expect(second).not.toBe(first);
-    // A late answer to the first says nothing about the second.
+    // A late response to the first request does not complete the second.
     unanswered.answered('a', first);
     expect(unanswered.keyOf('a', 'body')).toBe(second);
   });

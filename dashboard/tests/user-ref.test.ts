@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { userPage } from '../src/features/users/user-ref';
 
-test('the page of a user without an external id is at their internal id, and at no equal external id', () => {
+test('URL of a user without an external ID uses the internal ID with its type', () => {
   expect(userPage({ id: 'i', externalId: 'ann' })).toEqual({ userId: 'ann', search: {} });
   expect(userPage({ id: 'i', externalId: null })).toEqual({ userId: 'i', search: { idType: 'internal' } });
 });

@@ -1,5 +1,6 @@
 import createClient from 'openapi-fetch';
 import { refreshToken, session, signInAgain } from '../session/session';
+import { t } from '../text';
 import { ApiFailure, failureOf } from './failure';
 import type { components, paths } from './schema.gen';
 import { Unanswered } from './unanswered';
@@ -7,30 +8,30 @@ import { Unanswered } from './unanswered';
 export type Schemas = components['schemas'];
 
 const UNSAFE = new Set(['POST', 'PUT', 'DELETE', 'PATCH']);
-/** What stands between answers these when the API did not, or not in time. */
-const UNDECIDED = new Set([502, 503, 504]);
+/** A proxy returns these if the API did not respond in time, so the outcome of the request is unknown. */
+const UNKNOWN_OUTCOME = new Set([502, 503, 504]);
 const unanswered = new Unanswered();
 let project: string | null = null;
 
-/** From now on requests are about this project. */
-export function workOn(projectId: string | null): void {
+/** Sets the project that later requests of {@link api} refer to. */
+export function setCurrentProject(projectId: string | null): void {
   project = projectId;
 }
 
-/** Makes nothing twice: a request that was not answered is, when it is made again, the same one. */
+/** Sends a request. A repeated POST reuses the `Idempotency-Key` of an identical one without a response, so it takes effect once. */
 async function send(request: Request): Promise<Response> {
   if (request.method !== 'POST') return deliver(request);
-  const address = `${request.headers.get('x-project-id')} ${request.url}`;
-  const key = unanswered.keyOf(address, await request.clone().text());
+  const target = `${request.headers.get('x-project-id')} ${request.url}`;
+  const key = unanswered.keyOf(target, await request.clone().text());
   request.headers.set('idempotency-key', key);
-  const answer = await deliver(request);
-  if (!UNDECIDED.has(answer.status)) unanswered.answered(address, key);
-  return answer;
+  const response = await deliver(request);
+  if (!UNKNOWN_OUTCOME.has(response.status)) unanswered.answered(target, key);
+  return response;
 }
 
 /**
- * Sends a request with the session's token. When the session has ended, its user signs in again and the same request
- * goes once more; when another tab has begun a new one, so does the request, under the new token.
+ * Sends a request with the session's CSRF token. If the session has ended, it repeats the request after the user has signed in
+ * again. If another tab has started a new session, it repeats the request with the new token.
  */
 async function deliver(request: Request): Promise<Response> {
   let renewed = false;
@@ -38,22 +39,22 @@ async function deliver(request: Request): Promise<Response> {
     const attempt = request.clone();
     const token = session.get().csrfToken;
     if (UNSAFE.has(request.method) && token) attempt.headers.set('x-csrf-token', token);
-    const answer = await fetch(attempt);
-    if (answer.status === 401) {
+    const response = await fetch(attempt);
+    if (response.status === 401) {
       await signInAgain();
-    } else if (answer.status === 403 && UNSAFE.has(request.method) && !renewed && (await refreshToken(token))) {
+    } else if (response.status === 403 && UNSAFE.has(request.method) && !renewed && (await refreshToken(token))) {
       renewed = true;
     } else {
-      return answer;
+      return response;
     }
   }
 }
 
-function clientFor(of: () => string | null) {
+function clientFor(currentProject: () => string | null) {
   const client = createClient<paths>({ baseUrl: '/api/v1', fetch: send });
   client.use({
     onRequest({ request }) {
-      const projectId = of();
+      const projectId = currentProject();
       if (projectId !== null) request.headers.set('x-project-id', projectId);
       return request;
     },
@@ -61,13 +62,13 @@ function clientFor(of: () => string | null) {
   return client;
 }
 
-/** The API, by its own document, for the project on the screen. Every call goes through {@link read}. */
+/** Typed API client for the current project. Pass every call to {@link read}. */
 export const api = clientFor(() => project);
 
 const bound = new Map<string, typeof api>();
 
-/** The API for one project, whichever comes on the screen meanwhile: for whatever takes several requests. */
-export function apiOf(projectId: string): typeof api {
+/** Returns a client for one project, for operations of several requests: the current project may change in between. */
+export function apiFor(projectId: string): typeof api {
   const client = bound.get(projectId) ?? clientFor(() => projectId);
   bound.set(projectId, client);
   return client;
@@ -75,39 +76,39 @@ export function apiOf(projectId: string): typeof api {
 
 type Call<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 
-/** A record, and the tag of the state that it was in. */
+/** A record and its entity tag. */
 export interface Tagged<T> {
   value: T;
   tag: string | null;
 }
 
-/** What a call answered; an {@link ApiFailure} is thrown for whatever else comes of it. */
+/** Returns the body of a successful response; throws an {@link ApiFailure} otherwise. */
 export async function read<T>(call: Call<T>): Promise<T> {
   return (await readTagged(call)).value;
 }
 
-/** The header under which a record is only changed where it is still in a state; in none, whatever there is goes. */
+/** Returns an `If-Match` header, so that a record is changed only if it still has this tag; none for a null tag. */
 export function ifMatch(tag: string | null): { 'If-Match'?: string } {
   return tag === null ? {} : { 'If-Match': tag };
 }
 
-/** As {@link read}, with the tag that a change of the record goes under. */
+/** Like {@link read}, and returns the entity tag for `If-Match`. */
 export async function readTagged<T>(call: Call<T>): Promise<Tagged<T>> {
-  let answer: Awaited<Call<T>>;
+  let result: Awaited<Call<T>>;
   try {
-    answer = await call;
+    result = await call;
   } catch (cause) {
     if (cause instanceof ApiFailure) throw cause;
     if (cause instanceof DOMException && cause.name === 'AbortError') throw cause;
-    throw new ApiFailure(0, 'The server cannot be reached. Nothing you entered is lost: try again.');
+    throw new ApiFailure(0, t.failure.unreachable);
   }
-  if (!answer.response.ok)
-    throw failureOf(answer.response.status, answer.error, answer.response.headers.get('retry-after'));
-  // A proxy that compresses makes it weak; it stands for the same state.
-  return { value: answer.data as T, tag: answer.response.headers.get('etag')?.replace(/^W\//, '') ?? null };
+  if (!result.response.ok)
+    throw failureOf(result.response.status, result.error, result.response.headers.get('retry-after'));
+  // A compressing proxy marks the tag as weak; it still identifies the same state.
+  return { value: result.data as T, tag: result.response.headers.get('etag')?.replace(/^W\//, '') ?? null };
 }
 
-/** Whether what a call asks for is there: false where the API knows nothing of it, and thrown for any other failure. */
+/** Whether the requested record exists: false for 404; throws on any other failure. */
 export async function isFound(call: Call<unknown>): Promise<boolean> {
   try {
     await read(call);

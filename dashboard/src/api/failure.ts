@@ -1,13 +1,15 @@
-/** What the API says about one field. */
+import { t } from '../text';
+
+/** An error message of the API about one field. */
 export interface Problem {
   field: string;
   message: string;
 }
 
-/** A request that came to nothing, in the API's own words. */
+/** A failed request, with the API's error message. */
 export class ApiFailure extends Error {
   constructor(
-    /** 0 where there was no answer. */
+    /** HTTP status; 0 without a response. */
     readonly status: number,
     message: string,
     readonly details: Problem[] = [],
@@ -20,11 +22,11 @@ export class ApiFailure extends Error {
   }
 }
 
-/** Reads the one shape of errors; whatever stands between may answer otherwise. */
+/** Parses an error response. A proxy may return a body of another form. */
 export function failureOf(status: number, body: unknown, retryAfter: string | null): ApiFailure {
   const seconds = retryAfter !== null && /^\d+$/.test(retryAfter) ? Number(retryAfter) : null;
   if (typeof body !== 'object' || body === null || typeof (body as { message?: unknown }).message !== 'string') {
-    return new ApiFailure(status, `The server answered ${status} without saying why.`, [], null, seconds);
+    return new ApiFailure(status, t.failure.unexplained(status), [], null, seconds);
   }
   const { message, details, requestId } = body as { message: string; details?: unknown; requestId?: unknown };
   const problems = Array.isArray(details) ? details.filter(isProblem) : [];
@@ -36,16 +38,16 @@ function isProblem(value: unknown): value is Problem {
   return typeof field === 'string' && typeof message === 'string';
 }
 
-/** What is wrong with a field, of an error that names it: `steps[1].delay` belongs to `steps` where nobody is closer. */
+/** Returns the message about exactly this field, if the error has one. */
 export function problemOf(error: unknown, field: string): string | undefined {
   if (!(error instanceof ApiFailure)) return undefined;
   return error.details.find((problem) => problem.field === field)?.message;
 }
 
-/** The problems at a place and below it. */
-export function problemsWithin(error: unknown, place: string): Problem[] {
+/** Returns the problems of the field at `path` and of the fields in it. */
+export function problemsWithin(error: unknown, path: string): Problem[] {
   if (!(error instanceof ApiFailure)) return [];
   return error.details.filter(
-    ({ field }) => field === place || field.startsWith(`${place}.`) || field.startsWith(`${place}[`),
+    ({ field }) => field === path || field.startsWith(`${path}.`) || field.startsWith(`${path}[`),
   );
 }

@@ -6,21 +6,21 @@ interface Sent {
 }
 
 /**
- * Requests that nobody has answered yet. Whether they took effect is not known: so the same one, sent again, goes under
- * the same `Idempotency-Key`, and makes nothing twice. Of each address the newest is remembered.
+ * Requests without a response, whose outcome is unknown. The same request, sent again, gets the same `Idempotency-Key` and so
+ * takes effect only once. Only the newest request of each URL is kept.
  */
 export class Unanswered {
   readonly #sent = new Map<string, Sent>();
 
-  keyOf(address: string, body: string): string {
-    const before = this.#sent.get(address);
+  keyOf(target: string, body: string): string {
+    const before = this.#sent.get(target);
     if (before?.body === body) return before.key;
     const key = randomUuid();
-    this.#sent.set(address, { body, key });
+    this.#sent.set(target, { body, key });
     return key;
   }
 
-  answered(address: string, key: string): void {
-    if (this.#sent.get(address)?.key === key) this.#sent.delete(address);
+  answered(target: string, key: string): void {
+    if (this.#sent.get(target)?.key === key) this.#sent.delete(target);
   }
 }

@@ -1,4 +1,4 @@
-/** A random UUID (version 4). `crypto.randomUUID` is there over HTTPS and on this machine only; this one is everywhere. */
+/** Returns a random UUID (version 4). `crypto.randomUUID` exists only over HTTPS and on localhost. */
 export function randomUuid(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

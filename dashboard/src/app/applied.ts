@@ -1,2 +1,2 @@
-/** Asks for an answer once what was sent has taken effect, or after that many seconds: whoever looks then finds it. */
+/** Delays the response until the request has taken effect, but at most 5 seconds, so that a later read finds the result. */
 export const APPLIED = { Prefer: 'wait=5' } as const;

@@ -13,8 +13,8 @@ interface Source<R extends Named> {
 }
 
 /**
- * What can be chosen, a page more whenever somebody asks for it. What is chosen and on no page yet is asked for by its id, so
- * that it stands there by its name; where that fails, by the id.
+ * Loads the options of a select one page at a time. Chosen records that are on no loaded page are fetched by ID to get their
+ * names; if that fails, the ID is shown.
  */
 export function useChoices<R extends Named>({ key, page, one, chosen }: Source<R>) {
   const pages = useInfiniteQuery({
@@ -24,8 +24,8 @@ export function useChoices<R extends Named>({ key, page, one, chosen }: Source<R
     getNextPageParam: (last) => last.nextCursor ?? undefined,
   });
   const rows = pages.data?.pages.flatMap((each) => each.rows) ?? [];
-  const known = new Set(rows.map(({ id }) => id));
-  const unlisted = [...new Set(chosen)].filter((id) => id !== '' && !known.has(id));
+  const listed = new Set(rows.map(({ id }) => id));
+  const unlisted = [...new Set(chosen)].filter((id) => id !== '' && !listed.has(id));
   const named = useQueries({
     queries: unlisted.map((id) => ({
       queryKey: [...key, 'choice', id],

@@ -1,15 +1,15 @@
-function same(one: unknown, other: unknown): boolean {
+function isEqual(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** The fields that are no longer as they were. */
+/** Returns the fields whose values differ from `base`. */
 export function changesOf<T extends object>(base: T, value: T): Partial<T> {
   return Object.fromEntries(
-    Object.entries(value).filter(([name, now]) => !same(now, base[name as keyof T])),
+    Object.entries(value).filter(([name, now]) => !isEqual(now, base[name as keyof T])),
   ) as Partial<T>;
 }
 
-/** What stands in the fields once `sent` is `stored`: where somebody has typed on meanwhile, what they typed. */
-export function settled<T extends object>(now: T, sent: T, stored: T): T {
+/** Returns the field values after `sent` was saved as `stored`: edits made while saving are kept. */
+export function mergeSaved<T extends object>(now: T, sent: T, stored: T): T {
   return { ...stored, ...changesOf(sent, now) };
 }

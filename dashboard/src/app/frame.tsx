@@ -4,7 +4,7 @@ import { ScreenLink } from '../components/links';
 import { t } from '../text';
 import { AccountLinks } from './account-links';
 
-/** Screens that belong to no project. */
+/** Page frame for screens outside a project. */
 export function Frame() {
   return (
     <>

@@ -1,31 +1,31 @@
 const names = new WeakMap<object, string>();
-let given = 0;
+let assigned = 0;
 
 /**
- * What an entry of an edited list is known by on the screen. It stays while the entry is moved or its neighbours go, and is
- * no part of the data, so nothing has to be taken out before that is sent.
+ * Returns the React key of an entry in an edited list. It stays the same when the entry is moved or its neighbours are removed.
+ * It is not part of the data, so nothing has to be removed before a request.
  */
 export function identityOf(entry: object): string {
-  const known = names.get(entry);
-  if (known !== undefined) return known;
-  const name = `entry-${given++}`;
+  const existing = names.get(entry);
+  if (existing !== undefined) return existing;
+  const name = `entry-${assigned++}`;
   names.set(entry, name);
   return name;
 }
 
-/** A list with another entry at a place, which is known by what the one before it was. */
+/** Replaces the entry at `index`; the new entry keeps the identity of the old one. */
 export function withEntry<T extends object>(list: readonly T[], index: number, entry: T): T[] {
   const before = list[index];
   if (before !== undefined) names.set(entry, identityOf(before));
   return list.map((each, at) => (at === index ? entry : each));
 }
 
-/** Gives what is read anew, entry by entry where it stood, the identities of what it is the stored form of. */
+/** Copies identities, position by position, from a value that was sent to the stored form that was read back. */
 export function keepIdentities(before: unknown, after: unknown): void {
   if (!isObject(before) || !isObject(after)) return;
-  const known = names.get(before);
-  if (known !== undefined) names.set(after, known);
-  for (const [place, entry] of Object.entries(after)) keepIdentities(before[place], entry);
+  const name = names.get(before);
+  if (name !== undefined) names.set(after, name);
+  for (const [key, entry] of Object.entries(after)) keepIdentities(before[key], entry);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

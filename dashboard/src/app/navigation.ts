@@ -1,9 +1,9 @@
 import { t } from '../text';
 
-/** The screens of a project, in the order of the day's work. Those for admins are hidden from others, whom the API refuses. */
+/** The screens of a project. Screens for admins are hidden from members; the API refuses their requests. */
 export const NAVIGATION = [
   {
-    title: t.nav.watch,
+    title: t.nav.activityGroup,
     links: [
       { to: '/p/$projectId/overview', title: t.nav.overview, admin: false },
       { to: '/p/$projectId/events', title: t.nav.events, admin: false },
@@ -12,7 +12,7 @@ export const NAVIGATION = [
     ],
   },
   {
-    title: t.nav.people,
+    title: t.nav.audienceGroup,
     links: [
       { to: '/p/$projectId/users', title: t.nav.users, admin: false },
       { to: '/p/$projectId/segments', title: t.nav.segments, admin: false },
@@ -21,7 +21,7 @@ export const NAVIGATION = [
     ],
   },
   {
-    title: t.nav.reach,
+    title: t.nav.messagingGroup,
     links: [
       { to: '/p/$projectId/automations', title: t.nav.automations, admin: false },
       { to: '/p/$projectId/campaigns', title: t.nav.campaigns, admin: false },
@@ -30,7 +30,7 @@ export const NAVIGATION = [
     ],
   },
   {
-    title: t.nav.setUp,
+    title: t.nav.settingsGroup,
     links: [
       { to: '/p/$projectId/channels', title: t.nav.channels, admin: false },
       { to: '/p/$projectId/api-keys', title: t.nav.apiKeys, admin: true },

@@ -15,7 +15,7 @@ function set(next: Notice[]): void {
   for (const listener of listeners) listener();
 }
 
-/** Says something in passing; what went wrong stays until it is closed. */
+/** Shows a notification for 5 seconds; an error stays until it is closed. */
 export function notify(text: string, bad = false): void {
   const id = ++last;
   set([...notices.slice(-2), { id, text, bad }]);

@@ -1,8 +1,8 @@
 import { QueryClient } from '@tanstack/react-query';
 import { ApiFailure } from '../api/failure';
 
-/** What may go better in a moment: nobody answered, or the server said so itself. */
-function isPassing(failure: unknown): boolean {
+/** Whether a retry may succeed: there was no response, or the server is unavailable. */
+function isTransient(failure: unknown): boolean {
   return failure instanceof ApiFailure && (failure.status === 0 || failure.status === 503 || failure.status === 502);
 }
 
@@ -10,7 +10,7 @@ export const queries = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5_000,
-      retry: (count, failure) => count < 2 && isPassing(failure),
+      retry: (count, failure) => count < 2 && isTransient(failure),
       retryDelay: (count) => 500 * 2 ** count,
       refetchOnWindowFocus: false,
     },

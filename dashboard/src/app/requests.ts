@@ -1,16 +1,16 @@
-/** A request that somebody can make from a terminal, and which key it takes. */
+/** A sample request for a terminal, and the type of API key that it needs. */
 export interface Example {
   key: 'public' | 'secret';
   code: (origin: string, key: string) => string;
 }
 
-/** A request as a terminal sends it. A key such as `$KEY` is filled in by the shell, so it stands in double quotes. */
+/** Formats a request as a curl command. The key is in double quotes so that the shell can expand a variable such as `$KEY`. */
 function curl(origin: string, path: string, key: string, body: object): string {
   return `curl "${origin}/api/v1${path}" -H "x-api-key: ${key}" -H 'content-type: application/json' \\\n  -d '${JSON.stringify(body)}'`;
 }
 
 function example(key: Example['key'], path: string, body: object): Example {
-  return { key, code: (origin, known) => curl(origin, path, known, body) };
+  return { key, code: (origin, value) => curl(origin, path, value, body) };
 }
 
 export const IDENTIFY = example('public', '/users/identify', {
@@ -18,7 +18,7 @@ export const IDENTIFY = example('public', '/users/identify', {
   properties: { email: 'ada@example.com', name: 'Ada' },
 });
 
-/** By each list that may be empty, what puts something into it. */
+/** For each list that can be empty, a request that adds an entry. */
 export const REQUESTS = {
   user: IDENTIFY,
   event: example('public', '/events', { event: 'signed_up', user_id: 'ada', properties: { plan: 'free' } }),
@@ -30,7 +30,7 @@ export const REQUESTS = {
   message: example('secret', '/messages', {
     userId: 'ada',
     channel: 'IN_APP',
-    content: { title: 'Hello', body: 'Good to have you, {{ name }}.' },
+    content: { title: 'Hello', body: 'Welcome, {{ name }}.' },
   }),
   segment: example('secret', '/segments', {
     name: 'On the free plan',
@@ -40,7 +40,7 @@ export const REQUESTS = {
     name: 'Welcome',
     channel: 'EMAIL',
     subject: 'Hello {{ name }}',
-    body: '<p>Good to have you.</p>',
+    body: '<p>Welcome.</p>',
   }),
   automation: example('secret', '/automations', {
     name: 'Welcome',
@@ -54,12 +54,12 @@ export const REQUESTS = {
     segmentId: 'ID_OF_A_SEGMENT',
     templateId: 'ID_OF_A_TEMPLATE',
   }),
-  news: example('secret', '/news', { title: 'We are open', body: 'Come in.', published: true }),
-  suppression: example('secret', '/suppressions', { address: 'ada@example.com', note: 'asked by phone' }),
+  news: example('secret', '/news', { title: 'We are open', body: 'Visit our new shop.', published: true }),
+  suppression: example('secret', '/suppressions', { address: 'ada@example.com', note: 'requested by phone' }),
   group: example('secret', '/subscription-groups', { name: 'Offers' }),
 } satisfies Record<string, Example>;
 
-/** Who somebody is and what they did. */
+/** Returns the requests that identify a user and send that user's first event. */
 export function firstEvent(origin: string, key: string): string {
   return [IDENTIFY, REQUESTS.event].map(({ code }) => code(origin, key)).join('\n');
 }

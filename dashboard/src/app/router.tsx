@@ -7,22 +7,22 @@ import {
   redirect,
 } from '@tanstack/react-router';
 import { findSession, session } from '../session/session';
-import { Broken } from './broken';
+import { ErrorScreen } from './error-screen';
 import { Frame } from './frame';
 import { Notices } from './notices';
-import { among, page, word } from './search';
+import { enumParam, pageParam, textParam } from './search';
 import { NotFound, Shell } from './shell';
 import { SessionEnded } from '../session/session-ended';
 import {
   CAMPAIGN_STATUSES,
   CHANNELS,
   CHANNEL_TABS,
-  DEAD_KINDS,
+  DEAD_LETTER_KINDS,
   DELIVERY_STATUSES,
   FLOW_VIEWS,
   ID_TYPES,
   MESSAGE_STATUSES,
-  PERSON_TABS,
+  USER_TABS,
   PLATFORMS,
   RANGES,
   RUN_STATUSES,
@@ -40,8 +40,8 @@ const root = createRootRoute({
   notFoundComponent: NotFound,
 });
 
-/** Whoever is not signed in is asked to first, and then led to where they wanted to go. */
-async function signedIn({ location }: { location: { href: string } }): Promise<void> {
+/** Redirects to the sign-in screen without a session; sign-in then returns to the requested screen. */
+async function requireSession({ location }: { location: { href: string } }): Promise<void> {
   const { user } = session.get().user === undefined ? await findSession() : session.get();
   if (!user) throw redirect({ to: '/sign-in', search: { next: location.href } });
 }
@@ -50,7 +50,7 @@ const start = createRoute({
   getParentRoute: () => root,
   path: '/',
   async beforeLoad(context) {
-    await signedIn(context);
+    await requireSession(context);
     const [first] = session.get().projects;
     if (!first) throw redirect({ to: '/new-project' });
     throw redirect({ to: '/p/$projectId/overview', params: { projectId: first.id } });
@@ -60,18 +60,18 @@ const start = createRoute({
 const signIn = createRoute({
   getParentRoute: () => root,
   path: '/sign-in',
-  validateSearch: (raw: Record<string, unknown>): { next?: string } => ({ next: word(raw, 'next') }),
+  validateSearch: (raw: Record<string, unknown>): { next?: string } => ({ next: textParam(raw, 'next') }),
   component: lazyRouteComponent(() => import('../session/sign-in'), 'SignIn'),
 });
 
 const acceptInvite = createRoute({
   getParentRoute: () => root,
   path: '/accept-invite',
-  validateSearch: (raw: Record<string, unknown>): { token?: string } => ({ token: word(raw, 'token') }),
+  validateSearch: (raw: Record<string, unknown>): { token?: string } => ({ token: textParam(raw, 'token') }),
   component: lazyRouteComponent(() => import('../session/accept-invite'), 'AcceptInvite'),
 });
 
-const framed = createRoute({ getParentRoute: () => root, id: 'framed', beforeLoad: signedIn, component: Frame });
+const framed = createRoute({ getParentRoute: () => root, id: 'framed', beforeLoad: requireSession, component: Frame });
 
 const newProject = createRoute({
   getParentRoute: () => framed,
@@ -88,7 +88,7 @@ const account = createRoute({
 const project = createRoute({
   getParentRoute: () => root,
   path: '/p/$projectId',
-  beforeLoad: signedIn,
+  beforeLoad: requireSession,
   component: Shell,
 });
 
@@ -99,7 +99,7 @@ const screens = [
     ...at,
     path: 'overview',
     validateSearch: (raw: Record<string, unknown>): { range?: (typeof RANGES)[number] } => ({
-      range: among(raw, 'range', RANGES),
+      range: enumParam(raw, 'range', RANGES),
     }),
     component: lazyRouteComponent(() => import('../features/overview/overview'), 'Overview'),
   }),
@@ -109,11 +109,11 @@ const screens = [
     validateSearch: (
       raw: Record<string, unknown>,
     ): { event?: string; user?: string; idType?: (typeof ID_TYPES)[number]; search?: string; page?: number } => ({
-      event: word(raw, 'event'),
-      user: word(raw, 'user'),
-      idType: among(raw, 'idType', ID_TYPES),
-      search: word(raw, 'search'),
-      page: page(raw),
+      event: textParam(raw, 'event'),
+      user: textParam(raw, 'user'),
+      idType: enumParam(raw, 'idType', ID_TYPES),
+      search: textParam(raw, 'search'),
+      page: pageParam(raw),
     }),
     component: lazyRouteComponent(() => import('../features/events/events'), 'Events'),
   }),
@@ -123,9 +123,9 @@ const screens = [
     validateSearch: (
       raw: Record<string, unknown>,
     ): { search?: string; filter?: 'active' | 'inactive'; page?: number } => ({
-      search: word(raw, 'search'),
-      filter: among(raw, 'filter', ['active', 'inactive']),
-      page: page(raw),
+      search: textParam(raw, 'search'),
+      filter: enumParam(raw, 'filter', ['active', 'inactive']),
+      page: pageParam(raw),
     }),
     component: lazyRouteComponent(() => import('../features/users/users'), 'Users'),
   }),
@@ -134,11 +134,11 @@ const screens = [
     path: 'users/$userId',
     validateSearch: (
       raw: Record<string, unknown>,
-    ): { tab?: (typeof PERSON_TABS)[number]; idType?: (typeof ID_TYPES)[number] } => ({
-      tab: among(raw, 'tab', PERSON_TABS),
-      idType: among(raw, 'idType', ID_TYPES),
+    ): { tab?: (typeof USER_TABS)[number]; idType?: (typeof ID_TYPES)[number] } => ({
+      tab: enumParam(raw, 'tab', USER_TABS),
+      idType: enumParam(raw, 'idType', ID_TYPES),
     }),
-    component: lazyRouteComponent(() => import('../features/users/person'), 'PersonScreen'),
+    component: lazyRouteComponent(() => import('../features/users/user'), 'UserScreen'),
   }),
   createRoute({
     ...at,
@@ -154,7 +154,7 @@ const screens = [
     ...at,
     path: 'templates',
     validateSearch: (raw: Record<string, unknown>): { channel?: (typeof CHANNELS)[number] } => ({
-      channel: among(raw, 'channel', CHANNELS),
+      channel: enumParam(raw, 'channel', CHANNELS),
     }),
     component: lazyRouteComponent(() => import('../features/templates/templates'), 'Templates'),
   }),
@@ -172,7 +172,7 @@ const screens = [
     ...at,
     path: 'automations/$automationId',
     validateSearch: (raw: Record<string, unknown>): { view?: (typeof FLOW_VIEWS)[number] } => ({
-      view: among(raw, 'view', FLOW_VIEWS),
+      view: enumParam(raw, 'view', FLOW_VIEWS),
     }),
     component: lazyRouteComponent(() => import('../features/automations/automation'), 'AutomationScreen'),
   }),
@@ -180,8 +180,8 @@ const screens = [
     ...at,
     path: 'automations/$automationId/runs',
     validateSearch: (raw: Record<string, unknown>): { status?: (typeof RUN_STATUSES)[number]; user?: string } => ({
-      status: among(raw, 'status', RUN_STATUSES),
-      user: word(raw, 'user'),
+      status: enumParam(raw, 'status', RUN_STATUSES),
+      user: textParam(raw, 'user'),
     }),
     component: lazyRouteComponent(() => import('../features/automations/runs'), 'Runs'),
   }),
@@ -194,7 +194,7 @@ const screens = [
     ...at,
     path: 'campaigns',
     validateSearch: (raw: Record<string, unknown>): { status?: (typeof CAMPAIGN_STATUSES)[number] } => ({
-      status: among(raw, 'status', CAMPAIGN_STATUSES),
+      status: enumParam(raw, 'status', CAMPAIGN_STATUSES),
     }),
     component: lazyRouteComponent(() => import('../features/campaigns/campaigns'), 'Campaigns'),
   }),
@@ -214,10 +214,10 @@ const screens = [
       status?: (typeof MESSAGE_STATUSES)[number];
       page?: number;
     } => ({
-      userId: word(raw, 'userId'),
-      channel: among(raw, 'channel', CHANNELS),
-      status: among(raw, 'status', MESSAGE_STATUSES),
-      page: page(raw),
+      userId: textParam(raw, 'userId'),
+      channel: enumParam(raw, 'channel', CHANNELS),
+      status: enumParam(raw, 'status', MESSAGE_STATUSES),
+      page: pageParam(raw),
     }),
     component: lazyRouteComponent(() => import('../features/messages/messages'), 'Messages'),
   }),
@@ -231,11 +231,16 @@ const screens = [
     path: 'dead-letters',
     validateSearch: (
       raw: Record<string, unknown>,
-    ): { kind?: (typeof DEAD_KINDS)[number]; channel?: (typeof CHANNELS)[number]; reason?: string; page?: number } => ({
-      kind: among(raw, 'kind', DEAD_KINDS),
-      channel: among(raw, 'channel', CHANNELS),
-      reason: word(raw, 'reason'),
-      page: page(raw),
+    ): {
+      kind?: (typeof DEAD_LETTER_KINDS)[number];
+      channel?: (typeof CHANNELS)[number];
+      reason?: string;
+      page?: number;
+    } => ({
+      kind: enumParam(raw, 'kind', DEAD_LETTER_KINDS),
+      channel: enumParam(raw, 'channel', CHANNELS),
+      reason: textParam(raw, 'reason'),
+      page: pageParam(raw),
     }),
     component: lazyRouteComponent(() => import('../features/messages/dead-letters'), 'DeadLetters'),
   }),
@@ -251,10 +256,10 @@ const screens = [
       user?: string;
       page?: number;
     } => ({
-      tab: among(raw, 'tab', CHANNEL_TABS),
-      platform: among(raw, 'platform', PLATFORMS),
-      user: word(raw, 'user'),
-      page: page(raw),
+      tab: enumParam(raw, 'tab', CHANNEL_TABS),
+      platform: enumParam(raw, 'platform', PLATFORMS),
+      user: textParam(raw, 'user'),
+      page: pageParam(raw),
     }),
     component: lazyRouteComponent(() => import('../features/channels/channels'), 'ChannelsScreen'),
   }),
@@ -269,10 +274,10 @@ const screens = [
       address?: string;
       page?: number;
     } => ({
-      channel: among(raw, 'channel', CHANNELS),
-      reason: among(raw, 'reason', SUPPRESSION_REASONS),
-      address: word(raw, 'address'),
-      page: page(raw),
+      channel: enumParam(raw, 'channel', CHANNELS),
+      reason: enumParam(raw, 'reason', SUPPRESSION_REASONS),
+      address: textParam(raw, 'address'),
+      page: pageParam(raw),
     }),
     component: lazyRouteComponent(() => import('../features/subscriptions/suppressions'), 'Suppressions'),
   }),
@@ -296,7 +301,7 @@ const screens = [
     ...at,
     path: 'webhooks/$endpointId',
     validateSearch: (raw: Record<string, unknown>): { status?: (typeof DELIVERY_STATUSES)[number] } => ({
-      status: among(raw, 'status', DELIVERY_STATUSES),
+      status: enumParam(raw, 'status', DELIVERY_STATUSES),
     }),
     component: lazyRouteComponent(() => import('../features/webhooks/endpoint'), 'EndpointScreen'),
   }),
@@ -309,8 +314,8 @@ const screens = [
     ...at,
     path: 'audit-log',
     validateSearch: (raw: Record<string, unknown>): { action?: string; page?: number } => ({
-      action: word(raw, 'action'),
-      page: page(raw),
+      action: textParam(raw, 'action'),
+      page: pageParam(raw),
     }),
     component: lazyRouteComponent(() => import('../features/settings/audit-log'), 'AuditLog'),
   }),
@@ -326,7 +331,7 @@ const tree = root.addChildren([
 
 export const router = createRouter({
   routeTree: tree,
-  defaultErrorComponent: Broken,
+  defaultErrorComponent: ErrorScreen,
   scrollRestoration: true,
   defaultPendingMs: 200,
 });

@@ -2,24 +2,24 @@ import { AppShell, Box, Burger, Group, NativeSelect, ScrollArea, Text, Title } f
 import { useDisclosure } from '@mantine/hooks';
 import { Outlet, useNavigate, useParams, useRouterState } from '@tanstack/react-router';
 import { type MouseEvent, useEffect, useLayoutEffect } from 'react';
-import { workOn } from '../api/client';
-import { ButtonLink, PlaceLink, ScreenLink } from '../components/links';
+import { setCurrentProject } from '../api/client';
+import { ButtonLink, NavigationLink, ScreenLink } from '../components/links';
 import { useSession } from '../session/use-session';
 import { t } from '../text';
 import { AccountLinks } from './account-links';
 import { NAVIGATION } from './navigation';
 
-/** To what the page is about. The address stays: a change of it would be leaving, and asked about. */
-function skip(event: MouseEvent): void {
+/** Moves the focus to the content without changing the URL, because that would trigger the unsaved-changes dialog. */
+function skipToContent(event: MouseEvent): void {
   event.preventDefault();
   document.getElementById('content')?.focus();
 }
 
-/** What surrounds the screens of a project. */
+/** Header and navigation around the screens of a project. */
 export function Shell() {
   const { projectId } = useParams({ from: '/p/$projectId' });
-  // With the new screens, and before they ask for anything: until then the old ones still do.
-  useLayoutEffect(() => workOn(projectId), [projectId]);
+  // In a layout effect: after the old screens are gone, and before the new ones send requests.
+  useLayoutEffect(() => setCurrentProject(projectId), [projectId]);
   const [open, { toggle, close }] = useDisclosure(false);
   const path = useRouterState({ select: (state) => state.location.pathname });
   useEffect(close, [path, close]);
@@ -30,7 +30,7 @@ export function Shell() {
       navbar={{ width: 216, breakpoint: 'sm', collapsed: { mobile: !open } }}
       padding="md"
     >
-      <a href="#content" className="skip" onClick={skip}>
+      <a href="#content" className="skip" onClick={skipToContent}>
         {t.shell.skip}
       </a>
       <AppShell.Header>
@@ -85,16 +85,16 @@ function Navigation({ path }: { path: string }) {
               {group.title}
             </Text>
             {links.map(({ to, title }) => {
-              const address = to.replace('$projectId', projectId);
-              const here = path === address || path.startsWith(`${address}/`);
+              const url = to.replace('$projectId', projectId);
+              const isCurrent = path === url || path.startsWith(`${url}/`);
               return (
-                <PlaceLink
+                <NavigationLink
                   key={to}
                   to={to}
                   params={{ projectId }}
                   label={title}
-                  active={here}
-                  aria-current={here ? 'page' : undefined}
+                  active={isCurrent}
+                  aria-current={isCurrent ? 'page' : undefined}
                   variant="filled"
                   py={4}
                 />
@@ -115,7 +115,7 @@ function ProjectSwitch() {
     chosen === ''
       ? navigate({ to: '/new-project' })
       : navigate({ to: '/p/$projectId/overview', params: { projectId: chosen } });
-  const known = projects.some((project) => project.id === projectId);
+  const isMember = projects.some((project) => project.id === projectId);
   return (
     <NativeSelect
       aria-label={t.shell.project}
@@ -123,7 +123,7 @@ function ProjectSwitch() {
       value={projectId}
       onChange={(event) => void go(event.currentTarget.value)}
     >
-      {!known && <option value={projectId}>{t.shell.noProject}</option>}
+      {!isMember && <option value={projectId}>{t.shell.noProject}</option>}
       {projects.map((project) => (
         <option key={project.id} value={project.id}>
           {project.name}

@@ -1,6 +1,6 @@
 import { Alert, Anchor, type CSSVariablesResolver, createTheme } from '@mantine/core';
 
-/** Colours that hold 4.5 : 1 against what they stand on. */
+/** Colours with a contrast of at least 4.5 : 1 against their background. */
 export const theme = createTheme({
   primaryColor: 'ember',
   primaryShade: { light: 8, dark: 8 },
@@ -23,7 +23,7 @@ export const theme = createTheme({
   cursorType: 'pointer',
   respectReducedMotion: true,
   components: {
-    // The frame has the colour; words have that of words.
+    // The border has the alert's colour; the title has the text colour, for contrast.
     Alert: Alert.extend({ styles: { title: { color: 'var(--mantine-color-text)' } } }),
     Anchor: Anchor.extend({ defaultProps: { inherit: true } }),
   },

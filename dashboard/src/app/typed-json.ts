@@ -1,14 +1,14 @@
-/** What somebody typed where JSON belongs, and cannot be read as such. It stands in the value's place, and is never sent. */
+/** Text typed into a JSON field that does not parse. It takes the place of the value and is never sent. */
 export class Unreadable {
   constructor(
     readonly text: string,
-    readonly why: string,
+    readonly reason: string,
   ) {}
 }
 
-/** A text as JSON; where there is none, what stands for nothing. */
-export function readJson(text: string, nothing: unknown): unknown {
-  if (text.trim() === '') return nothing;
+/** Parses JSON. Returns `emptyValue` for an empty text, and {@link Unreadable} if it does not parse. */
+export function readJson(text: string, emptyValue: unknown): unknown {
+  if (text.trim() === '') return emptyValue;
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
@@ -16,12 +16,12 @@ export function readJson(text: string, nothing: unknown): unknown {
   }
 }
 
-export function shownJson(value: unknown): string {
+export function formatJson(value: unknown): string {
   if (value instanceof Unreadable) return value.text;
   return value === undefined ? '' : JSON.stringify(value, null, 2);
 }
 
-/** Whether all of a value can be sent. */
+/** Whether a value contains nothing {@link Unreadable} and can be sent. */
 export function isReadable(value: unknown): boolean {
   if (value instanceof Unreadable) return false;
   return typeof value !== 'object' || value === null || Object.values(value).every(isReadable);

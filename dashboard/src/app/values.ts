@@ -1,4 +1,4 @@
-/** The API's lists of words, as the screens offer them. `tests/values.test.ts` holds them against its document. */
+/** The API's enumerations, as the screens offer them. `tests/values.test.ts` compares them with openapi.yaml. */
 export const CHANNELS = ['EMAIL', 'PUSH', 'IN_APP', 'SMS'] as const;
 export const MESSAGE_STATUSES = [
   'queued',
@@ -40,14 +40,14 @@ export const WEBHOOK_EVENTS = [
   'automation.converted',
 ] as const;
 export const DELIVERY_STATUSES = ['pending', 'delivered', 'failed'] as const;
-export const DEAD_KINDS = ['MESSAGE', 'ITEM'] as const;
+export const DEAD_LETTER_KINDS = ['MESSAGE', 'ITEM'] as const;
 
 export const PLATFORMS = ['IOS', 'ANDROID', 'WEB'] as const;
 
 export type Channel = (typeof CHANNELS)[number];
-/** Which ids a request names users by; without one of these either is accepted. */
+/** Which kind of ID a request uses for users; without it, either kind is accepted. */
 export const ID_TYPES = ['internal', 'external'] as const;
-export const PERSON_TABS = ['events', 'messages', 'segments', 'automations', 'subscriptions'] as const;
+export const USER_TABS = ['events', 'messages', 'segments', 'automations', 'subscriptions'] as const;
 export const CHANNEL_TABS = ['email', 'push', 'sms', 'in_app', 'devices', 'limits'] as const;
 export const FLOW_VIEWS = ['list', 'canvas'] as const;
 export type FlowView = (typeof FLOW_VIEWS)[number];

@@ -5,7 +5,7 @@ import UPlot from 'uplot';
 import { t } from '../text';
 
 interface Props {
-  /** What it shows, for who does not see it. */
+  /** Description for screen readers. */
   label: string;
   /** Days such as 2026-01-31, ascending, and the value of each. */
   days: string[];
@@ -15,12 +15,12 @@ interface Props {
 
 const HEIGHT = 200;
 
-/** A line by day. */
+/** Line chart with one value per day. */
 export default function Chart({ label, days, values, name }: Props) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const scheme = useComputedColorScheme('light');
   useEffect(() => {
-    const element = place.current;
+    const element = container.current;
     if (!element) return;
     const [ink, grid] = scheme === 'dark' ? ['#c9c9c9', '#3b3b3b'] : ['#495057', '#dee2e6'];
     const line = scheme === 'dark' ? '#ff9c77' : '#a93a0d';
@@ -30,7 +30,7 @@ export default function Chart({ label, days, values, name }: Props) {
         width: element.clientWidth,
         height: HEIGHT,
         tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1_000), 'UTC'),
-        scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+        scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
         axes: [
           axis,
           {
@@ -54,5 +54,5 @@ export default function Chart({ label, days, values, name }: Props) {
       plot.destroy();
     };
   }, [days, values, name, scheme]);
-  return <div ref={place} role="img" aria-label={label} style={{ minHeight: HEIGHT, overflow: 'hidden' }} />;
+  return <div ref={container} role="img" aria-label={label} style={{ minHeight: HEIGHT, overflow: 'hidden' }} />;
 }

@@ -11,24 +11,24 @@ interface Props {
   onChange: (value: string) => void;
 }
 
-/** As the editor keeps it: its lines end the same way everywhere. */
-function withPlainBreaks(text: string): string {
+/** Converts line endings to LF, as the editor does. */
+function normalizeLineEndings(text: string): string {
   return text.replace(/\r\n?/g, '\n');
 }
 
-/** HTML, with its tags coloured. */
+/** HTML editor with syntax highlighting. */
 export default function CodeEditor({ label, description, error, value, onChange }: Props) {
-  const place = useRef<HTMLDivElement>(null);
+  const container = useRef<HTMLDivElement>(null);
   const editor = useRef<EditorView | null>(null);
   const changed = useRef(onChange);
   changed.current = onChange;
   const first = useRef(value);
   const dark = useComputedColorScheme('light') === 'dark';
   useEffect(() => {
-    if (!place.current) return;
+    if (!container.current) return;
     const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? '';
     const view = new EditorView({
-      parent: place.current,
+      parent: container.current,
       doc: first.current,
       extensions: [
         EditorView.cspNonce.of(nonce),
@@ -56,13 +56,13 @@ export default function CodeEditor({ label, description, error, value, onChange 
   }, [label, dark]);
   useEffect(() => {
     const view = editor.current;
-    if (!view || view.state.doc.toString() === withPlainBreaks(value)) return;
+    if (!view || view.state.doc.toString() === normalizeLineEndings(value)) return;
     view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: value } });
   }, [value]);
   return (
     <Input.Wrapper label={label} description={description} error={error} labelElement="div">
       <div
-        ref={place}
+        ref={container}
         style={{
           border: '1px solid var(--mantine-color-default-border)',
           borderRadius: 8,

@@ -1,25 +1,25 @@
 import { Button, Group, Modal, Stack, Text } from '@mantine/core';
 import { useBlocker } from '@tanstack/react-router';
 import { useState } from 'react';
-import { changesOf, settled } from '../app/draft';
+import { changesOf, mergeSaved } from '../app/draft';
 import { keepIdentities } from '../app/identity';
 import { t } from '../text';
 
 export interface Draft<T> {
   value: T;
-  /** As it was when the editing began, or when it was saved last. */
+  /** The value when editing started, or when it was last saved. */
   base: T;
-  /** What of it is not saved yet. */
+  /** Fields that are not saved yet. */
   changes: Partial<T>;
   isDirty: boolean;
   set: (change: Partial<T>) => void;
-  /** What was sent is stored. What somebody typed after it was sent stays, and is unsaved. */
-  settle: (sent: T, stored: T) => void;
-  /** Begins anew from what is stored; what was typed is gone. */
+  /** Records that `sent` was saved as `stored`. Edits made while saving are kept and remain unsaved. */
+  markSaved: (sent: T, stored: T) => void;
+  /** Restarts from the stored value and discards all edits. */
   restart: (stored: T) => void;
 }
 
-/** What somebody is editing. */
+/** State of a form: the edited values and which of them are unsaved. */
 export function useDraft<T extends object>(stored: T): Draft<T> {
   const [base, setBase] = useState(stored);
   const [value, setValue] = useState(stored);
@@ -30,11 +30,11 @@ export function useDraft<T extends object>(stored: T): Draft<T> {
     changes,
     isDirty: Object.keys(changes).length > 0,
     set: (change) => setValue((before) => ({ ...before, ...change })),
-    settle(sent, next) {
-      // What stands on the screen is not drawn anew: it would lose the focus.
+    markSaved(sent, next) {
+      // Keep the React keys of list entries, otherwise the focused field would be remounted.
       keepIdentities(sent, next);
       setBase(next);
-      setValue((now) => settled(now, sent, next));
+      setValue((now) => mergeSaved(now, sent, next));
     },
     restart(next) {
       setBase(next);
@@ -43,11 +43,11 @@ export function useDraft<T extends object>(stored: T): Draft<T> {
   };
 }
 
-/** Asks before unsaved changes are left behind. */
-export function KeepChanges({ when }: { when: boolean }) {
+/** Asks for confirmation before navigation discards unsaved changes. */
+export function UnsavedChangesGuard({ when }: { when: boolean }) {
   const blocker = useBlocker({ shouldBlockFn: () => when, enableBeforeUnload: () => when, withResolver: true });
   return (
-    <LeaveQuestion
+    <LeaveDialog
       opened={blocker.status === 'blocked'}
       onLeave={() => blocker.proceed?.()}
       onStay={() => blocker.reset?.()}
@@ -55,15 +55,7 @@ export function KeepChanges({ when }: { when: boolean }) {
   );
 }
 
-export function LeaveQuestion({
-  opened,
-  onLeave,
-  onStay,
-}: {
-  opened: boolean;
-  onLeave: () => void;
-  onStay: () => void;
-}) {
+export function LeaveDialog({ opened, onLeave, onStay }: { opened: boolean; onLeave: () => void; onStay: () => void }) {
   return (
     <Modal opened={opened} onClose={onStay} title={t.draft.title} closeButtonProps={{ 'aria-label': t.close }}>
       <Stack>

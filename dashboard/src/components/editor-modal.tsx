@@ -1,28 +1,28 @@
 import { Modal, type ModalProps } from '@mantine/core';
 import { type ReactNode, createContext, useCallback, useContext, useLayoutEffect, useRef, useState } from 'react';
 import { t } from '../text';
-import { KeepChanges, LeaveQuestion } from './draft';
+import { UnsavedChangesGuard, LeaveDialog } from './draft';
 
-const Report = createContext<(isUnsaved: boolean) => void>(() => {});
+const ReportUnsaved = createContext<(isUnsaved: boolean) => void>(() => {});
 
 interface Props {
   opened: boolean;
   title: string;
   size?: ModalProps['size'];
   onClose: () => void;
-  /** A form, which says by {@link Unsaved} whether it holds what is not saved. */
+  /** A form that renders {@link Unsaved} to report unsaved changes. */
   children: ReactNode;
 }
 
-/** A form over the screen: what is not saved in it is asked about before it closes. */
+/** A form in a modal dialog. Closing it with unsaved changes asks for confirmation. */
 export function EditorModal({ opened, title, size, onClose, children }: Props) {
-  // Not a state: a key that is pressed right after the last letter meets the listener of the render before.
+  // A ref rather than state: Escape pressed right after typing is handled by the listener of the previous render.
   const isUnsaved = useRef(false);
   const report = useCallback((now: boolean) => {
     isUnsaved.current = now;
   }, []);
   const [asking, setAsking] = useState(false);
-  // After the stroke of Escape that closes the form, which would close the question, too.
+  // Deferred, otherwise the same Escape key press would also close the confirmation.
   const ask = () => setTimeout(() => setAsking(true));
   const leave = () => {
     setAsking(false);
@@ -39,19 +39,19 @@ export function EditorModal({ opened, title, size, onClose, children }: Props) {
         closeOnEscape={!asking}
         closeButtonProps={{ 'aria-label': t.close }}
       >
-        <Report value={report}>{children}</Report>
+        <ReportUnsaved value={report}>{children}</ReportUnsaved>
       </Modal>
-      <LeaveQuestion opened={asking} onLeave={leave} onStay={() => setAsking(false)} />
+      <LeaveDialog opened={asking} onLeave={leave} onStay={() => setAsking(false)} />
     </>
   );
 }
 
-/** Whether a form in an {@link EditorModal} holds what is not saved: asked about also before the screen is left. */
+/** Reports to the {@link EditorModal} whether its form has unsaved changes, and guards navigation. */
 export function Unsaved({ when }: { when: boolean }) {
-  const report = useContext(Report);
+  const report = useContext(ReportUnsaved);
   useLayoutEffect(() => {
     report(when);
     return () => report(false);
   }, [report, when]);
-  return <KeepChanges when={when} />;
+  return <UnsavedChangesGuard when={when} />;
 }

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 
 export type Fact = [name: string, value: ReactNode];
 
-/** What is known of one thing, a fact in each row. */
+/** Table of a record's properties, one per row. */
 export function Facts({ label, facts }: { label: string; facts: readonly Fact[] }) {
   return (
     <Table variant="vertical" withTableBorder aria-label={label} style={{ overflowWrap: 'anywhere' }}>

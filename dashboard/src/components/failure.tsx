@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import { ApiFailure } from '../api/failure';
 import { t } from '../text';
 
-/** What went wrong, in the API's own words. */
+/** Shows an error with the API's message and the affected fields. */
 export function Failure({
   error,
   onRetry,
@@ -45,21 +45,21 @@ export function Failure({
   );
 }
 
-/** A query, of one answer or of pages. */
-interface Asked<T> {
+/** The parts of a query result that {@link Loaded} uses; paged queries have them too. */
+interface QueryState<T> {
   data: T | undefined;
   isError: boolean;
   error: unknown;
   refetch: () => Promise<unknown>;
 }
 
-/** What a query brings, once it has; what is shown stays while it is asked for again. */
+/** Renders the data of a query, a placeholder while it loads, and its error. Data stays visible while it is refetched. */
 export function Loaded<T>({
   query,
   rows = 4,
   children,
 }: {
-  query: Asked<T>;
+  query: QueryState<T>;
   rows?: number;
   children: (data: T) => ReactNode;
 }) {

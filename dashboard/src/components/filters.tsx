@@ -2,7 +2,7 @@ import { NativeSelect, TextInput } from '@mantine/core';
 import { useEffect, useState } from 'react';
 import { t } from '../text';
 
-const PAUSE_MS = 300;
+const DEBOUNCE_MS = 300;
 
 interface SearchProps {
   label: string;
@@ -10,14 +10,14 @@ interface SearchProps {
   onChange: (value: string | undefined) => void;
 }
 
-/** A text in the address: it gets there when its writer pauses. */
+/** Text filter that is stored in the URL; updates are debounced. */
 export function SearchField({ label, value = '', onChange }: SearchProps) {
   const [text, setText] = useState(value);
   const [seen, setSeen] = useState(value);
   const [sent, setSent] = useState(value);
   if (value !== seen) {
     setSeen(value);
-    // The address changed by itself: back and forth, or another link.
+    // The URL changed for another reason, such as the back button or a link.
     if (value !== sent) {
       setText(value);
       setSent(value);
@@ -28,7 +28,7 @@ export function SearchField({ label, value = '', onChange }: SearchProps) {
     const timer = setTimeout(() => {
       setSent(text);
       onChange(text === '' ? undefined : text);
-    }, PAUSE_MS);
+    }, DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [text, sent, onChange]);
   return (
@@ -44,7 +44,7 @@ interface ChoiceProps<T extends string> {
   onChange: (value: T | undefined) => void;
 }
 
-/** One of a few, or any. */
+/** Filter with a fixed list of options, or any. */
 export function Choice<T extends string>({ label, value, options, name = (each) => each, onChange }: ChoiceProps<T>) {
   return (
     <NativeSelect

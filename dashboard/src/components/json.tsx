@@ -1,9 +1,9 @@
 import { Code, Textarea } from '@mantine/core';
-import { Unreadable, readJson, shownJson } from '../app/typed-json';
+import { Unreadable, readJson, formatJson } from '../app/typed-json';
 import { t } from '../text';
-import { useTyped } from './typed';
+import { useTypedText } from './typed';
 
-/** Anything, as it is. */
+/** Read-only view of a value as formatted JSON. */
 export function Json({ value }: { value: unknown }) {
   return (
     <Code
@@ -20,29 +20,29 @@ interface InputProps {
   label: string;
   description?: string;
   value: unknown;
-  /** What the API says about it. */
+  /** Error message of the API. */
   error?: string;
   rows?: number;
-  /** What is handed on where nothing stands in the field. */
-  nothing?: unknown;
-  /** Told an {@link Unreadable} where it is no JSON: whoever sends it on looks with `isReadable` first. */
+  /** Value of an empty field. */
+  emptyValue?: unknown;
+  /** Receives {@link Unreadable} if the text does not parse. Check with `isReadable` before sending. */
   onChange: (value: unknown) => void;
 }
 
-/** Any JSON, written by hand. */
-export function JsonInput({ label, description, value, error, rows = 4, nothing, onChange }: InputProps) {
-  const [text, setText] = useTyped(value, shownJson);
+/** Text field for JSON. */
+export function JsonInput({ label, description, value, error, rows = 4, emptyValue, onChange }: InputProps) {
+  const [text, setText] = useTypedText(value, formatJson);
   const change = (next: string) => {
-    const read = readJson(next, nothing);
-    setText(next, read);
-    onChange(read);
+    const parsed = readJson(next, emptyValue);
+    setText(next, parsed);
+    onChange(parsed);
   };
   return (
     <Textarea
       label={label}
       description={description}
       value={text}
-      error={value instanceof Unreadable ? t.json.unreadable(value.why) : error}
+      error={value instanceof Unreadable ? t.json.unreadable(value.reason) : error}
       onChange={(event) => change(event.currentTarget.value)}
       autosize
       minRows={rows}

@@ -9,15 +9,15 @@ export const ScreenLink = createLink(
   )),
 );
 
-/** A link that looks like a button. */
+/** A link with the style of a button. */
 export const ButtonLink = createLink(
   forwardRef<HTMLAnchorElement, ButtonProps & Omit<ComponentPropsWithoutRef<'a'>, keyof ButtonProps>>((props, ref) => (
     <Button component="a" ref={ref} {...props} />
   )),
 );
 
-/** A link of the navigation. */
-export const PlaceLink = createLink(
+/** A link in the navigation. */
+export const NavigationLink = createLink(
   forwardRef<HTMLAnchorElement, NavLinkProps & Omit<ComponentPropsWithoutRef<'a'>, keyof NavLinkProps>>(
     (props, ref) => <NavLink component="a" ref={ref} {...props} />,
   ),

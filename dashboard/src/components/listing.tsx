@@ -4,21 +4,21 @@ import type { ReactNode } from 'react';
 export interface Column<T> {
   title: string;
   cell: (row: T) => ReactNode;
-  /** Numbers stand at the right. */
+  /** Aligns the column to the right, for numbers. */
   end?: boolean;
 }
 
 interface Props<T> {
-  /** What the rows are, for screen readers. */
+  /** Accessible name of the table. */
   label: string;
   columns: Array<Column<T>>;
   rows: readonly T[];
   id: (row: T) => string;
-  /** In place of the rows, where there are none. */
+  /** Shown if there are no rows. */
   empty?: ReactNode;
 }
 
-/** A table that scrolls within itself where the screen is narrow. */
+/** A table that scrolls horizontally on narrow screens. */
 export function Listing<T>({ label, columns, rows, id, empty }: Props<T>) {
   if (rows.length === 0 && empty) return <>{empty}</>;
   return (

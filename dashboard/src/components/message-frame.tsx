@@ -8,19 +8,18 @@ interface Props {
 }
 
 /**
- * A message as it looks. The frame has no origin: whatever the message holds sees nothing of this page, and no script of
- * it runs.
+ * Renders a message in a sandboxed frame with an opaque origin: its content cannot access this page, and its scripts do not run.
  */
 export function MessageFrame({ title, html, width, dark }: Props) {
   const frame = useRef<HTMLIFrameElement>(null);
   useEffect(() => {
     const show = () => frame.current?.contentWindow?.postMessage({ html, dark }, '*');
-    const hear = (event: MessageEvent) => {
+    const onReady = (event: MessageEvent) => {
       if (event.source === frame.current?.contentWindow && event.data === 'ready') show();
     };
-    addEventListener('message', hear);
+    addEventListener('message', onReady);
     show();
-    return () => removeEventListener('message', hear);
+    return () => removeEventListener('message', onReady);
   }, [html, dark]);
   return (
     <iframe

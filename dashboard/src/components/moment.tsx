@@ -1,7 +1,7 @@
 const shown = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeZone: 'UTC' });
 
-/** A moment in the viewer's own zone, with UTC on hover. */
+/** A time in the viewer's time zone, with UTC as a tooltip. */
 export function Moment({ at }: { at: string | null | undefined }) {
   if (!at) return <>–</>;
   return (
@@ -11,7 +11,7 @@ export function Moment({ at }: { at: string | null | undefined }) {
   );
 }
 
-/** A day of the calendar, such as 2026-01-31. */
-export function dayOf(date: string): string {
+/** Formats a calendar date such as 2026-01-31. */
+export function formatDay(date: string): string {
   return day.format(new Date(`${date}T00:00:00Z`));
 }

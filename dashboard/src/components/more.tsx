@@ -10,7 +10,7 @@ interface Props<P, R> {
   children: (rows: R[]) => ReactNode;
 }
 
-/** A list that goes on behind its cursor. */
+/** A list with cursor pagination and a button that loads the next page. */
 export function More<P, R>({ query, rows, children }: Props<P, R>) {
   return (
     <Loaded query={query}>

@@ -1,7 +1,7 @@
 import { Box, Group, Stack, Title } from '@mantine/core';
 import { type ReactNode, useEffect } from 'react';
 
-/** A screen: its name, what can be done on it, and what it shows. */
+/** A screen with a title, actions and content. */
 export function Page({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
   useEffect(() => {
     document.title = `${title} · Rekindle`;
@@ -19,7 +19,7 @@ export function Page({ title, actions, children }: { title: string; actions?: Re
   );
 }
 
-/** A part of a screen under a heading. */
+/** A section of a screen with a heading. */
 export function Section({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
   return (
     <Box component="section">

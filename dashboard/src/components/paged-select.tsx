@@ -7,7 +7,7 @@ interface Props extends NativeSelectProps {
   pages: Pick<UseInfiniteQueryResult, 'hasNextPage' | 'isFetchingNextPage' | 'fetchNextPage'>;
 }
 
-/** One of a list that goes on behind its cursor. */
+/** A select whose options come from a list with cursor pagination. */
 export function PagedSelect({ pages, label, ...select }: Props) {
   return (
     <Group align="flex-end" gap={4} wrap="nowrap">

@@ -9,12 +9,12 @@ interface Props {
   onPage: (page: number) => void;
 }
 
-/** The API pages up to 10,000 rows deep. */
-const DEEPEST = 10_000;
+/** The API returns pages only within the first 10,000 rows. */
+const MAX_ROWS = 10_000;
 
 export function Pager({ page, limit, total, totalIsCapped, onPage }: Props) {
   const pages = Math.max(1, Math.ceil(total / limit));
-  const last = Math.min(pages, Math.floor(DEEPEST / limit));
+  const last = Math.min(pages, Math.floor(MAX_ROWS / limit));
   return (
     <Group justify="space-between" component="nav" aria-label={t.pager.label}>
       <Text size="sm" c="dimmed">

@@ -6,55 +6,56 @@ import { ApiFailure } from '../api/failure';
 import { t } from '../text';
 import { type Draft, useDraft } from './draft';
 import { Failure, Loaded } from './failure';
-import { useIsHere } from './is-here';
+import { useIsMounted } from './is-mounted';
 import { Page } from './page';
 
-/** The last part of the address of what is not made yet. */
+/** Stands for the ID in the URL of a record that is not created yet. */
 const NEW = 'new';
 
 interface ScreenProps<R> {
-  /** As the address has it. */
+  /** ID from the URL, or `new`. */
   id: string;
-  /** Until there is more to show. */
+  /** Page title while the record loads. */
   title: string;
   queryKey: string[];
   read: (signal: AbortSignal) => Promise<Tagged<R>>;
-  /** In ms, where what is shown beside the fields changes by itself. */
+  /** Poll interval in milliseconds, for records that change in the background. */
   refetchInterval?: (record: R) => number | false;
-  /** What is opened is none where something new is made; whoever makes it tells its id before the address changes. */
-  children: (opened: Tagged<R> | null, now: R | null, onMade: (id: string) => void) => ReactNode;
+  /** `opened` is null for a new record. Call `onCreated` with the new ID before the URL changes. */
+  children: (opened: Tagged<R> | null, now: R | null, onCreated: (id: string) => void) => ReactNode;
 }
 
 /**
- * The screen on which a record is edited. What is edited stays as it was when it was opened. The editor in which a new
- * one is made goes on with it: what was typed while it was being made is still there.
+ * Screen that edits a record. The edited record stays as it was when it was opened. After a new record is created, the same
+ * editor continues with it, so edits made while saving are kept.
  */
 export function RecordScreen<R>({ id, title, queryKey, read, refetchInterval, children }: ScreenProps<R>) {
-  const [editor, setEditor] = useState({ at: id, made: '', round: 0 });
-  // Once another is opened, what was made here is read like any.
-  if (editor.at !== id)
-    setEditor({ at: id, made: id === editor.made ? id : '', round: editor.round + (id === NEW ? 1 : 0) });
-  const isNew = id === NEW || id === editor.made;
+  const [editor, setEditor] = useState({ id, created: '', round: 0 });
+  // Once another record is opened, the one created here is loaded like any other.
+  if (editor.id !== id)
+    setEditor({ id, created: id === editor.created ? id : '', round: editor.round + (id === NEW ? 1 : 0) });
+  const isNew = id === NEW || id === editor.created;
   const record = useQuery({
     queryKey,
     queryFn: ({ signal }) => read(signal),
-    // What was made here is known; only where it changes by itself is it followed.
-    enabled: id !== NEW && (id !== editor.made || refetchInterval !== undefined),
+    // A record created here is already loaded; it is fetched only if it has to be polled.
+    enabled: id !== NEW && (id !== editor.created || refetchInterval !== undefined),
     staleTime: Infinity,
     gcTime: 0,
     refetchInterval: (query) => (query.state.data && refetchInterval?.(query.state.data.value)) || false,
   });
-  const onMade = (made: string) => setEditor((before) => ({ ...before, made }));
-  if (isNew) return <Kept key={`${NEW} ${editor.round}`}>{children(null, record.data?.value ?? null, onMade)}</Kept>;
-  if (!record.data) return <Unread title={title} record={record} />;
-  return <Kept key={id}>{children(record.data, record.data.value, onMade)}</Kept>;
+  const onCreated = (created: string) => setEditor((before) => ({ ...before, created }));
+  if (isNew)
+    return <Keyed key={`${NEW} ${editor.round}`}>{children(null, record.data?.value ?? null, onCreated)}</Keyed>;
+  if (!record.data) return <LoadingRecord title={title} record={record} />;
+  return <Keyed key={id}>{children(record.data, record.data.value, onCreated)}</Keyed>;
 }
 
-function Kept({ children }: { children: ReactNode }) {
+function Keyed({ children }: { children: ReactNode }) {
   return children;
 }
 
-function Unread<R>({ title, record }: { title: string; record: UseQueryResult<R> }) {
+function LoadingRecord<R>({ title, record }: { title: string; record: UseQueryResult<R> }) {
   return (
     <Page title={title}>
       <Loaded query={record}>{() => null}</Loaded>
@@ -64,16 +65,16 @@ function Unread<R>({ title, record }: { title: string; record: UseQueryResult<R>
 
 interface OpenedProps<R> {
   queryKey: string[];
-  /** None where something new is made. */
+  /** Null for a new record. */
   read: ((signal: AbortSignal) => Promise<Tagged<R>>) | null;
   children: (opened: Tagged<R> | null) => ReactNode;
 }
 
-/** A record as it is when a form is opened for it over a list, which tells no tags. */
+/** Loads a record with its entity tag when a form is opened over a list, because lists have no tags. */
 export function OpenedRecord<R>({ queryKey, read, children }: OpenedProps<R>) {
   const record = useQuery({
     queryKey,
-    queryFn: ({ signal }) => (read ? read(signal) : Promise.reject(new Error('there is nothing to read'))),
+    queryFn: ({ signal }) => (read ? read(signal) : Promise.reject(new Error('no record to load'))),
     enabled: read !== null,
     staleTime: Infinity,
     gcTime: 0,
@@ -83,63 +84,63 @@ export function OpenedRecord<R>({ queryKey, read, children }: OpenedProps<R>) {
 
 interface Editing<R, F> {
   opened: Tagged<R> | null;
-  /** The fields of what is new. */
+  /** Fields of a new record. */
   empty: F;
   fieldsOf: (record: R) => F;
   create?: (fields: F) => Promise<Tagged<R>>;
-  /** Where it is still in the state of that tag; over whatever there is without one. */
+  /** Saves if the record still has this tag; with a null tag, overwrites any version. */
   change: (record: R, fields: F, base: F, tag: string | null) => Promise<Tagged<R>>;
-  newest: (record: R) => Promise<Tagged<R>>;
-  /** Whoever has left meanwhile is not `here` any more, and stays where they are. */
-  onSaved: (saved: Tagged<R>, as: { isNew: boolean; isHere: boolean }) => unknown;
-  onRefused?: (error: Error) => void;
+  reload: (record: R) => Promise<Tagged<R>>;
+  /** If the screen has been left in the meantime, `isMounted` is false; do not navigate then. */
+  onSaved: (saved: Tagged<R>, as: { isNew: boolean; isMounted: boolean }) => unknown;
+  onError?: (error: Error) => void;
 }
 
 export interface Edited<R, F> {
-  /** As it was read or saved last; none before it is made. */
+  /** The record as last loaded or saved; null before it is created. */
   stored: R | null;
   tag: string | null;
   draft: Draft<F>;
   saving: UseMutationResult<Tagged<R>, Error, { fields: F; tag: string | null }>;
   loading: UseMutationResult<Tagged<R>, Error, void>;
   save: () => void;
-  /** Also over what somebody else has saved meanwhile. */
-  saveOver: () => void;
-  /** It was changed by something else than the fields. */
-  keep: (stored: Tagged<R>) => void;
+  /** Saves even if someone else has changed the record in the meantime. */
+  overwrite: () => void;
+  /** Replaces the stored record after a change outside the form. */
+  setStored: (stored: Tagged<R>) => void;
 }
 
-/** A record that somebody edits. Nothing that another has changed meanwhile is overwritten unasked. */
+/** Edits a record with optimistic locking: changes by others are never overwritten without confirmation. */
 export function useEdited<R, F extends object>({
   opened,
   empty,
   fieldsOf,
   create,
   change,
-  newest,
+  reload,
   onSaved,
-  onRefused,
+  onError,
 }: Editing<R, F>): Edited<R, F> {
   const [stored, setStored] = useState(opened);
   const draft = useDraft(opened ? fieldsOf(opened.value) : empty);
-  const isHere = useIsHere();
+  const isMounted = useIsMounted();
   const saving = useMutation({
     mutationFn({ fields, tag }: { fields: F; tag: string | null }) {
       if (stored) return change(stored.value, fields, draft.base, tag);
-      return create ? create(fields) : Promise.reject(new Error('there is nothing to change'));
+      return create ? create(fields) : Promise.reject(new Error('no record to change'));
     },
     async onSuccess(saved, { fields }) {
-      draft.settle(fields, fieldsOf(saved.value));
+      draft.markSaved(fields, fieldsOf(saved.value));
       setStored(saved);
-      await onSaved(saved, { isNew: stored === null, isHere: isHere() });
+      await onSaved(saved, { isNew: stored === null, isMounted: isMounted() });
     },
-    onError: onRefused,
+    onError,
   });
   const loading = useMutation({
-    mutationFn: () => (stored ? newest(stored.value) : Promise.reject(new Error('there is nothing to load'))),
-    onSuccess(theirs) {
-      draft.restart(fieldsOf(theirs.value));
-      setStored(theirs);
+    mutationFn: () => (stored ? reload(stored.value) : Promise.reject(new Error('no record to load'))),
+    onSuccess(current) {
+      draft.restart(fieldsOf(current.value));
+      setStored(current);
       saving.reset();
     },
   });
@@ -151,14 +152,14 @@ export function useEdited<R, F extends object>({
     saving,
     loading,
     save: () => saving.mutate({ fields: draft.value, tag }),
-    saveOver: () => saving.mutate({ fields: draft.value, tag: null }),
-    keep: setStored,
+    overwrite: () => saving.mutate({ fields: draft.value, tag: null }),
+    setStored,
   };
 }
 
-/** Why nothing was saved. Where somebody else has saved meanwhile, whoever edits says what is to become of it. */
+/** Shows why a record was not saved. On a conflict, it offers to discard the edits or to overwrite the other version. */
 export function NotSaved<R, F>({
-  edited: { saving, loading, saveOver },
+  edited: { saving, loading, overwrite },
   hide,
 }: {
   edited: Edited<R, F>;
@@ -176,7 +177,7 @@ export function NotSaved<R, F>({
         <Failure error={loading.error} />
         <Group gap="xs">
           <Anchor size="sm" href={location.href} target="_blank">
-            {t.conflict.see}
+            {t.conflict.view}
           </Anchor>
           <Button
             size="xs"
@@ -185,16 +186,16 @@ export function NotSaved<R, F>({
             disabled={saving.isPending}
             onClick={() => loading.mutate()}
           >
-            {t.conflict.load}
+            {t.conflict.discard}
           </Button>
           <Button
             size="xs"
             variant="default"
             loading={saving.isPending}
             disabled={loading.isPending}
-            onClick={saveOver}
+            onClick={overwrite}
           >
-            {t.conflict.over}
+            {t.conflict.overwrite}
           </Button>
         </Group>
       </Stack>

@@ -13,7 +13,7 @@ export function Copy({ value, label = t.copy }: { value: string; label?: string 
   );
 }
 
-/** Something to run or paste. */
+/** Code with a copy button. */
 export function Snippet({ label, code }: { label: string; code: string }) {
   return (
     <Paper withBorder p="sm" w="100%">
@@ -30,7 +30,7 @@ export function Snippet({ label, code }: { label: string; code: string }) {
   );
 }
 
-/** A secret that is shown this once: nothing closes it by chance. */
+/** Dialog for a secret that is shown once. Only its buttons close it. */
 export function SecretOnce({ title, secret, onClose }: { title: string; secret: string | null; onClose: () => void }) {
   return (
     <Modal
@@ -42,13 +42,13 @@ export function SecretOnce({ title, secret, onClose }: { title: string; secret: 
       closeButtonProps={{ 'aria-label': t.close }}
     >
       <Stack>
-        <Text size="sm">{t.once}</Text>
+        <Text size="sm">{t.secretOnce}</Text>
         <Code block style={{ overflowWrap: 'anywhere', whiteSpace: 'pre-wrap' }} data-testid="secret">
           {secret}
         </Code>
         <Group justify="flex-end">
           <Copy value={secret ?? ''} />
-          <Button onClick={onClose}>{t.kept}</Button>
+          <Button onClick={onClose}>{t.done}</Button>
         </Group>
       </Stack>
     </Modal>

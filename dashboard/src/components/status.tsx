@@ -1,6 +1,7 @@
 import { Badge } from '@mantine/core';
+import { t } from '../text';
 
-const COLOURS: Record<string, string> = {
+const COLOURS = {
   good: 'teal.7',
   bad: 'red.7',
   busy: 'blue.7',
@@ -8,7 +9,7 @@ const COLOURS: Record<string, string> = {
   idle: 'gray.6',
 };
 
-const KINDS: Record<string, keyof typeof COLOURS> = {
+const TONES: Record<string, keyof typeof COLOURS> = {
   queued: 'busy',
   sent: 'good',
   delivered: 'good',
@@ -43,9 +44,9 @@ const KINDS: Record<string, keyof typeof COLOURS> = {
   off: 'idle',
 };
 
-/** A state: a word, and a dot that never says it alone. */
+/** A status with its name and a coloured dot. The colour alone never carries the meaning. */
 export function Status({ of, label }: { of: string; label?: string }) {
-  const colour = COLOURS[KINDS[of] ?? 'idle'] ?? 'gray.6';
+  const colour = COLOURS[TONES[of] ?? 'idle'];
   const dot = (
     <span
       aria-hidden
@@ -54,7 +55,7 @@ export function Status({ of, label }: { of: string; label?: string }) {
   );
   return (
     <Badge variant="default" leftSection={dot} tt="none" fw={500}>
-      {label ?? of.toLowerCase()}
+      {label ?? t.statuses[of] ?? of}
     </Badge>
   );
 }

@@ -1,17 +1,17 @@
 import { useState } from 'react';
 
 /**
- * The text of a field that a value is read out of. It stays as it is typed (`1.` is no number yet) until the value becomes
- * another than this field itself has handed on.
+ * State of a text field that holds a parsed value. The text stays as typed (`1.` is not a number yet) until the value changes
+ * from outside the field.
  */
-export function useTyped(
+export function useTypedText(
   value: unknown,
-  shown: (value: unknown) => string,
-): [string, (text: string, handedOn: unknown) => void] {
-  const [typed, setTyped] = useState({ text: shown(value), value });
-  if (JSON.stringify(typed.value) === JSON.stringify(value))
-    return [typed.text, (text, handedOn) => setTyped({ text, value: handedOn })];
-  const anew = { text: shown(value), value };
-  setTyped(anew);
-  return [anew.text, (text, handedOn) => setTyped({ text, value: handedOn })];
+  format: (value: unknown) => string,
+): [string, (text: string, parsed: unknown) => void] {
+  const [typed, setTyped] = useState({ text: format(value), value });
+  const change = (text: string, parsed: unknown) => setTyped({ text, value: parsed });
+  if (JSON.stringify(typed.value) === JSON.stringify(value)) return [typed.text, change];
+  const changed = { text: format(value), value };
+  setTyped(changed);
+  return [changed.text, change];
 }

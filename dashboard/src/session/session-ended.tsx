@@ -6,7 +6,7 @@ import { t } from '../text';
 import { signIn } from './session';
 import { useSession } from './use-session';
 
-/** Over whatever is on the screen, which stays as it is and goes on where it stood. */
+/** Sign-in dialog over the current screen, which keeps its state and continues afterwards. */
 export function SessionEnded() {
   const { expired, user } = useSession();
   const signing = useMutation({ mutationFn: (password: string) => signIn(user?.email ?? '', password) });

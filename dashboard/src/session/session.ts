@@ -1,22 +1,23 @@
 import { ApiFailure, failureOf } from '../api/failure';
 import type { components } from '../api/schema.gen';
+import { t } from '../text';
 
 type Session = components['responses']['Session']['content']['application/json'];
 export type Membership = components['schemas']['Membership'];
 
-/** Who is signed in. The session itself is a cookie that scripts cannot read; nothing of it is stored. */
+/** The signed-in account. The session itself is a cookie that scripts cannot read; none of this is stored. */
 export interface SessionState {
-  /** Undefined as long as nobody has asked. */
+  /** Undefined until the session has been requested. */
   user: Session['user'] | null | undefined;
   projects: Membership[];
   csrfToken: string | null;
-  /** It ended while somebody was at work. */
+  /** The session ended while the dashboard was in use. */
   expired: boolean;
 }
 
 let state: SessionState = { user: undefined, projects: [], csrfToken: null, expired: false };
 const listeners = new Set<() => void>();
-/** Requests that wait until somebody has signed in again. */
+/** Resolved when the user has signed in again; requests wait for it. */
 let waiting: { promise: Promise<void>; resolve: () => void } | null = null;
 
 export const session = {
@@ -35,32 +36,32 @@ function set(change: Partial<SessionState>): void {
 async function call(path: string, body?: object): Promise<unknown> {
   const headers: Record<string, string> = body ? { 'content-type': 'application/json' } : {};
   if (state.csrfToken) headers['x-csrf-token'] = state.csrfToken;
-  let answer: Response;
+  let response: Response;
   try {
-    answer = await fetch(`/api/v1${path}`, {
+    response = await fetch(`/api/v1${path}`, {
       method: body ? 'POST' : 'GET',
       headers,
       body: body ? JSON.stringify(body) : undefined,
     });
   } catch {
-    throw new ApiFailure(0, 'The server cannot be reached. Nothing you entered is lost: try again.');
+    throw new ApiFailure(0, t.failure.unreachable);
   }
-  const told: unknown = await answer.json().catch(() => null);
-  if (!answer.ok) throw failureOf(answer.status, told, answer.headers.get('retry-after'));
-  return told;
+  const content: unknown = await response.json().catch(() => null);
+  if (!response.ok) throw failureOf(response.status, content, response.headers.get('retry-after'));
+  return content;
 }
 
-function begin(told: unknown): void {
-  const { user, projects, csrfToken } = told as Session;
+function startSession(response: unknown): void {
+  const { user, projects, csrfToken } = response as Session;
   set({ user, projects, csrfToken, expired: false });
   waiting?.resolve();
   waiting = null;
 }
 
-/** Finds out who is signed in, if anybody is. */
+/** Loads the current session, if there is one. */
 export async function findSession(): Promise<SessionState> {
   try {
-    begin(await call('/auth/session'));
+    startSession(await call('/auth/session'));
   } catch (failure) {
     if (!(failure instanceof ApiFailure) || failure.status !== 401) throw failure;
     set({ user: null, projects: [], csrfToken: null });
@@ -68,32 +69,32 @@ export async function findSession(): Promise<SessionState> {
   return state;
 }
 
-/** A project that was just made, by whoever is signed in. */
-export function joined(project: Membership): void {
+/** Adds a project that the signed-in account has just created. */
+export function addProject(project: Membership): void {
   set({ projects: [...state.projects.filter(({ id }) => id !== project.id), project] });
 }
 
 export async function signIn(email: string, password: string): Promise<void> {
   const before = state.user;
-  const told = await call('/auth/login', { email, password });
-  // What is on the screen belongs to somebody else.
-  if (state.expired && before && before.id !== (told as Session).user.id) return location.assign('/');
-  begin(told);
+  const response = await call('/auth/login', { email, password });
+  // The screen shows data of another account.
+  if (state.expired && before && before.id !== (response as Session).user.id) return location.assign('/');
+  startSession(response);
 }
 
 export async function acceptInvite(token: string, name: string, password: string): Promise<void> {
-  begin(await call('/auth/invites/accept', { token, name, password }));
+  startSession(await call('/auth/invites/accept', { token, name, password }));
 }
 
 export async function signOut(): Promise<void> {
   await call('/auth/logout', {}).catch((failure: unknown) => {
     if (!(failure instanceof ApiFailure) || failure.status !== 401) throw failure;
   });
-  // A new page: nothing of the account stays in memory.
+  // Loading a new page clears the account's data from memory.
   location.assign('/sign-in');
 }
 
-/** The session has ended: asks for the password, and returns when there is a new one. */
+/** Opens the sign-in dialog because the session has ended; resolves when there is a new session. */
 export function signInAgain(): Promise<void> {
   if (!waiting) {
     let resolve = () => {};
@@ -106,13 +107,13 @@ export function signInAgain(): Promise<void> {
   return waiting.promise;
 }
 
-/** Whether there is another token than the one that was refused; where another account has signed in, it is asked for first. */
+/** Whether a token other than the refused one is available. If another account has signed in, it asks the user to sign in first. */
 export async function refreshToken(refused: string | null): Promise<boolean> {
   if (state.csrfToken !== refused) return true;
-  const told = await call('/auth/session').catch(() => null);
-  if (told === null || (told as Session).csrfToken === refused) return false;
-  // Another tab is somebody else's now. What is on the screen here is not theirs to save.
-  if (state.user && state.user.id !== (told as Session).user.id) await signInAgain();
-  else begin(told);
+  const response = await call('/auth/session').catch(() => null);
+  if (response === null || (response as Session).csrfToken === refused) return false;
+  // Another account has signed in in another tab. Changes on this screen must not be saved under that account.
+  if (state.user && state.user.id !== (response as Session).user.id) await signInAgain();
+  else startSession(response);
   return true;
 }

@@ -13,7 +13,7 @@ export function SignIn() {
   const router = useRouter();
   const signing = useMutation({
     mutationFn: ({ email, password }: { email: string; password: string }) => signIn(email, password),
-    // Only ever to a screen of ours.
+    // Only to paths of this origin, to prevent open redirects.
     onSuccess: () => router.history.push(next && /^\/(?!\/)/.test(next) ? next : '/'),
   });
   useEffect(() => {
@@ -46,7 +46,7 @@ export function SignIn() {
         </Stack>
       </Paper>
       <Text size="sm" c="dimmed" mt="md">
-        {t.signIn.lost}
+        {t.signIn.forgotten}
       </Text>
     </Container>
   );

@@ -4,17 +4,19 @@ import { campaigns } from './en/campaigns';
 import { channels } from './en/channels';
 import { messages } from './en/messages';
 import { overview } from './en/overview';
-import { people } from './en/people';
+import { users } from './en/users';
 import { segments } from './en/segments';
 import { settings } from './en/settings';
 import { shell } from './en/shell';
+import { statuses } from './en/statuses';
 import { templates } from './en/templates';
 import { webhooks } from './en/webhooks';
 
 export const en = {
   ...shell,
+  ...statuses,
   ...overview,
-  ...people,
+  ...users,
   ...segments,
   ...automations,
   ...campaigns,

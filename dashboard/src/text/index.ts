@@ -1,5 +1,5 @@
 import { en } from './en';
 
-/** The words on the screens. Another language is another dictionary of this type, chosen here. */
+/** The texts of all screens. A translation is another dictionary of this type, selected here. */
 export type Dictionary = typeof en;
 export const t: Dictionary = en;

@@ -3,9 +3,9 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, read } from '../../api/client';
 import { notify } from '../../app/notice';
-import { forgetKey, rememberKey } from '../../app/known-keys';
+import { removeCachedKey, cacheKey } from '../../app/key-cache';
 import { useProject } from '../../app/project';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Empty } from '../../components/empty';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -20,28 +20,28 @@ import { EMPTY, type KeyDraft, type KeyFields, draftOf } from './restrictions';
 export function ApiKeys() {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const [making, setMaking] = useState(false);
-  const [changing, setChanging] = useState<{ id: string; draft: KeyDraft } | null>(null);
+  const [creating, setCreating] = useState(false);
+  const [editing, setEditing] = useState<{ id: string; draft: KeyDraft } | null>(null);
   const [secret, setSecret] = useState<string | null>(null);
   const key = [projectId, 'api-keys'];
   const keys = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/api-keys', { signal })) });
-  const again = () => void client.invalidateQueries({ queryKey: key });
+  const refresh = () => void client.invalidateQueries({ queryKey: key });
   const create = async ({ name, allowedOrigins, rateLimit }: KeyFields, type: KeyDraft['type']) => {
     const restrictions = type === 'public' ? { allowedOrigins, rateLimit } : {};
     const created = keyOf(await read(api.POST('/api-keys', { body: { name, type, ...restrictions } })));
-    if (type === 'public') rememberKey(projectId, created);
-    setMaking(false);
+    if (type === 'public') cacheKey(projectId, created);
+    setCreating(false);
     setSecret(created);
-    again();
+    refresh();
   };
   const change = async (id: string, fields: KeyFields) => {
     await read(api.PUT('/api-keys', { body: { id, ...fields } }));
-    setChanging(null);
+    setEditing(null);
     notify(t.keys.changed);
-    again();
+    refresh();
   };
   return (
-    <Page title={t.keys.title} actions={<Button onClick={() => setMaking(true)}>{t.keys.create}</Button>}>
+    <Page title={t.keys.title} actions={<Button onClick={() => setCreating(true)}>{t.keys.create}</Button>}>
       <Text>{t.keys.text}</Text>
       <Loaded query={keys}>
         {(found) => (
@@ -76,7 +76,7 @@ export function ApiKeys() {
                     variant="default"
                     size="compact-sm"
                     aria-label={t.keys.changeNamed(each.name)}
-                    onClick={() => setChanging({ id: each.id, draft: draftOf(each) })}
+                    onClick={() => setEditing({ id: each.id, draft: draftOf(each) })}
                   >
                     {t.keys.change}
                   </Button>
@@ -85,18 +85,18 @@ export function ApiKeys() {
               {
                 title: t.keys.revoke,
                 cell: (each) => (
-                  <Ask
+                  <ConfirmButton
                     label={t.keys.revoke}
                     title={t.keys.revokeTitle}
-                    act={() => read(api.DELETE('/api-keys', { body: { id: each.id } }))}
+                    action={() => read(api.DELETE('/api-keys', { body: { id: each.id } }))}
                     onDone={() => {
-                      forgetKey(projectId, each.prefix);
+                      removeCachedKey(projectId, each.prefix);
                       notify(t.keys.revoked);
-                      again();
+                      refresh();
                     }}
                   >
                     {t.keys.revokeText(each.name, each.prefix)}
-                  </Ask>
+                  </ConfirmButton>
                 ),
               },
             ]}
@@ -104,24 +104,24 @@ export function ApiKeys() {
         )}
       </Loaded>
       <Modal
-        opened={making}
-        onClose={() => setMaking(false)}
+        opened={creating}
+        onClose={() => setCreating(false)}
         title={t.keys.create}
         closeButtonProps={{ 'aria-label': t.close }}
       >
         <KeyForm draft={EMPTY} label={t.keys.create} save={create} />
       </Modal>
       <Modal
-        opened={changing !== null}
-        onClose={() => setChanging(null)}
+        opened={editing !== null}
+        onClose={() => setEditing(null)}
         title={t.keys.change}
         closeButtonProps={{ 'aria-label': t.close }}
       >
-        {changing && (
-          <KeyForm exists draft={changing.draft} label={t.keys.save} save={(fields) => change(changing.id, fields)} />
+        {editing && (
+          <KeyForm exists draft={editing.draft} label={t.keys.save} save={(fields) => change(editing.id, fields)} />
         )}
       </Modal>
-      <SecretOnce title={t.keys.made} secret={secret} onClose={() => setSecret(null)} />
+      <SecretOnce title={t.keys.newKey} secret={secret} onClose={() => setSecret(null)} />
     </Page>
   );
 }

@@ -5,7 +5,7 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Failure, Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Moment } from '../../components/moment';
@@ -13,7 +13,7 @@ import { Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 
-/** Who has been asked to join, and asking somebody. */
+/** Invitations of a project, and a form for a new one. */
 export function Invites() {
   const { projectId } = useProject();
   const client = useQueryClient();
@@ -21,13 +21,13 @@ export function Invites() {
   const [role, setRole] = useState<Schemas['Role']>('MEMBER');
   const key = [projectId, 'invites'];
   const invites = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/team/invites', { signal })) });
-  const again = () => void client.invalidateQueries({ queryKey: key });
+  const refresh = () => void client.invalidateQueries({ queryKey: key });
   const inviting = useMutation({
     mutationFn: () => read(api.POST('/team/invites', { body: { email, role } })),
     onSuccess({ notice }) {
       setEmail('');
       notify(notice === null ? t.team.invited : t.team.notMailed, notice !== null);
-      again();
+      refresh();
     },
   });
   return (
@@ -83,14 +83,14 @@ export function Invites() {
                   title: t.team.revoke,
                   cell: (invite) =>
                     invite.status === 'PENDING' && (
-                      <Ask
+                      <ConfirmButton
                         label={t.team.revoke}
                         title={t.team.revokeTitle}
-                        act={() => read(api.DELETE('/team/invites/{id}', { params: { path: { id: invite.id } } }))}
-                        onDone={again}
+                        action={() => read(api.DELETE('/team/invites/{id}', { params: { path: { id: invite.id } } }))}
+                        onDone={refresh}
                       >
                         {t.team.revokeText(invite.email)}
-                      </Ask>
+                      </ConfirmButton>
                     ),
                 },
               ]}

@@ -7,15 +7,15 @@ import { t } from '../../text';
 import { type KeyDraft, type KeyFields, fieldsOf } from './restrictions';
 
 interface Props {
-  /** What the form begins with. */
+  /** Initial values. */
   draft: KeyDraft;
-  /** Whether the key is there already, whose kind stays what it is. */
+  /** Whether the key already exists; its type cannot be changed. */
   exists?: boolean;
   label: string;
   save: (fields: KeyFields, type: KeyDraft['type']) => Promise<void>;
 }
 
-/** The fields of a key, also of one that is there. */
+/** Form for a new or an existing API key. */
 export function KeyForm({ draft, exists, label, save }: Props) {
   const [{ name, type, origins, limit }, setValue] = useState(draft);
   const set = (change: Partial<KeyDraft>) => setValue((before) => ({ ...before, ...change }));

@@ -2,7 +2,7 @@ import { Button, Group, Stack, Text } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { api, read } from '../../api/client';
-import { rememberKey, useKnownKey } from '../../app/known-keys';
+import { cacheKey, useCachedKey } from '../../app/key-cache';
 import { useProject } from '../../app/project';
 import type { Example } from '../../app/requests';
 import { Empty } from '../../components/empty';
@@ -15,14 +15,14 @@ import { keyOf } from './key';
 interface Props {
   title: string;
   text: string;
-  /** Above the request. */
+  /** Label of the request. */
   label: string;
   request: Example;
-  /** What can be done on the screen itself. */
+  /** Actions that are available on the screen itself. */
   children?: ReactNode;
 }
 
-/** An empty list: what it would hold, and what to do next, here or by a request. */
+/** Empty state of a list: an explanation, and the next step on the screen or through the API. */
 export function NextStep({ title, text, label, request, children }: Props) {
   return (
     <Empty title={title}>
@@ -30,46 +30,46 @@ export function NextStep({ title, text, label, request, children }: Props) {
         <Text>{text}</Text>
         {children && <Group gap="xs">{children}</Group>}
         {request.key === 'public' ? (
-          <ByPublicKey label={label} request={request} />
+          <PublicKeyRequest label={label} request={request} />
         ) : (
-          <BySecretKey label={label} request={request} />
+          <SecretKeyRequest label={label} request={request} />
         )}
       </Stack>
     </Empty>
   );
 }
 
-/** With the project's own key, if it is known: only a hash of it is kept, so it may have to be a new one. */
-function ByPublicKey({ label, request }: { label: string; request: Example }) {
+/** A request with one of the project's public keys. The server keeps only hashes, so a new key may have to be created. */
+function PublicKeyRequest({ label, request }: { label: string; request: Example }) {
   const { projectId, isAdmin } = useProject();
-  const known = useKnownKey(projectId);
-  const making = useMutation({
+  const key = useCachedKey(projectId);
+  const creating = useMutation({
     mutationFn: async () =>
       keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))),
-    onSuccess: (key) => rememberKey(projectId, key),
+    onSuccess: (created) => cacheKey(projectId, created),
   });
   return (
     <>
-      <Snippet label={label} code={request.code(location.origin, known ?? '$PUBLIC_KEY')} />
-      {known ? (
-        <Text size="sm">{t.nextStep.known}</Text>
+      <Snippet label={label} code={request.code(location.origin, key ?? '$PUBLIC_KEY')} />
+      {key ? (
+        <Text size="sm">{t.nextStep.keyShown}</Text>
       ) : isAdmin ? (
         <Group gap="xs">
-          <Button size="xs" variant="default" loading={making.isPending} onClick={() => making.mutate()}>
-            {t.nextStep.make}
+          <Button size="xs" variant="default" loading={creating.isPending} onClick={() => creating.mutate()}>
+            {t.nextStep.createKey}
           </Button>
           <Text size="sm">{t.nextStep.publicKey}</Text>
         </Group>
       ) : (
         <Text size="sm">{t.nextStep.member}</Text>
       )}
-      <Failure error={making.error} />
+      <Failure error={creating.error} />
     </>
   );
 }
 
-/** A secret key is shown to nobody again: the shell has it. */
-function BySecretKey({ label, request }: { label: string; request: Example }) {
+/** A request with a secret key, which is never shown again and comes from a shell variable. */
+function SecretKeyRequest({ label, request }: { label: string; request: Example }) {
   const { projectId, isAdmin } = useProject();
   return (
     <>

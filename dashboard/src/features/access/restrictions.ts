@@ -1,14 +1,14 @@
-/** What the form of a key holds, as it is typed. */
+/** Values of the API key form, as typed. */
 export interface KeyDraft {
   name: string;
   type: 'public' | 'secret';
-  /** One origin a line. */
+  /** One origin per line. */
   origins: string;
-  /** Requests per second; empty for the project's limit alone. */
+  /** Requests per second; if empty, only the project's limit applies. */
   limit: string;
 }
 
-/** What the API takes for it. A secret key has no restrictions, whatever was typed before its kind was chosen. */
+/** Fields of the request. A secret key has no restrictions, even if some were typed before the type was selected. */
 export interface KeyFields {
   name: string;
   allowedOrigins: string[];
@@ -29,6 +29,6 @@ export function draftOf(key: KeyFields & { type: KeyDraft['type'] }): KeyDraft {
 export function fieldsOf({ name, type, origins, limit }: KeyDraft): KeyFields {
   if (type === 'secret') return { name, allowedOrigins: [], rateLimit: null };
   const allowedOrigins = origins.split(/[\s,]+/).filter((origin) => origin !== '');
-  // What is no number goes as it is: the API says what is allowed.
+  // Text that is not a number is sent too: the API reports what is allowed.
   return { name, allowedOrigins, rateLimit: limit.trim() === '' ? null : Number(limit) };
 }

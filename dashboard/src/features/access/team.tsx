@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Failure, Loaded } from '../../components/failure';
 import { type Column, Listing } from '../../components/listing';
 import { Moment } from '../../components/moment';
@@ -20,16 +20,16 @@ export function Team() {
   const client = useQueryClient();
   const key = [projectId, 'team'];
   const team = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/team', { signal })) });
-  const again = () => void client.invalidateQueries({ queryKey: key });
+  const refresh = () => void client.invalidateQueries({ queryKey: key });
   const changing = useMutation({
     mutationFn: ({ id, role }: { id: string; role: Schemas['Role'] }) =>
       read(api.PUT('/team/{id}', { params: { path: { id } }, body: { role } })),
     onSuccess() {
       notify(t.team.changed);
-      again();
+      refresh();
     },
   });
-  const acts: Array<Column<Member>> = [
+  const actions: Array<Column<Member>> = [
     {
       title: t.team.role,
       cell: (member) =>
@@ -53,17 +53,17 @@ export function Team() {
     },
   ];
   if (isAdmin) {
-    acts.push({
+    actions.push({
       title: t.team.remove,
       cell: (member) => (
-        <Ask
+        <ConfirmButton
           label={t.team.remove}
           title={t.team.removeTitle}
-          act={() => read(api.DELETE('/team/{id}', { params: { path: { id: member.id } } }))}
-          onDone={again}
+          action={() => read(api.DELETE('/team/{id}', { params: { path: { id: member.id } } }))}
+          onDone={refresh}
         >
           {t.team.removeText(member.email)}
-        </Ask>
+        </ConfirmButton>
       ),
     });
   }
@@ -86,7 +86,7 @@ export function Team() {
                   cell: (member) => (member.verified ? member.email : `${member.email} · ${t.team.unverified}`),
                 },
                 { title: t.team.joined, cell: (member) => <Moment at={member.joinedAt} /> },
-                ...acts,
+                ...actions,
               ]}
             />
           )}

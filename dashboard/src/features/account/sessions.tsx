@@ -2,7 +2,7 @@ import { Stack } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Moment } from '../../components/moment';
@@ -15,11 +15,11 @@ function browserOf({ userAgent }: Schemas['ListedSession']): string {
   return userAgent || t.account.unknown;
 }
 
-/** Where the account is signed in, and signing out there. */
+/** Active sessions of the account, which can be signed out. */
 export function Sessions() {
   const client = useQueryClient();
   const found = useQuery({ queryKey: KEY, queryFn: ({ signal }) => read(api.GET('/auth/sessions', { signal })) });
-  const again = () => {
+  const refresh = () => {
     notify(t.account.ended);
     void client.invalidateQueries({ queryKey: KEY });
   };
@@ -43,27 +43,27 @@ export function Sessions() {
                   title: t.account.end,
                   cell: (session) =>
                     !session.current && (
-                      <Ask
+                      <ConfirmButton
                         label={t.account.end}
                         title={t.account.endTitle}
-                        act={() => read(api.DELETE('/auth/sessions/{id}', { params: { path: { id: session.id } } }))}
-                        onDone={again}
+                        action={() => read(api.DELETE('/auth/sessions/{id}', { params: { path: { id: session.id } } }))}
+                        onDone={refresh}
                       >
                         {t.account.endText(browserOf(session))}
-                      </Ask>
+                      </ConfirmButton>
                     ),
                 },
               ]}
             />
-            <Ask
+            <ConfirmButton
               label={t.account.endOthers}
               title={t.account.endOthersTitle}
               disabled={sessions.length < 2}
-              act={() => read(api.DELETE('/auth/sessions'))}
-              onDone={again}
+              action={() => read(api.DELETE('/auth/sessions'))}
+              onDone={refresh}
             >
               {t.account.endOthersText}
-            </Ask>
+            </ConfirmButton>
           </Stack>
         )}
       </Loaded>

@@ -1,36 +1,36 @@
 import { identityOf, withEntry } from '../../app/identity';
 import type { Step } from './step';
 
-/** One of the ways that a step leads on by. */
-export interface Arm {
-  /** Where its steps are in the step: `then`, `else` or `branches[1].steps`. */
+/** A branch of a step, with steps of its own. */
+export interface Branch {
+  /** Path of its steps within the step: `then`, `else` or `branches[1].steps`. */
   at: string;
-  kind: 'way' | 'then' | 'else' | 'otherwise';
-  /** Counted from 1 among the ways; 0 of the others. */
+  kind: 'numbered' | 'then' | 'else' | 'otherwise';
+  /** Counted from 1 for numbered branches; 0 for others. */
   number: number;
   steps: Step[];
 }
 
-/** A step where it stands. Its `place` is what the API calls it: `steps[0].branches[1].steps[2]`. */
-export interface Standing {
+/** A step and its position. `path` is the API's name of it: `steps[0].branches[1].steps[2]`. */
+export interface LocatedStep {
   step: Step;
-  place: string;
+  path: string;
   list: string;
   index: number;
-  /** How many steps are in its list. */
+  /** Number of steps in its list. */
   count: number;
 }
 
-/** Between which steps something goes: before the one at `index` of a list. */
+/** An insertion point: before the step at `index` of a list. */
 export interface Target {
   list: string;
   index: number;
 }
 
-export const MOVES = ['up', 'down', 'into', 'out', 'previousWay', 'nextWay'] as const;
+export const MOVES = ['up', 'down', 'into', 'out', 'previousBranch', 'nextBranch'] as const;
 export type Move = (typeof MOVES)[number];
 
-export function armsOf(step: Step): Arm[] {
+export function branchesOf(step: Step): Branch[] {
   if (step.type === 'WAIT_FOR_EVENT') {
     return [
       { at: 'then', kind: 'then', number: 0, steps: step.then ?? [] },
@@ -38,122 +38,122 @@ export function armsOf(step: Step): Arm[] {
     ];
   }
   if (!step.branches) return [];
-  const ways = step.branches.map((arm, index): Arm => ({
+  const numbered = step.branches.map((branch, index): Branch => ({
     at: `branches[${index}].steps`,
-    kind: 'way',
+    kind: 'numbered',
     number: index + 1,
-    steps: arm.steps,
+    steps: branch.steps,
   }));
   return step.type === 'BRANCH'
-    ? [...ways, { at: 'else', kind: 'otherwise', number: 0, steps: step.else ?? [] }]
-    : ways;
+    ? [...numbered, { at: 'else', kind: 'otherwise', number: 0, steps: step.else ?? [] }]
+    : numbered;
 }
 
-/** Every step, those in arms behind the step that leads there. */
-export function* everyStep(steps: readonly Step[], list = 'steps'): Generator<Standing> {
+/** Yields all steps depth first; the steps of a branch follow the step that it belongs to. */
+export function* everyStep(steps: readonly Step[], list = 'steps'): Generator<LocatedStep> {
   for (const [index, step] of steps.entries()) {
-    const place = `${list}[${index}]`;
-    yield { step, place, list, index, count: steps.length };
-    for (const arm of armsOf(step)) yield* everyStep(arm.steps, `${place}.${arm.at}`);
+    const path = `${list}[${index}]`;
+    yield { step, path, list, index, count: steps.length };
+    for (const branch of branchesOf(step)) yield* everyStep(branch.steps, `${path}.${branch.at}`);
   }
 }
 
-/** Where the step stands that is known by a name. */
-export function standingOf(steps: readonly Step[], identity: string): Standing | undefined {
-  for (const standing of everyStep(steps)) if (identityOf(standing.step) === identity) return standing;
+/** Finds the step with an identity. */
+export function locateStep(steps: readonly Step[], identity: string): LocatedStep | undefined {
+  for (const located of everyStep(steps)) if (identityOf(located.step) === identity) return located;
   return undefined;
 }
 
-/** The step that a list is an arm of, and which; none of the outermost. */
-export function ownerOf(list: string): { place: string; at: string } | null {
+/** Returns the path of the step that a list is a branch of, and the path within that step; null for the outermost list. */
+export function parentOf(list: string): { path: string; at: string } | null {
   const match = /^(.*)\.(then|else|branches\[\d+\]\.steps)$/.exec(list);
-  return match ? { place: match[1] ?? '', at: match[2] ?? '' } : null;
+  return match ? { path: match[1] ?? '', at: match[2] ?? '' } : null;
 }
 
-function split(place: string): Target {
-  const match = /^(.*)\[(\d+)\]$/.exec(place);
-  return { list: match?.[1] ?? place, index: Number(match?.[2] ?? 0) };
+function splitPath(path: string): Target {
+  const match = /^(.*)\[(\d+)\]$/.exec(path);
+  return { list: match?.[1] ?? path, index: Number(match?.[2] ?? 0) };
 }
 
-function withArm(step: Step, at: string, change: (steps: Step[]) => Step[]): Step {
+function updateBranch(step: Step, at: string, change: (steps: Step[]) => Step[]): Step {
   if (at === 'then' || at === 'else') return { ...step, [at]: change(step[at] ?? []) };
   const index = Number(/\d+/.exec(at)?.[0]);
-  const arm = step.branches?.[index];
-  return step.branches && arm
-    ? { ...step, branches: withEntry(step.branches, index, { ...arm, steps: change(arm.steps) }) }
+  const branch = step.branches?.[index];
+  return step.branches && branch
+    ? { ...step, branches: withEntry(step.branches, index, { ...branch, steps: change(branch.steps) }) }
     : step;
 }
 
-function withList(steps: Step[], list: string, change: (steps: Step[]) => Step[]): Step[] {
-  const owner = ownerOf(list);
-  return owner ? withStep(steps, owner.place, (step) => withArm(step, owner.at, change)) : change(steps);
+function updateList(steps: Step[], list: string, change: (steps: Step[]) => Step[]): Step[] {
+  const parent = parentOf(list);
+  return parent ? updateStep(steps, parent.path, (step) => updateBranch(step, parent.at, change)) : change(steps);
 }
 
-/** The steps with one of them changed, which goes on being known by the same name. */
-export function withStep(steps: Step[], place: string, change: (step: Step) => Step): Step[] {
-  const { list, index } = split(place);
-  return withList(steps, list, (found) => (found[index] ? withEntry(found, index, change(found[index])) : found));
+/** Changes one step, which keeps its identity. */
+export function updateStep(steps: Step[], path: string, change: (step: Step) => Step): Step[] {
+  const { list, index } = splitPath(path);
+  return updateList(steps, list, (found) => (found[index] ? withEntry(found, index, change(found[index])) : found));
 }
 
-export function inserted(steps: Step[], { list, index }: Target, step: Step): Step[] {
-  return withList(steps, list, (found) => found.toSpliced(index, 0, step));
+export function insertStep(steps: Step[], { list, index }: Target, step: Step): Step[] {
+  return updateList(steps, list, (found) => found.toSpliced(index, 0, step));
 }
 
-export function without(steps: Step[], place: string): Step[] {
-  const { list, index } = split(place);
-  return withList(steps, list, (found) => found.toSpliced(index, 1));
+export function removeStep(steps: Step[], path: string): Step[] {
+  const { list, index } = splitPath(path);
+  return updateList(steps, list, (found) => found.toSpliced(index, 1));
 }
 
-/** Whether a step can be taken there: not into itself, and not to where it is. */
-export function canGo(place: string, target: Target): boolean {
-  const { list, index } = split(place);
-  if (target.list.startsWith(`${place}.`)) return false;
+/** Whether a step can be moved there: not into itself, and not to its current position. */
+export function canMoveTo(path: string, target: Target): boolean {
+  const { list, index } = splitPath(path);
+  if (target.list.startsWith(`${path}.`)) return false;
   return target.list !== list || (target.index !== index && target.index !== index + 1);
 }
 
-/** The steps with one of them taken elsewhere; as they were where it cannot go there. */
-export function relocated(steps: Step[], from: Standing, target: Target): Step[] {
-  if (!canGo(from.place, target)) return steps;
-  return without(inserted(steps, target, from.step), behind(from.place, target));
+/** Moves a step; returns the steps unchanged if it cannot be moved there. */
+export function moveStep(steps: Step[], from: LocatedStep, target: Target): Step[] {
+  if (!canMoveTo(from.path, target)) return steps;
+  return removeStep(insertStep(steps, target, from.step), pathAfterInsert(from.path, target));
 }
 
-/** What a place is called once a step more stands at a target. */
-function behind(place: string, { list, index }: Target): string {
-  if (!place.startsWith(`${list}[`)) return place;
-  const match = /^\[(\d+)\](.*)$/.exec(place.slice(list.length));
+/** Returns the path of a step after another step was inserted at a target. */
+function pathAfterInsert(path: string, { list, index }: Target): string {
+  if (!path.startsWith(`${list}[`)) return path;
+  const match = /^\[(\d+)\](.*)$/.exec(path.slice(list.length));
   const at = Number(match?.[1]);
-  return at < index ? place : `${list}[${at + 1}]${match?.[2] ?? ''}`;
+  return at < index ? path : `${list}[${at + 1}]${match?.[2] ?? ''}`;
 }
 
-/** Where a move takes a step; none where it leads nowhere. */
-export function targetOf(steps: readonly Step[], { list, index, count }: Standing, move: Move): Target | null {
-  const owner = ownerOf(list);
+/** Returns the target of a move; null if the step cannot move that way. */
+export function targetOf(steps: readonly Step[], { list, index, count }: LocatedStep, move: Move): Target | null {
+  const parent = parentOf(list);
   switch (move) {
     case 'up':
       return index > 0 ? { list, index: index - 1 } : null;
     case 'down':
       return index < count - 1 ? { list, index: index + 2 } : null;
     case 'into': {
-      const before = find(steps, `${list}[${index - 1}]`);
-      const [arm] = before ? armsOf(before) : [];
-      return arm ? { list: `${list}[${index - 1}].${arm.at}`, index: arm.steps.length } : null;
+      const before = findStep(steps, `${list}[${index - 1}]`);
+      const [branch] = before ? branchesOf(before) : [];
+      return branch ? { list: `${list}[${index - 1}].${branch.at}`, index: branch.steps.length } : null;
     }
     case 'out': {
-      if (!owner) return null;
-      const at = split(owner.place);
+      if (!parent) return null;
+      const at = splitPath(parent.path);
       return { list: at.list, index: at.index + 1 };
     }
     default: {
-      const step = owner && find(steps, owner.place);
+      const step = parent && findStep(steps, parent.path);
       if (!step) return null;
-      const arms = armsOf(step);
-      const arm = arms[arms.findIndex(({ at }) => at === owner.at) + (move === 'nextWay' ? 1 : -1)];
-      return arm ? { list: `${owner.place}.${arm.at}`, index: Math.min(index, arm.steps.length) } : null;
+      const branches = branchesOf(step);
+      const branch = branches[branches.findIndex(({ at }) => at === parent.at) + (move === 'nextBranch' ? 1 : -1)];
+      return branch ? { list: `${parent.path}.${branch.at}`, index: Math.min(index, branch.steps.length) } : null;
     }
   }
 }
 
-function find(steps: readonly Step[], place: string): Step | undefined {
-  for (const standing of everyStep(steps)) if (standing.place === place) return standing.step;
+function findStep(steps: readonly Step[], path: string): Step | undefined {
+  for (const located of everyStep(steps)) if (located.path === path) return located.step;
   return undefined;
 }

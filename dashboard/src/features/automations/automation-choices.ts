@@ -2,7 +2,7 @@ import { api, read } from '../../api/client';
 import { useChoices } from '../../app/choices';
 import { useProject } from '../../app/project';
 
-/** The automations to choose from. */
+/** Loads the automations that can be selected. */
 export function useAutomationChoices(chosen: readonly string[]) {
   const { projectId } = useProject();
   return useChoices({

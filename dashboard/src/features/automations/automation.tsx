@@ -1,13 +1,13 @@
 import { Button, Grid, Stack, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
+import { type Schemas, type Tagged, api, apiFor, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
-import { Ask } from '../../components/ask';
-import { KeepChanges } from '../../components/draft';
+import { ConfirmButton } from '../../components/confirm-button';
+import { UnsavedChangesGuard } from '../../components/draft';
 import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
 import { NotSaved, RecordScreen, useEdited } from '../../components/record';
@@ -18,7 +18,7 @@ import { EMPTY, type Plan, inputOf, planOf } from './plan';
 import { AutomationReport } from './report';
 import { Simulation } from './simulation';
 import { Trigger } from './trigger';
-import { TryIt } from './try-it';
+import { LiveTest } from './live-test';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId');
 type Automation = Schemas['Automation'];
@@ -32,21 +32,21 @@ export function AutomationScreen() {
       title={t.automations.title}
       queryKey={[projectId, 'automation', automationId]}
       read={(signal) =>
-        readTagged(apiOf(projectId).GET('/automations/{id}', { params: { path: { id: automationId } }, signal }))
+        readTagged(apiFor(projectId).GET('/automations/{id}', { params: { path: { id: automationId } }, signal }))
       }
     >
-      {(opened, _, onMade) => <Editor opened={opened} onMade={onMade} />}
+      {(opened, _, onCreated) => <Editor opened={opened} onCreated={onCreated} />}
     </RecordScreen>
   );
 }
 
-function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade: (id: string) => void }) {
+function Editor({ opened, onCreated }: { opened: Tagged<Automation> | null; onCreated: (id: string) => void }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
   const view = useFlowView();
-  const api = apiOf(projectId);
-  const listed = ({ id }: Automation) => {
+  const api = apiFor(projectId);
+  const refreshLists = ({ id }: Automation) => {
     void client.invalidateQueries({ queryKey: [projectId, 'automations'] });
     void client.invalidateQueries({ queryKey: [projectId, 'automation-report', id] });
   };
@@ -57,12 +57,12 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
     create: (plan) => readTagged(api.POST('/automations', { body: inputOf(plan) as never })),
     change: ({ id }, plan, _, tag) =>
       readTagged(api.PUT('/automations/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(plan) })),
-    newest: ({ id }) => readTagged(api.GET('/automations/{id}', { params: { path: { id } } })),
-    async onSaved({ value: saved }, { isNew, isHere }) {
-      listed(saved);
+    reload: ({ id }) => readTagged(api.GET('/automations/{id}', { params: { path: { id } } })),
+    async onSaved({ value: saved }, { isNew, isMounted }) {
+      refreshLists(saved);
       notify(t.saved);
-      if (!isNew || !isHere) return;
-      onMade(saved.id);
+      if (!isNew || !isMounted) return;
+      onCreated(saved.id);
       await navigate({
         to: '/p/$projectId/automations/$automationId',
         params: { projectId, automationId: saved.id },
@@ -75,8 +75,8 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
   const { stored, draft, saving } = edited;
   const { error } = saving;
   const changed = (automation: Tagged<Automation>) => {
-    edited.keep(automation);
-    listed(automation.value);
+    edited.setStored(automation);
+    refreshLists(automation.value);
   };
   const flow = (
     <Flow
@@ -102,9 +102,9 @@ function Editor({ opened, onMade }: { opened: Tagged<Automation> | null; onMade:
         />
       }
     >
-      <KeepChanges when={draft.isDirty} />
+      <UnsavedChangesGuard when={draft.isDirty} />
       <NotSaved edited={edited} />
-      {stored && <TryIt automation={stored} />}
+      {stored && <LiveTest automation={stored} />}
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: view === 'list' ? 7 : 12 }}>
           <Stack>
@@ -160,12 +160,12 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
     },
     onError: (error) => notify(error.message, true),
   });
-  // One at a time: each is for the state that the one before it leaves.
+  // One request at a time: each depends on the entity tag that the one before it returns.
   const isBusy = isSaving || switching.isPending;
-  const leave = (isHere: boolean) => {
+  const leave = (isMounted: boolean) => {
     notify(t.automations.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'automations'] });
-    if (isHere) void navigate({ to: '/p/$projectId/automations', params: { projectId }, ignoreBlocker: true });
+    if (isMounted) void navigate({ to: '/p/$projectId/automations', params: { projectId }, ignoreBlocker: true });
   };
   return (
     <>
@@ -182,18 +182,18 @@ function Actions({ stored, tag, isDirty, isReadable: readable, isSaving, onSave,
           >
             {t.automations.runs}
           </ButtonLink>
-          <Ask
+          <ConfirmButton
             label={t.remove}
             title={t.automations.removeTitle}
             size="sm"
             disabled={isBusy}
-            act={() =>
+            action={() =>
               read(api.DELETE('/automations/{id}', { params: { path: { id: stored.id }, header: ifMatch(tag) } }))
             }
             onDone={leave}
           >
             {t.automations.remove(stored.name ?? '')}
-          </Ask>
+          </ConfirmButton>
           <Button
             variant="default"
             disabled={isDirty || isBusy}

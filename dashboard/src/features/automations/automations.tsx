@@ -12,11 +12,11 @@ import { t } from '../../text';
 import { NextStep } from '../access/next-step';
 import { type Step, countSteps } from './step';
 
-/** What starts an automation, in a few words. */
-function triggerOf(automation: Schemas['Automation']): string {
-  const kind = t.automations.triggers[automation.triggerType ?? 'EVENT'];
-  const what = automation.triggerEvent ?? automation.triggerDate?.property;
-  return what ? `${kind}: ${what}` : kind;
+/** Describes the trigger of an automation. */
+function describeTrigger(automation: Schemas['Automation']): string {
+  const type = t.automations.triggers[automation.triggerType ?? 'EVENT'];
+  const name = automation.triggerEvent ?? automation.triggerDate?.property;
+  return name ? `${type}: ${name}` : type;
 }
 
 export function Automations() {
@@ -72,7 +72,7 @@ export function Automations() {
                   />
                 ),
               },
-              { title: t.automations.trigger, cell: triggerOf },
+              { title: t.automations.trigger, cell: describeTrigger },
               {
                 title: t.automations.steps,
                 cell: (automation) => countSteps(automation.steps as unknown as Step[]),

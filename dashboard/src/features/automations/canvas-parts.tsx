@@ -10,35 +10,35 @@ import {
 } from 'react';
 import { identityOf } from '../../app/identity';
 import { t } from '../../text';
-import { type Arm, type Standing, type Target, armsOf, everyStep, ownerOf } from './arrangement';
-import { type Part, type Spot, pathOf } from './layout';
+import { type Branch, type LocatedStep, type Target, branchesOf, everyStep, parentOf } from './arrangement';
+import { type Part, type Spot, linePath } from './layout';
 import { type Step, isStepReadable } from './step';
 import { stepName } from './step-card';
 import { detailOf } from './step-detail';
 import type { StepNumbers } from './step-numbers';
 import { StepSubject } from './step-subject';
 
-/** What the parts of the canvas are told, and tell. */
+/** State and callbacks that the parts of the canvas share. */
 export interface CanvasState {
-  /** What starts it. */
+  /** Description of the trigger. */
   trigger: string;
-  /** What the step is known by that is open. */
-  chosen: string | null;
-  /** Where a step that is being dragged would go. */
-  near: string | null;
-  /** The name of what a spot adds. */
-  kind: string;
-  /** The part that takes the focus as soon as it is drawn. */
+  /** Identity of the open step. */
+  selectedId: string | null;
+  /** ID of the spot where the dragged step would be dropped. */
+  dropTargetId: string | null;
+  /** Name of the step type that a spot inserts. */
+  newStepName: string;
+  /** ID of the part that takes the focus as soon as it is rendered. */
   focus: RefObject<string | null>;
   numbers: Map<string, StepNumbers>;
-  /** The id of the text that tells the keys. */
-  keys: string;
-  where: (standing: Standing) => string;
-  between: (target: Target) => string;
-  problems: (place: string) => number;
-  onChoose: (standing: Standing) => void;
-  onKey: (event: KeyboardEvent, standing: Standing) => void;
-  onPut: (target: Target) => void;
+  /** ID of the element that describes the keyboard shortcuts. */
+  keysId: string;
+  describeLocation: (located: LocatedStep) => string;
+  describeTarget: (target: Target) => string;
+  countProblems: (path: string) => number;
+  onSelect: (located: LocatedStep) => void;
+  onKey: (event: KeyboardEvent, located: LocatedStep) => void;
+  onInsert: (target: Target) => void;
   onFocus: (part: Part) => void;
 }
 
@@ -50,61 +50,61 @@ export const EDGE_TYPES = { line: LineView };
 
 function useCanvas(): CanvasState {
   const state = useContext(CanvasContext);
-  if (!state) throw new Error('a part of a canvas stands on one');
+  if (!state) throw new Error('a canvas part must be rendered in a canvas');
   return state;
 }
 
 function LineView({ sourceX, sourceY, targetX, targetY }: EdgeProps) {
-  return <BaseEdge path={pathOf(sourceX, sourceY, targetX, targetY)} />;
+  return <BaseEdge path={linePath(sourceX, sourceY, targetX, targetY)} />;
 }
 
 function PartView({ data: { part } }: NodeProps<PartNode>) {
   return (
     <>
       <Handle type="target" position={Position.Top} isConnectable={false} aria-hidden />
-      <Shown part={part} />
+      <PartContent part={part} />
       <Handle type="source" position={Position.Bottom} isConnectable={false} aria-hidden />
     </>
   );
 }
 
-function Shown({ part }: { part: Part }) {
+function PartContent({ part }: { part: Part }) {
   const { trigger } = useCanvas();
   switch (part.kind) {
     case 'trigger':
-      return <div className="canvas-trigger">{t.canvas.starts(trigger)}</div>;
+      return <div className="canvas-trigger">{t.canvas.trigger(trigger)}</div>;
     case 'end':
       return <div className="canvas-end">{t.canvas.end}</div>;
-    case 'arm':
-      return <ArmName step={part.step} arm={part.arm} />;
+    case 'branch':
+      return <BranchLabel step={part.step} branch={part.branch} />;
     case 'spot':
       return <SpotButton part={part} />;
     case 'step':
-      return <StepButton part={part} standing={part.standing} />;
+      return <StepButton part={part} located={part.located} />;
   }
 }
 
-export function armName(step: Step, arm: Arm): string {
-  if (arm.kind !== 'way') return t.steps[arm.kind];
-  const found = step.branches?.[arm.number - 1];
+export function branchName(step: Step, branch: Branch): string {
+  if (branch.kind !== 'numbered') return t.steps[branch.kind];
+  const found = step.branches?.[branch.number - 1];
   return step.type === 'SPLIT'
-    ? t.canvas.share(arm.number, found?.weight ?? 0)
-    : t.canvas.ruled(arm.number, found?.rules?.length ?? 0);
+    ? t.canvas.pathWeight(branch.number, found?.weight ?? 0)
+    : t.canvas.pathRules(branch.number, found?.rules?.length ?? 0);
 }
 
-function ArmName({ step, arm }: { step: Step; arm: Arm }) {
+function BranchLabel({ step, branch }: { step: Step; branch: Branch }) {
   const { numbers } = useCanvas();
-  const taken = numbers.get(identityOf(step))?.arms[arm.at.replace('.steps', '')];
+  const taken = numbers.get(identityOf(step))?.arms[branch.at.replace('.steps', '')];
   return (
-    <div className="canvas-arm">
-      {armName(step, arm)}
+    <div className="canvas-branch">
+      {branchName(step, branch)}
       {taken !== undefined && ` · ${t.number(taken)}`}
     </div>
   );
 }
 
-/** Takes the focus where it is meant for this part. */
-function useFocus(id: string): RefObject<HTMLButtonElement | null> {
+/** Returns a ref for a button that takes the focus if this part was requested to. */
+function useRequestedFocus(id: string): RefObject<HTMLButtonElement | null> {
   const { focus } = useCanvas();
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -115,68 +115,68 @@ function useFocus(id: string): RefObject<HTMLButtonElement | null> {
   return button;
 }
 
-/** Whether the focus is one that is seen: what is pressed by a pointer stays under it. */
-function isShown({ currentTarget }: FocusEvent): boolean {
+/** Whether the focus came by keyboard: a part pressed with a pointer must not be scrolled away from under it. */
+function isFocusVisible({ currentTarget }: FocusEvent): boolean {
   return currentTarget.matches(':focus-visible');
 }
 
 function SpotButton({ part }: { part: Spot }) {
-  const { kind, near, between, onPut, onFocus } = useCanvas();
-  const button = useFocus(part.id);
+  const { newStepName, dropTargetId, describeTarget, onInsert, onFocus } = useCanvas();
+  const button = useRequestedFocus(part.id);
   return (
     <button
       ref={button}
       type="button"
       className="canvas-spot"
-      data-near={near === part.id || undefined}
-      aria-label={t.canvas.put(kind, between(part.target))}
-      title={t.canvas.put(kind, between(part.target))}
-      onClick={() => onPut(part.target)}
-      onFocus={(event) => isShown(event) && onFocus(part)}
+      data-drop-target={dropTargetId === part.id || undefined}
+      aria-label={t.canvas.insert(newStepName, describeTarget(part.target))}
+      title={t.canvas.insert(newStepName, describeTarget(part.target))}
+      onClick={() => onInsert(part.target)}
+      onFocus={(event) => isFocusVisible(event) && onFocus(part)}
     >
       +
     </button>
   );
 }
 
-function StepButton({ part, standing }: { part: Part; standing: Standing }) {
-  const { chosen, numbers, keys, where, problems, onChoose, onKey, onFocus } = useCanvas();
-  const button = useFocus(part.id);
-  const { step, place } = standing;
+function StepButton({ part, located }: { part: Part; located: LocatedStep }) {
+  const { selectedId, numbers, keysId, describeLocation, countProblems, onSelect, onKey, onFocus } = useCanvas();
+  const button = useRequestedFocus(part.id);
+  const { step, path } = located;
   const found = numbers.get(part.id);
-  const wrong = problems(place) + (isStepReadable(step) ? 0 : 1);
+  const problems = countProblems(path) + (isStepReadable(step) ? 0 : 1);
   const counts = found && t.canvas.counts(t.number(found.entered), found.waiting > 0 ? t.number(found.waiting) : null);
   return (
     <button
       ref={button}
       type="button"
       className="canvas-step"
-      data-wrong={wrong > 0 || undefined}
-      aria-pressed={chosen === part.id}
-      aria-describedby={keys}
-      onClick={() => onChoose(standing)}
-      onKeyDown={(event) => onKey(event, standing)}
-      onFocus={(event) => isShown(event) && onFocus(part)}
+      data-invalid={problems > 0 || undefined}
+      aria-pressed={selectedId === part.id}
+      aria-describedby={keysId}
+      onClick={() => onSelect(located)}
+      onKeyDown={(event) => onKey(event, located)}
+      onFocus={(event) => isFocusVisible(event) && onFocus(part)}
     >
       <span className="canvas-name">{stepName(step)}</span>
       <span className="canvas-detail">
         {detailOf(step)}
         <StepSubject step={step} />
       </span>
-      {wrong > 0 && <span className="canvas-wrong">{t.canvas.wrong}</span>}
+      {problems > 0 && <span className="canvas-invalid">{t.canvas.invalid}</span>}
       {counts && <span className="canvas-counts">{counts}</span>}
-      <span className="canvas-where">{where(standing)}</span>
+      <span className="canvas-location">{describeLocation(located)}</span>
     </button>
   );
 }
 
-/** What a list of steps is called: the way that it is, and of which step; null of the outermost. */
-export function armOf(steps: readonly Step[], list: string): string | null {
-  const owner = ownerOf(list);
-  if (!owner) return null;
-  for (const { step, place } of everyStep(steps)) {
-    const arm = place === owner.place ? armsOf(step).find(({ at }) => at === owner.at) : undefined;
-    if (arm) return t.canvas.armOf(armName(step, arm), stepName(step));
+/** Describes a list of steps by its branch and step; null for the outermost list. */
+export function describeBranch(steps: readonly Step[], list: string): string | null {
+  const parent = parentOf(list);
+  if (!parent) return null;
+  for (const { step, path } of everyStep(steps)) {
+    const branch = path === parent.path ? branchesOf(step).find(({ at }) => at === parent.at) : undefined;
+    if (branch) return t.canvas.pathOf(branchName(step, branch), stepName(step));
   }
   return null;
 }

@@ -7,21 +7,21 @@ import { identityOf } from '../../app/identity';
 import { t } from '../../text';
 import {
   type Move,
-  type Standing,
+  type LocatedStep,
   type Target,
-  canGo,
+  canMoveTo,
   everyStep,
-  inserted,
-  relocated,
-  standingOf,
+  insertStep,
+  moveStep,
+  locateStep,
   targetOf,
-  without,
-  withStep,
+  removeStep,
+  updateStep,
 } from './arrangement';
-import { CanvasContext, type CanvasState, EDGE_TYPES, NODE_TYPES, type PartNode, armOf } from './canvas-parts';
-import { FARTHEST, type Part, type Picture, fitted, pictureOf, spotAt } from './layout';
+import { CanvasContext, type CanvasState, EDGE_TYPES, NODE_TYPES, type PartNode, describeBranch } from './canvas-parts';
+import { MIN_ZOOM, type Part, type Layout, fitViewport, layoutOf, spotAt } from './layout';
 import { KEYS } from './moves';
-import { STEP_TYPES, type Step, freshStep } from './step';
+import { STEP_TYPES, type Step, newStep } from './step';
 import { stepName } from './step-card';
 import type { StepNumbers } from './step-numbers';
 import { StepPanel } from './step-panel';
@@ -40,6 +40,7 @@ interface Dragged {
   id: string;
   x: number;
   y: number;
+  /** ID of the spot where the step would be dropped. */
   spot: string | null;
 }
 
@@ -52,7 +53,7 @@ const EDGES: Partial<Edge> = {
   domAttributes: { 'aria-roledescription': undefined },
 };
 
-function nodesOf({ parts }: Picture, dragged: Dragged | null): PartNode[] {
+function nodesOf({ parts }: Layout, dragged: Dragged | null): PartNode[] {
   return parts.map((part) => {
     const { id, x, y, width, height } = part;
     return {
@@ -75,122 +76,119 @@ function nodesOf({ parts }: Picture, dragged: Dragged | null): PartNode[] {
   });
 }
 
-/** The picture of the steps: what is done on it is done to them. */
+/** Diagram of the steps. Every action on it changes the list of steps. */
 export default function Canvas({ steps, onChange, error, trigger, numbers, label }: Props) {
-  const [kind, setKind] = useState<(typeof STEP_TYPES)[number]>('SEND_EMAIL');
-  const [chosen, setChosen] = useState<{ id: string; place: string; round: number } | null>(null);
+  const [type, setType] = useState<(typeof STEP_TYPES)[number]>('SEND_EMAIL');
+  const [selected, setSelected] = useState<{ id: string; path: string; round: number } | null>(null);
   const [dragged, setDragged] = useState<Dragged | null>(null);
-  const [said, setSaid] = useState('');
+  const [announcement, announce] = useState('');
   const focus = useRef<string | null>(null);
   const flow = useRef<ReactFlowInstance<PartNode> | null>(null);
   const frame = useRef<HTMLDivElement>(null);
-  const keys = useId();
+  const keysId = useId();
   const scheme = useComputedColorScheme('light');
-  const picture = useMemo(() => pictureOf(steps), [steps]);
-  const nodes = useMemo(() => nodesOf(picture, dragged), [picture, dragged]);
+  const layout = useMemo(() => layoutOf(steps), [steps]);
+  const nodes = useMemo(() => nodesOf(layout, dragged), [layout, dragged]);
   const edges = useMemo(
-    () => picture.lines.map(({ id, from, to }): Edge => ({ ...EDGES, id, source: from, target: to })),
-    [picture],
+    () => layout.lines.map(({ id, from, to }): Edge => ({ ...EDGES, id, source: from, target: to })),
+    [layout],
   );
-  // By its place where it was saved and read anew.
+  // By path if the step was saved and reloaded, which changes its identity.
   const open =
-    chosen && (standingOf(steps, chosen.id) ?? [...everyStep(steps)].find(({ place }) => place === chosen.place));
-  // Kept up with where it goes and what it is known by, so that its place is not another's when it is read anew.
-  if (chosen && !open) setChosen(null);
-  else if (chosen && open && (open.place !== chosen.place || identityOf(open.step) !== chosen.id))
-    setChosen({ ...chosen, id: identityOf(open.step), place: open.place });
+    selected && (locateStep(steps, selected.id) ?? [...everyStep(steps)].find(({ path }) => path === selected.path));
+  // Follow moves and identity changes, so that after a reload the path does not select another step.
+  if (selected && !open) setSelected(null);
+  else if (selected && open && (open.path !== selected.path || identityOf(open.step) !== selected.id))
+    setSelected({ ...selected, id: identityOf(open.step), path: open.path });
 
-  const where = ({ list, index, count }: Standing, all = steps): string =>
-    t.canvas.where(index + 1, count, armOf(all, list));
-  const tell = (now: Standing | undefined, all: Step[]) =>
-    now && setSaid(t.canvas.moved(stepName(now.step), where(now, all)));
-  const choose = (standing: Standing) => {
-    setChosen({ id: identityOf(standing.step), place: standing.place, round: (chosen?.round ?? 0) + 1 });
-    setSaid(t.canvas.opened(stepName(standing.step)));
+  const describeLocation = ({ list, index, count }: LocatedStep, all = steps): string =>
+    t.canvas.location(index + 1, count, describeBranch(all, list));
+  const announceMove = (now: LocatedStep | undefined, all: Step[]) =>
+    now && announce(t.canvas.moved(stepName(now.step), describeLocation(now, all)));
+  const select = (located: LocatedStep) => {
+    setSelected({ id: identityOf(located.step), path: located.path, round: (selected?.round ?? 0) + 1 });
+    announce(t.canvas.opened(stepName(located.step)));
   };
-  const take = (standing: Standing, target: Target | null) => {
-    if (!target || !canGo(standing.place, target)) {
-      // Nothing is drawn anew that would take it.
+  const moveTo = (located: LocatedStep, target: Target | null) => {
+    if (!target || !canMoveTo(located.path, target)) {
+      // Nothing is rendered that would take the focus.
       focus.current = null;
-      return setSaid(t.canvas.stays);
+      return announce(t.canvas.notMoved);
     }
-    const next = relocated(steps, standing, target);
+    const next = moveStep(steps, located, target);
     onChange(next);
-    tell(standingOf(next, identityOf(standing.step)), next);
+    announceMove(locateStep(next, identityOf(located.step)), next);
   };
-  const put = (target: Target) => {
-    const step = freshStep(kind);
-    const next = inserted(steps, target, step);
-    const now = standingOf(next, identityOf(step));
+  const insert = (target: Target) => {
+    const step = newStep(type);
+    const next = insertStep(steps, target, step);
+    const now = locateStep(next, identityOf(step));
     onChange(next);
-    if (now) choose(now);
+    if (now) select(now);
   };
-  const remove = (standing: Standing) => {
-    if (open && (open.place === standing.place || open.place.startsWith(`${standing.place}.`))) setChosen(null);
-    focus.current = `spot:${standing.place}`;
-    onChange(without(steps, standing.place));
-    setSaid(t.canvas.removed(stepName(standing.step)));
+  const remove = (located: LocatedStep) => {
+    if (open && (open.path === located.path || open.path.startsWith(`${located.path}.`))) setSelected(null);
+    focus.current = `spot:${located.path}`;
+    onChange(removeStep(steps, located.path));
+    announce(t.canvas.removed(stepName(located.step)));
   };
-  const move = (standing: Standing, moves: readonly Move[]) =>
-    take(standing, moves.map((each) => targetOf(steps, standing, each)).find(Boolean) ?? null);
-  const press = (event: KeyboardEvent, standing: Standing) => {
+  const move = (located: LocatedStep, moves: readonly Move[]) =>
+    moveTo(located, moves.map((each) => targetOf(steps, located, each)).find(Boolean) ?? null);
+  const press = (event: KeyboardEvent, located: LocatedStep) => {
     const moves = event.altKey ? KEYS[event.key] : undefined;
     if (moves) {
       event.preventDefault();
-      focus.current = identityOf(standing.step);
-      move(standing, moves);
+      focus.current = identityOf(located.step);
+      move(located, moves);
     } else if (event.key === 'Delete') {
       event.preventDefault();
-      remove(standing);
+      remove(located);
     }
   };
   const drag = (changes: Array<NodeChange<PartNode>>) => {
     for (const change of changes) {
       if (change.type !== 'position' || !change.dragging || !change.position) continue;
-      const part = picture.parts.find(({ id }) => id === change.id);
+      const part = layout.parts.find(({ id }) => id === change.id);
       if (part?.kind !== 'step') continue;
       const { x, y } = change.position;
       setDragged({
         id: part.id,
         x,
         y,
-        spot: spotAt(picture, part.standing.place, x + part.width / 2, y + part.height / 2)?.id ?? null,
+        spot: spotAt(layout, part.located.path, x + part.width / 2, y + part.height / 2)?.id ?? null,
       });
     }
   };
   const drop = (_: unknown, { id, position: { x, y } }: PartNode) => {
     setDragged(null);
-    const part = picture.parts.find((each) => each.id === id);
+    const part = layout.parts.find((each) => each.id === id);
     if (part?.kind === 'step')
-      take(
-        part.standing,
-        spotAt(picture, part.standing.place, x + part.width / 2, y + part.height / 2)?.target ?? null,
-      );
+      moveTo(part.located, spotAt(layout, part.located.path, x + part.width / 2, y + part.height / 2)?.target ?? null);
   };
-  /** Whatever has the focus is seen. */
+  /** Scrolls a focused part into view. */
   const reveal = (part: Part) => {
     const [instance, element] = [flow.current, frame.current];
     if (!instance || !element) return;
     const { x, y, zoom } = instance.getViewport();
     const [left, top] = [part.x * zoom + x, part.y * zoom + y];
-    const isSeen =
+    const isVisible =
       left >= 0 &&
       top >= 0 &&
       left + part.width * zoom <= element.clientWidth &&
       top + part.height * zoom <= element.clientHeight;
-    if (!isSeen) void instance.setCenter(part.x + part.width / 2, part.y + part.height / 2, { zoom });
+    if (!isVisible) void instance.setCenter(part.x + part.width / 2, part.y + part.height / 2, { zoom });
   };
-  const begin = (instance: ReactFlowInstance<PartNode>) => {
+  const initialize = (instance: ReactFlowInstance<PartNode>) => {
     flow.current = instance;
-    const { clientWidth, clientHeight } = frame.current ?? { clientWidth: picture.width, clientHeight: picture.height };
-    void instance.setViewport(fitted(picture, clientWidth, clientHeight));
+    const { clientWidth, clientHeight } = frame.current ?? { clientWidth: layout.width, clientHeight: layout.height };
+    void instance.setViewport(fitViewport(layout, clientWidth, clientHeight));
   };
   useEffect(() => {
     const element = frame.current;
     if (!element) return;
     let before = element.clientWidth;
     const resized = new ResizeObserver(() => {
-      // The axis stays in the middle when the form opens beside it.
+      // Keep the axis centred when the side panel opens.
       const { x, y, zoom } = flow.current?.getViewport() ?? { x: 0, y: 0, zoom: 1 };
       void flow.current?.setViewport({ x: x + (element.clientWidth - before) / 2, y, zoom });
       before = element.clientWidth;
@@ -202,34 +200,34 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
     trigger,
     numbers,
     focus,
-    keys,
-    where,
-    chosen: open ? identityOf(open.step) : null,
-    near: dragged?.spot ?? null,
-    kind: t.steps.types[kind] ?? kind,
-    between: ({ list, index }) => t.canvas.between(index, armOf(steps, list)),
-    problems: (place) => problemsOf(error, place).length,
-    onChoose: choose,
+    keysId,
+    describeLocation,
+    selectedId: open ? identityOf(open.step) : null,
+    dropTargetId: dragged?.spot ?? null,
+    newStepName: t.steps.types[type] ?? type,
+    describeTarget: ({ list, index }) => t.canvas.position(index, describeBranch(steps, list)),
+    countProblems: (path) => problemsOf(error, path).length,
+    onSelect: select,
     onKey: press,
-    onPut: put,
+    onInsert: insert,
     onFocus: reveal,
   };
-  const last: Target = open ? { list: open.list, index: open.index + 1 } : { list: 'steps', index: steps.length };
+  const addTarget: Target = open ? { list: open.list, index: open.index + 1 } : { list: 'steps', index: steps.length };
   return (
     <Stack gap="xs" role="group" aria-label={label}>
       <Group align="flex-end" gap="xs">
         <NativeSelect
           size="xs"
-          label={t.canvas.kind}
-          value={kind}
-          onChange={(event) => setKind(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')}
+          label={t.canvas.stepType}
+          value={type}
+          onChange={(event) => setType(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')}
           data={STEP_TYPES.map((each) => ({ value: each, label: t.steps.types[each] ?? each }))}
         />
-        <Button size="xs" variant="default" onClick={() => put(last)}>
+        <Button size="xs" variant="default" onClick={() => insert(addTarget)}>
           {t.steps.add}
         </Button>
       </Group>
-      <Text size="sm" c="dimmed" id={keys}>
+      <Text size="sm" c="dimmed" id={keysId}>
         {t.canvas.keys}
       </Text>
       <div className="canvas" data-open={open ? true : undefined}>
@@ -240,7 +238,7 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
               edges={edges}
               nodeTypes={NODE_TYPES}
               edgeTypes={EDGE_TYPES}
-              onInit={begin}
+              onInit={initialize}
               onNodesChange={drag}
               onNodeDragStop={drop}
               nodesConnectable={false}
@@ -257,7 +255,7 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
               multiSelectionKeyCode={null}
               panActivationKeyCode={null}
               zoomActivationKeyCode={null}
-              minZoom={FARTHEST}
+              minZoom={MIN_ZOOM}
               maxZoom={1.5}
               colorMode={scheme}
               aria-label={label}
@@ -269,22 +267,22 @@ export default function Canvas({ steps, onChange, error, trigger, numbers, label
         </div>
         {open && (
           <StepPanel
-            key={chosen?.round}
+            key={selected?.round}
             steps={steps}
-            standing={open}
-            where={where(open)}
+            located={open}
+            location={describeLocation(open)}
             error={error}
-            onChange={(step) => onChange(withStep(steps, open.place, () => step))}
+            onChange={(step) => onChange(updateStep(steps, open.path, () => step))}
             onMove={(each) => move(open, [each])}
             onRemove={() => remove(open)}
             onClose={() => {
               focus.current = identityOf(open.step);
-              setChosen(null);
+              setSelected(null);
             }}
           />
         )}
       </div>
-      <VisuallyHidden role="status">{said}</VisuallyHidden>
+      <VisuallyHidden role="status">{announcement}</VisuallyHidden>
     </Stack>
   );
 }

@@ -15,35 +15,35 @@ import { numbersOf } from './step-numbers';
 
 const Canvas = lazy(() => import('./canvas'));
 const route = getRouteApi('/p/$projectId/automations/$automationId');
-/** Where there is room for the canvas, it is what is seen first. */
-const ROOMY = '(min-width: 48em)';
+/** On screens of at least this width, the canvas is the default view. */
+const WIDE_SCREEN = '(min-width: 48em)';
 
-/** Which of the two is shown: by the address, or else by the room that there is. */
+/** Returns the view from the URL, or the default for the screen width. */
 export function useFlowView(): FlowView {
   const { view } = route.useSearch();
-  const isRoomy = useMediaQuery(ROOMY, true, { getInitialValueInEffect: false });
-  return view ?? (isRoomy ? 'canvas' : 'list');
+  const isWide = useMediaQuery(WIDE_SCREEN, true, { getInitialValueInEffect: false });
+  return view ?? (isWide ? 'canvas' : 'list');
 }
 
 interface Props {
   plan: Plan;
-  /** The steps as they were saved, whose numbers are known. */
+  /** The steps as last saved; the report refers to them. */
   saved: readonly Step[];
-  /** The automation, where it is stored and has been active. */
+  /** The stored automation; null for a new one. */
   stored: { id: string; active: boolean } | null;
   onChange: (steps: Step[]) => void;
   error: unknown;
 }
 
-/** What happens: the steps under each other, or their picture. */
+/** The workflow of an automation, as a list or as a canvas. */
 export function Flow({ plan, saved, stored, onChange, error }: Props) {
   const { projectId } = useProject();
   const navigate = route.useNavigate();
   const view = useFlowView();
   const report = useQuery({ ...reportQuery(projectId, stored), enabled: stored !== null && view === 'canvas' });
   const numbers = useMemo(() => numbersOf(saved, report.data?.entered ? report.data : undefined), [saved, report.data]);
-  const kind = t.automations.triggers[plan.triggerType];
-  const what =
+  const triggerType = t.automations.triggers[plan.triggerType];
+  const triggerName =
     plan.triggerType === 'DATE_PROPERTY'
       ? plan.date.property
       : plan.triggerType === 'EVENT' || plan.triggerType === 'WEBHOOK'
@@ -53,7 +53,7 @@ export function Flow({ plan, saved, stored, onChange, error }: Props) {
     void navigate({ search: { view: FLOW_VIEWS.find((each) => each === chosen) }, replace: true, ignoreBlocker: true });
   return (
     <Section
-      title={t.automations.flow}
+      title={t.automations.workflow}
       actions={
         <Group gap="xs">
           <SegmentedControl
@@ -67,16 +67,16 @@ export function Flow({ plan, saved, stored, onChange, error }: Props) {
       }
     >
       {view === 'list' ? (
-        <StepList steps={plan.steps} onChange={onChange} error={error} place="steps" label={t.automations.flow} />
+        <StepList steps={plan.steps} onChange={onChange} error={error} path="steps" label={t.automations.workflow} />
       ) : (
         <Suspense fallback={<Skeleton height={640} aria-busy="true" />}>
           <Canvas
             steps={plan.steps}
             onChange={onChange}
             error={error}
-            trigger={what ? `${kind}: ${what}` : kind}
+            trigger={triggerName ? `${triggerType}: ${triggerName}` : triggerType}
             numbers={numbers}
-            label={t.automations.flow}
+            label={t.automations.workflow}
           />
         </Suspense>
       )}

@@ -1,8 +1,8 @@
 import { identityOf } from '../../app/identity';
-import { type Arm, type Standing, type Target, armsOf, canGo } from './arrangement';
+import { type Branch, type LocatedStep, type Target, branchesOf, canMoveTo } from './arrangement';
 import type { Step } from './step';
 
-/** A part of the picture: its upper left corner and size, in pixels. */
+/** Upper left corner and size of a part of the diagram, in pixels. */
 interface Box {
   id: string;
   x: number;
@@ -14,10 +14,10 @@ interface Box {
 export type Part = Box &
   (
     | { kind: 'trigger' | 'end' }
-    | { kind: 'step'; standing: Standing }
-    /** The name of a way, above its steps. */
-    | { kind: 'arm'; step: Step; arm: Arm }
-    /** Between steps: where one can be put. */
+    | { kind: 'step'; located: LocatedStep }
+    /** Label of a branch, above its steps. */
+    | { kind: 'branch'; step: Step; branch: Branch }
+    /** Insertion point between steps. */
     | { kind: 'spot'; target: Target }
   );
 export type Spot = Extract<Part, { kind: 'spot' }>;
@@ -28,7 +28,7 @@ export interface Line {
   to: string;
 }
 
-export interface Picture {
+export interface Layout {
   parts: Part[];
   lines: Line[];
   width: number;
@@ -36,32 +36,32 @@ export interface Picture {
 }
 
 const STEP = { width: 232, height: 92 };
-const ARM = { width: 168, height: 30 };
+const BRANCH = { width: 168, height: 30 };
 const SPOT = 26;
-const DOWN = 16;
-const ASIDE = 28;
-/** The radius of a line's corners. */
-const BEND = 6;
-/** The least zoom, at which shapes can still be told from each other. */
-export const FARTHEST = 0.2;
-/** Between the picture and the edge of its window, in pixels. */
-const EDGE = 16;
-/** How near to a spot something must be let go, in pixels. */
-const REACH = 130;
+const VERTICAL_GAP = 16;
+const BRANCH_GAP = 28;
+/** Corner radius of a line. */
+const CORNER_RADIUS = 6;
+/** Minimum zoom, at which shapes can still be distinguished. */
+export const MIN_ZOOM = 0.2;
+/** Distance between the diagram and the edge of the canvas, in pixels. */
+const PADDING = 16;
+/** Maximum distance between a spot and the point where a step is dropped, in pixels. */
+const MAX_DROP_DISTANCE = 130;
 
 function widthOf(steps: readonly Step[]): number {
-  return Math.max(STEP.width, ...steps.map((step) => widthOfArms(armsOf(step))));
+  return Math.max(STEP.width, ...steps.map((step) => widthOfBranches(branchesOf(step))));
 }
 
-function widthOfArms(arms: readonly Arm[]): number {
-  return arms.reduce((sum, arm) => sum + widthOf(arm.steps), 0) + ASIDE * Math.max(0, arms.length - 1);
+function widthOfBranches(branches: readonly Branch[]): number {
+  return branches.reduce((sum, { steps }) => sum + widthOf(steps), 0) + BRANCH_GAP * Math.max(0, branches.length - 1);
 }
 
 /**
- * Steps drawn from the top down, the ways of a step side by side, around an axis where x is 0. What nobody comes to, behind an end,
- * has no line that leads there.
+ * Lays out the steps from top to bottom and the branches of a step side by side, centred on x = 0. Unreachable steps, after an
+ * exit, have no incoming line.
  */
-export function pictureOf(steps: Step[]): Picture {
+export function layoutOf(steps: Step[]): Layout {
   const parts: Part[] = [];
   const lines: Line[] = [];
 
@@ -74,7 +74,7 @@ export function pictureOf(steps: Step[]): Picture {
   const link = (from: readonly string[], to: string) =>
     lines.push(...from.map((each) => ({ id: `${each}>${to}`, from: each, to })));
 
-  /** Draws a list; returns how far down it goes, and what leads on from it. */
+  /** Lays out a list; returns its bottom and the parts from which a line leads on. */
   function draw(
     list: string,
     drawn: readonly Step[],
@@ -88,64 +88,65 @@ export function pictureOf(steps: Step[]): Picture {
       const isReached = ends.length > 0;
       parts.push({ kind: 'spot', target: { list, index }, ...box(spot, { width: SPOT, height: SPOT }, centre, y) });
       link(ends, spot);
-      y += SPOT + DOWN;
+      y += SPOT + VERTICAL_GAP;
       const step = drawn[index];
       if (!step) return { bottom: y, ends: isReached ? [spot] : [] };
-      const place = `${list}[${index}]`;
+      const path = `${list}[${index}]`;
       const id = identityOf(step);
       parts.push({
         kind: 'step',
-        standing: { step, place, list, index, count: drawn.length },
+        located: { step, path, list, index, count: drawn.length },
         ...box(id, STEP, centre, y),
       });
       link([spot], id);
-      y += STEP.height + DOWN;
-      const arms = armsOf(step);
+      y += STEP.height + VERTICAL_GAP;
+      const branches = branchesOf(step);
       ends = step.type === 'EXIT' ? [] : [id];
-      if (arms.length === 0) continue;
+      if (branches.length === 0) continue;
       ends = [];
-      let [left, bottom] = [centre - widthOfArms(arms) / 2, y];
-      for (const arm of arms) {
-        const wide = widthOf(arm.steps);
-        const name = `arm:${place}.${arm.at}`;
-        parts.push({ kind: 'arm', step, arm, ...box(name, ARM, left + wide / 2, y + DOWN) });
-        link([id], name);
-        const led = draw(`${place}.${arm.at}`, arm.steps, left + wide / 2, y + 2 * DOWN + ARM.height, [name]);
-        ends.push(...led.ends);
-        bottom = Math.max(bottom, led.bottom);
-        left += wide + ASIDE;
+      let [left, bottom] = [centre - widthOfBranches(branches) / 2, y];
+      for (const branch of branches) {
+        const width = widthOf(branch.steps);
+        const [middle, first] = [left + width / 2, y + 2 * VERTICAL_GAP + BRANCH.height];
+        const label = `branch:${path}.${branch.at}`;
+        parts.push({ kind: 'branch', step, branch, ...box(label, BRANCH, middle, y + VERTICAL_GAP) });
+        link([id], label);
+        const inner = draw(`${path}.${branch.at}`, branch.steps, middle, first, [label]);
+        ends.push(...inner.ends);
+        bottom = Math.max(bottom, inner.bottom);
+        left += width + BRANCH_GAP;
       }
-      y = bottom + DOWN;
+      y = bottom + VERTICAL_GAP;
     }
   }
 
   parts.push({ kind: 'trigger', ...box('trigger', { width: STEP.width, height: 52 }, 0, 0) });
-  const { bottom, ends } = draw('steps', steps, 0, 52 + DOWN, ['trigger']);
+  const { bottom, ends } = draw('steps', steps, 0, 52 + VERTICAL_GAP, ['trigger']);
   parts.push({ kind: 'end', ...box('end', { width: 120, height: 32 }, 0, bottom) });
   link(ends, 'end');
   return { parts, lines, width: widthOf(steps), height: bottom + 32 };
 }
 
-/** Where the picture stands in a window of that size to be seen whole, as near as it can be and never nearer than it is. */
-export function fitted(picture: Picture, width: number, height: number): { x: number; y: number; zoom: number } {
-  const whole = Math.min((width - 2 * EDGE) / picture.width, (height - 2 * EDGE) / picture.height);
-  return { x: width / 2, y: EDGE, zoom: Math.min(1, Math.max(FARTHEST, whole)) };
+/** Returns the viewport that shows the whole diagram in a canvas of this size, with a zoom of at most 1. */
+export function fitViewport(layout: Layout, width: number, height: number): { x: number; y: number; zoom: number } {
+  const zoom = Math.min((width - 2 * PADDING) / layout.width, (height - 2 * PADDING) / layout.height);
+  return { x: width / 2, y: PADDING, zoom: Math.min(1, Math.max(MIN_ZOOM, zoom)) };
 }
 
-/** A line as SVG draws it: down its own column, and aside only above where it leads, so that it runs through no other part. */
-export function pathOf(fromX: number, fromY: number, toX: number, toY: number): string {
-  if (Math.abs(toX - fromX) < 2 * BEND) return `M ${fromX} ${fromY} L ${toX} ${toY}`;
-  const [turn, aside] = [toY - DOWN / 2, toX > fromX ? BEND : -BEND];
-  return `M ${fromX} ${fromY} V ${turn - BEND} Q ${fromX} ${turn} ${fromX + aside} ${turn} H ${toX - aside} Q ${toX} ${turn} ${toX} ${turn + BEND} V ${toY}`;
+/** Returns a line as an SVG path. It turns sideways only just above its target, so that it crosses no other part. */
+export function linePath(fromX: number, fromY: number, toX: number, toY: number): string {
+  if (Math.abs(toX - fromX) < 2 * CORNER_RADIUS) return `M ${fromX} ${fromY} L ${toX} ${toY}`;
+  const [y, dx] = [toY - VERTICAL_GAP / 2, toX > fromX ? CORNER_RADIUS : -CORNER_RADIUS];
+  return `M ${fromX} ${fromY} V ${y - CORNER_RADIUS} Q ${fromX} ${y} ${fromX + dx} ${y} H ${toX - dx} Q ${toX} ${y} ${toX} ${y + CORNER_RADIUS} V ${toY}`;
 }
 
-/** Where a step goes that is let go with its middle at a point: the nearest spot that it can go to, if one is near. */
-export function spotAt({ parts }: Picture, place: string, x: number, y: number): Spot | null {
-  let [nearest, least]: [Spot | null, number] = [null, REACH];
+/** Returns the nearest spot to which a step dropped at a point can move; null if none is near enough. */
+export function spotAt({ parts }: Layout, path: string, x: number, y: number): Spot | null {
+  let [nearest, minimum]: [Spot | null, number] = [null, MAX_DROP_DISTANCE];
   for (const part of parts) {
-    if (part.kind !== 'spot' || !canGo(place, part.target)) continue;
-    const far = Math.hypot(part.x + part.width / 2 - x, part.y + part.height / 2 - y);
-    if (far < least) [nearest, least] = [part, far];
+    if (part.kind !== 'spot' || !canMoveTo(path, part.target)) continue;
+    const distance = Math.hypot(part.x + part.width / 2 - x, part.y + part.height / 2 - y);
+    if (distance < minimum) [nearest, minimum] = [part, distance];
   }
   return nearest;
 }

@@ -5,8 +5,9 @@ import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { Moment } from '../../components/moment';
 import { t } from '../../text';
+import { pathName } from './path-name';
 
-/** A way through an automation: what happened at each step, and why. */
+/** The path of a run: what happened at each step, and why. */
 export function Path({ path }: { path: Schemas['RunPath'] }) {
   const { projectId } = useProject();
   return (
@@ -25,15 +26,16 @@ export function Path({ path }: { path: Schemas['RunPath'] }) {
               : `${entry.name ?? t.steps.types[entry.type ?? ''] ?? entry.type ?? ''} (${entry.step})`,
         },
         {
-          title: t.runs.did,
+          title: t.runs.outcome,
           cell: (entry) => (
             <>
-              {entry.did.replace('_', ' ')} {entry.arm}
+              {t.runs.outcomes[entry.did] ?? entry.did}
+              {entry.arm && `: ${pathName(entry.arm, entry.type)}`}
             </>
           ),
         },
         {
-          title: t.runs.why,
+          title: t.runs.details,
           cell: (entry) => (entry.until ? <Moment at={entry.until} /> : (entry.why ?? entry.messageStatusReason ?? '')),
         },
         {
@@ -41,7 +43,7 @@ export function Path({ path }: { path: Schemas['RunPath'] }) {
           cell: (entry) =>
             entry.messageId && (
               <ScreenLink to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: entry.messageId }}>
-                {entry.messageStatus ?? t.messages.open}
+                {entry.messageStatus ? (t.statuses[entry.messageStatus] ?? entry.messageStatus) : t.messages.view}
               </ScreenLink>
             ),
         },

@@ -1,13 +1,13 @@
 import type { Schemas } from '../../api/client';
 import type { Rule } from '../rules/rule';
-import { type Step, cleaned, readDuration, shownDuration } from './step';
+import { type Step, cleaned, parseDuration, formatDuration } from './step';
 
 type Automation = Schemas['Automation'];
 export type TriggerType = NonNullable<Schemas['AutomationInput']['triggerType']>;
 export const TRIGGERS: readonly TriggerType[] = ['EVENT', 'WEBHOOK', 'SEGMENT_ENTER', 'SEGMENT_EXIT', 'DATE_PROPERTY'];
 export const REENTRIES = ['once', 'after_exit', 'always'] as const;
 
-/** An automation as it is edited: all triggers' fields side by side, of which those of the chosen one count. */
+/** An automation in the editor. It holds the fields of all trigger types; only those of the selected type are saved. */
 export interface Plan {
   name: string;
   triggerType: TriggerType;
@@ -46,19 +46,19 @@ export function planOf(automation: Automation): Plan {
     triggerFilter: (automation.triggerFilter ?? []) as Rule[],
     date: {
       property: date?.property ?? '',
-      offset: shownDuration(date?.offset),
+      offset: formatDuration(date?.offset),
       time: date?.time ?? '',
       repeat: date?.repeat ?? 'once',
     },
     entryRules: (automation.entryRules ?? []) as Rule[],
     exitRules: (automation.exitRules ?? []) as Rule[],
     reentry: automation.reentry ?? 'after_exit',
-    goal: goal ? { event: goal.event, within: shownDuration(goal.within), where: (goal.where ?? []) as Rule[] } : null,
+    goal: goal ? { event: goal.event, within: formatDuration(goal.within), where: (goal.where ?? []) as Rule[] } : null,
     steps: (automation.steps ?? []) as unknown as Step[],
   };
 }
 
-/** What the API is told of a plan: of the triggers only what the chosen one asks for. */
+/** Returns the request body for a plan, with the fields of the selected trigger type only. */
 export function inputOf(plan: Plan): Schemas['AutomationInput'] {
   const { name, triggerType, reentry, entryRules, exitRules, goal, date } = plan;
   const byName = triggerType === 'EVENT' || triggerType === 'WEBHOOK';
@@ -75,7 +75,7 @@ export function inputOf(plan: Plan): Schemas['AutomationInput'] {
         ? {
             property: date.property,
             repeat: date.repeat,
-            ...(date.offset && { offset: readDuration(date.offset) }),
+            ...(date.offset && { offset: parseDuration(date.offset) }),
             ...(date.time && { time: date.time }),
           }
         : null,
@@ -83,7 +83,7 @@ export function inputOf(plan: Plan): Schemas['AutomationInput'] {
     exitRules: exitRules.length > 0 ? exitRules : null,
     goal: goal && {
       event: goal.event,
-      ...(goal.within && { within: readDuration(goal.within) }),
+      ...(goal.within && { within: parseDuration(goal.within) }),
       ...(goal.where.length > 0 && { where: goal.where }),
     },
     steps: plan.steps.map(cleaned),

@@ -6,17 +6,18 @@ import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { Section } from '../../components/page';
 import { t } from '../../text';
+import { pathName } from './path-name';
 import { reportQuery } from './report-query';
 
 const COUNTS = ['entered', 'waiting', 'frozen', 'completed', 'exited', 'failed', 'converted'] as const;
 
-function told(counts: unknown): string {
+function formatCounts(counts: unknown, label: (name: string) => string): string {
   return Object.entries(counts as Record<string, number>)
-    .map(([name, count]) => `${name} ${t.number(count)}`)
+    .map(([name, count]) => `${label(name)}: ${t.number(count)}`)
     .join(', ');
 }
 
-/** How many came how far. */
+/** Funnel: counts of runs by status, and per step. */
 export function AutomationReport({ automation }: { automation: Schemas['Automation'] }) {
   const { projectId } = useProject();
   const report = useQuery(reportQuery(projectId, { id: automation.id, active: automation.active ?? false }));
@@ -25,7 +26,7 @@ export function AutomationReport({ automation }: { automation: Schemas['Automati
       <Loaded query={report}>
         {(found) =>
           found.entered === 0 ? (
-            <Text size="sm">{t.automations.notYet}</Text>
+            <Text size="sm">{t.automations.noEntries}</Text>
           ) : (
             <Stack>
               <SimpleGrid cols={{ base: 2, xs: 4 }} spacing="xs">
@@ -44,13 +45,19 @@ export function AutomationReport({ automation }: { automation: Schemas['Automati
                 id={(step) => step.step}
                 columns={[
                   {
-                    title: t.automations.place,
+                    title: t.automations.step,
                     cell: (step) => `${t.steps.types[step.type] ?? step.type} (${step.step})`,
                   },
-                  { title: t.automations.came, cell: (step) => t.number(step.entered), end: true },
-                  { title: t.automations.waits, cell: (step) => t.number(step.waiting), end: true },
-                  { title: t.automations.did, cell: (step) => told(step.outcomes) },
-                  { title: t.automations.arms, cell: (step) => told(step.arms) },
+                  { title: t.automations.stepEntered, cell: (step) => t.number(step.entered), end: true },
+                  { title: t.automations.stepWaiting, cell: (step) => t.number(step.waiting), end: true },
+                  {
+                    title: t.automations.outcomes,
+                    cell: (step) => formatCounts(step.outcomes, (name) => t.runs.outcomes[name] ?? name),
+                  },
+                  {
+                    title: t.automations.paths,
+                    cell: (step) => formatCounts(step.arms, (name) => pathName(name, step.type)),
+                  },
                 ]}
               />
             </Stack>

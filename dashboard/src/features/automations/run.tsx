@@ -13,9 +13,9 @@ import { t } from '../../text';
 import { Path } from './path';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId/runs/$runId');
-const AGAIN_MS = 3_000;
+const POLL_MS = 3_000;
 
-/** One person's way, step by step. */
+/** One user's run through an automation, step by step. */
 export function RunScreen() {
   const { projectId } = useProject();
   const { automationId, runId } = route.useParams();
@@ -23,7 +23,7 @@ export function RunScreen() {
     queryKey: [projectId, 'run', runId],
     queryFn: ({ signal }) =>
       read(api.GET('/automations/{id}/runs/{run}', { params: { path: { id: automationId, run: runId } }, signal })),
-    refetchInterval: (query) => (query.state.data?.endedAt ? false : AGAIN_MS),
+    refetchInterval: (query) => (query.state.data?.endedAt ? false : POLL_MS),
   });
   return (
     <Page
@@ -40,14 +40,14 @@ export function RunScreen() {
     >
       <Loaded query={run}>
         {(found) => {
-          const who = found.userId ?? found.anonymousId;
+          const userId = found.userId ?? found.anonymousId;
           return (
             <Stack gap="xl">
               <Text component="div">
                 <Status of={found.status} />{' '}
-                {who && (
-                  <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }} underline="always">
-                    {who}
+                {userId && (
+                  <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId }} underline="always">
+                    {userId}
                   </ScreenLink>
                 )}
                 {' · '}

@@ -18,7 +18,7 @@ import { NextStep } from '../access/next-step';
 
 const route = getRouteApi('/p/$projectId/automations/$automationId/runs');
 const LIMIT = 50;
-const AGAIN_MS = 5_000;
+const POLL_MS = 5_000;
 
 export function Runs() {
   const { projectId } = useProject();
@@ -37,7 +37,7 @@ export function Runs() {
       ),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
-    refetchInterval: AGAIN_MS,
+    refetchInterval: POLL_MS,
   });
   const filter = (change: Partial<typeof filters>) =>
     void navigate({ search: { ...filters, ...change }, replace: true });
@@ -55,9 +55,10 @@ export function Runs() {
           label={t.runs.status}
           value={status}
           options={RUN_STATUSES}
+          name={(each) => t.statuses[each] ?? each}
           onChange={(value) => filter({ status: value })}
         />
-        <SearchField label={t.runs.user} value={user} onChange={(value) => filter({ user: value })} />
+        <SearchField label={t.runs.userId} value={user} onChange={(value) => filter({ user: value })} />
       </Group>
       <More query={runs} rows={(each) => each.runs}>
         {(rows) => (
@@ -79,7 +80,7 @@ export function Runs() {
             }
             columns={[
               {
-                title: t.runs.person,
+                title: t.runs.user,
                 cell: (run) => (
                   <ScreenLink
                     to="/p/$projectId/automations/$automationId/runs/$runId"
@@ -90,8 +91,8 @@ export function Runs() {
                 ),
               },
               { title: t.runs.status, cell: (run) => <Status of={run.status} /> },
-              { title: t.runs.where, cell: (run) => run.step ?? '–' },
-              { title: t.runs.due, cell: (run) => <Moment at={run.dueAt} /> },
+              { title: t.runs.currentStep, cell: (run) => run.step ?? '–' },
+              { title: t.runs.resumesAt, cell: (run) => <Moment at={run.dueAt} /> },
               { title: t.runs.reason, cell: (run) => run.reason ?? '–' },
               { title: t.runs.version, cell: (run) => run.version, end: true },
               { title: t.runs.started, cell: (run) => <Moment at={run.startedAt} /> },

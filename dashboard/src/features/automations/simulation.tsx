@@ -9,7 +9,7 @@ import { Section } from '../../components/page';
 import { t } from '../../text';
 import { Path } from './path';
 
-/** The way that a person would take. */
+/** Simulates a run without sending messages. */
 export function Simulation({ automationId }: { automationId: string }) {
   const [userId, setUserId] = useState('');
   const [properties, setProperties] = useState<unknown>(undefined);
@@ -50,13 +50,14 @@ export function Simulation({ automationId }: { automationId: string }) {
           disabled={!isReadable([properties, trigger, events])}
           onClick={() => trying.mutate()}
         >
-          {t.automations.simulateGo}
+          {t.automations.simulateRun}
         </Button>
         {trying.data && (
           <div role="status">
             <Text size="sm">
-              {trying.data.admitted ? t.automations.admitted : t.automations.notAdmitted}{' '}
-              {trying.data.status && t.automations.simulatedEnd(trying.data.status, trying.data.reason)}
+              {trying.data.admitted ? t.automations.wouldEnter : t.automations.wouldNotEnter}{' '}
+              {trying.data.status &&
+                t.automations.simulatedEnd(t.statuses[trying.data.status] ?? trying.data.status, trying.data.reason)}
             </Text>
             <Path path={trying.data.path} />
           </div>

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import { t } from '../../text';
 import type { Step } from './step';
 import { StepFields } from './step-fields';
-import { untoldProblems } from './step-problems';
+import { problemsNotInRules } from './step-problems';
 
 export function stepName(step: Step): string {
   return t.steps.types[step.type] ?? step.type;
@@ -11,19 +11,19 @@ export function stepName(step: Step): string {
 
 interface Props {
   step: Step;
-  place: string;
+  path: string;
   title: string;
-  /** For who hears it. */
+  /** Accessible name. */
   label: string;
   error: unknown;
   onChange: (step: Step) => void;
   actions: ReactNode;
-  /** Its arms. */
+  /** Its branches. */
   children: ReactNode;
 }
 
 /** The form of a step. */
-export function StepCard({ step, place, title, label, error, onChange, actions, children }: Props) {
+export function StepCard({ step, path, title, label, error, onChange, actions, children }: Props) {
   return (
     <Paper withBorder p="sm" role="group" aria-label={label}>
       <Stack gap="xs">
@@ -33,10 +33,10 @@ export function StepCard({ step, place, title, label, error, onChange, actions, 
           </Text>
           <Group gap={4}>{actions}</Group>
         </Group>
-        <StepFields step={step} onChange={onChange} error={error} place={place} />
-        {untoldProblems(error, place).map(({ field, message }) => (
+        <StepFields step={step} onChange={onChange} error={error} path={path} />
+        {problemsNotInRules(error, path).map(({ field, message }) => (
           <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
-            {field.slice(place.length + 1)} {message}
+            {field.slice(path.length + 1)} {message}
           </Text>
         ))}
         {children}

@@ -1,35 +1,35 @@
 import type { Channel } from '../../app/values';
-import { type Step, shownDuration } from './step';
+import { type Step, formatDuration } from './step';
 
-/** The channels that steps send by. */
-export const SENDS: Record<string, Channel> = {
+/** The channel of each step type that sends a message. */
+export const CHANNEL_OF_STEP: Record<string, Channel> = {
   SEND_EMAIL: 'EMAIL',
   SEND_PUSH: 'PUSH',
   SEND_IN_APP: 'IN_APP',
   SEND_SMS: 'SMS',
 };
 
-function joined(...parts: unknown[]): string {
+function join(...parts: unknown[]): string {
   return parts.filter((part) => typeof part === 'string' && part !== '').join(' · ');
 }
 
-/** What a step is about, in a line; of one that names a template or an automation nothing, for those are known by an id. */
+/** Summarizes a step in one line; empty for steps that refer to a template or an automation, see {@link StepSubject}. */
 export function detailOf(step: Step): string {
   switch (step.type) {
     case 'WAIT':
-      return shownDuration(step.delay);
+      return formatDuration(step.delay);
     case 'WAIT_UNTIL':
-      return joined(step.time, step.property, shownDuration(step.offset));
+      return join(step.time, step.property, formatDuration(step.offset));
     case 'WAIT_FOR_EVENT':
-      return joined(step.event, shownDuration(step.timeout));
+      return join(step.event, formatDuration(step.timeout));
     case 'UPDATE_USER':
       return typeof step.properties === 'object' && step.properties !== null
         ? Object.keys(step.properties).join(', ')
         : '';
     case 'TRACK_EVENT':
-      return joined(step.event);
+      return join(step.event);
     case 'WEBHOOK':
-      return joined(step.name, step.url);
+      return join(step.name, step.url);
     default:
       return '';
   }

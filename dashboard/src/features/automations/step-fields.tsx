@@ -12,18 +12,18 @@ import { RuleList } from '../rules/rule-list';
 import { choices } from '../segments/all-segments';
 import { useTemplateChoices } from '../templates/template-choices';
 import { useAutomationChoices } from './automation-choices';
-import { type Step, readDuration, shownDuration } from './step';
-import { SENDS } from './step-detail';
+import { type Step, parseDuration, formatDuration } from './step';
+import { CHANNEL_OF_STEP } from './step-detail';
 
 interface Props {
   step: Step;
   onChange: (step: Step) => void;
   error: unknown;
-  place: string;
+  path: string;
 }
 
-/** What a step says of itself, but for its arms. */
-export function StepFields({ step, onChange, error, place }: Props) {
+/** Fields of a step, without its branches. */
+export function StepFields({ step, onChange, error, path }: Props) {
   const set = (change: Partial<Step>) => onChange({ ...step, ...change } as Step);
   const text = (field: string) => (typeof step[field] === 'string' ? step[field] : '');
   const line = (field: string, label: string) => (
@@ -38,12 +38,12 @@ export function StepFields({ step, onChange, error, place }: Props) {
     <TextInput
       size="xs"
       label={label}
-      value={shownDuration(step[field])}
+      value={formatDuration(step[field])}
       onChange={(event) => set({ [field]: event.currentTarget.value })}
-      onBlur={(event) => set({ [field]: readDuration(event.currentTarget.value) })}
+      onBlur={(event) => set({ [field]: parseDuration(event.currentTarget.value) })}
     />
   );
-  const channel = SENDS[step.type];
+  const channel = CHANNEL_OF_STEP[step.type];
   if (channel) return <Send channel={channel} step={step} set={set} />;
   switch (step.type) {
     case 'WAIT':
@@ -73,7 +73,7 @@ export function StepFields({ step, onChange, error, place }: Props) {
               rules={(step.where ?? []) as Leaf[]}
               onChange={(where) => set({ where })}
               error={error}
-              place={`${place}.where`}
+              path={`${path}.where`}
               kinds={['property']}
             />
           </details>
@@ -85,7 +85,7 @@ export function StepFields({ step, onChange, error, place }: Props) {
           label={t.steps.properties}
           value={step.properties}
           rows={2}
-          nothing={{}}
+          emptyValue={{}}
           onChange={(properties) => set({ properties })}
         />
       );

@@ -2,13 +2,13 @@ import { Button, Group, NativeSelect, Stack, Text } from '@mantine/core';
 import { useState } from 'react';
 import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
-import { STEP_TYPES, type Step, freshStep, moved } from './step';
-import { reaching } from './moves';
-import { StepArms, type StepsProps } from './step-arms';
+import { STEP_TYPES, type Step, newStep, moved } from './step';
+import { disabledAtEnd } from './moves';
+import { StepBranches, type StepsProps } from './step-branches';
 import { StepCard, stepName } from './step-card';
 
-/** Steps under each other: the model that is edited. All of it is reached by keyboard. */
-export function StepList({ steps, onChange, error, place, label }: StepsProps) {
+/** The steps as a list. All functions are available by keyboard. */
+export function StepList({ steps, onChange, error, path, label }: StepsProps) {
   const [type, setType] = useState<(typeof STEP_TYPES)[number]>('SEND_EMAIL');
   const replace = (index: number, step: Step) => onChange(withEntry(steps, index, step));
   return (
@@ -19,10 +19,10 @@ export function StepList({ steps, onChange, error, place, label }: StepsProps) {
         </Text>
       )}
       {steps.map((step, index) => (
-        <One
+        <StepItem
           key={identityOf(step)}
           step={step}
-          place={`${place}[${index}]`}
+          path={`${path}[${index}]`}
           number={index + 1}
           last={steps.length}
           error={error}
@@ -39,7 +39,7 @@ export function StepList({ steps, onChange, error, place, label }: StepsProps) {
           onChange={(event) => setType(STEP_TYPES.find((each) => each === event.currentTarget.value) ?? 'SEND_EMAIL')}
           data={STEP_TYPES.map((each) => ({ value: each, label: t.steps.types[each] ?? each }))}
         />
-        <Button size="xs" variant="default" onClick={() => onChange([...steps, freshStep(type)])}>
+        <Button size="xs" variant="default" onClick={() => onChange([...steps, newStep(type)])}>
           {t.steps.add}
         </Button>
       </Group>
@@ -47,9 +47,9 @@ export function StepList({ steps, onChange, error, place, label }: StepsProps) {
   );
 }
 
-interface OneProps {
+interface StepItemProps {
   step: Step;
-  place: string;
+  path: string;
   number: number;
   last: number;
   error: unknown;
@@ -58,11 +58,11 @@ interface OneProps {
   onRemove: () => void;
 }
 
-function One({ step, place, number, last, error, onChange, onMove, onRemove }: OneProps) {
+function StepItem({ step, path, number, last, error, onChange, onMove, onRemove }: StepItemProps) {
   return (
     <StepCard
       step={step}
-      place={place}
+      path={path}
       title={`${number}. ${stepName(step)}`}
       label={`${t.steps.step(String(number))}: ${stepName(step)}`}
       error={error}
@@ -72,7 +72,7 @@ function One({ step, place, number, last, error, onChange, onMove, onRemove }: O
           <Button
             size="compact-xs"
             variant="default"
-            {...reaching(number === 1)}
+            {...disabledAtEnd(number === 1)}
             onClick={() => number > 1 && onMove(-1)}
             aria-label={`${t.steps.up}: ${number}`}
           >
@@ -81,7 +81,7 @@ function One({ step, place, number, last, error, onChange, onMove, onRemove }: O
           <Button
             size="compact-xs"
             variant="default"
-            {...reaching(number === last)}
+            {...disabledAtEnd(number === last)}
             onClick={() => number < last && onMove(1)}
             aria-label={`${t.steps.down}: ${number}`}
           >
@@ -93,7 +93,7 @@ function One({ step, place, number, last, error, onChange, onMove, onRemove }: O
         </>
       }
     >
-      <StepArms step={step} onChange={onChange} error={error} place={place} Steps={StepList} />
+      <StepBranches step={step} onChange={onChange} error={error} path={path} Steps={StepList} />
     </StepCard>
   );
 }

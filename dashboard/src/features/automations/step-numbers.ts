@@ -2,7 +2,7 @@ import { identityOf } from '../../app/identity';
 import { everyStep } from './arrangement';
 import type { Step } from './step';
 
-/** How many came to a step, wait there now, and took which of its ways. */
+/** Runs that entered a step, wait there, and took each of its branches. */
 export interface StepNumbers {
   step: string;
   type: string;
@@ -13,12 +13,12 @@ export interface StepNumbers {
 
 export type Report = { steps: StepNumbers[] };
 
-/** The numbers of the steps as they were saved, by what these are known by: they stay with a step that is moved. */
+/** Returns the numbers of the saved steps by step identity, so that they stay with a step that is moved. */
 export function numbersOf(saved: readonly Step[], report: Report | undefined): Map<string, StepNumbers> {
-  const byPlace = new Map(report?.steps.map((each) => [each.step, each]));
+  const byPath = new Map(report?.steps.map((each) => [each.step, each]));
   const found = new Map<string, StepNumbers>();
-  for (const { step, place } of everyStep(saved)) {
-    const numbers = byPlace.get(place);
+  for (const { step, path } of everyStep(saved)) {
+    const numbers = byPath.get(path);
     if (numbers?.type === step.type) found.set(identityOf(step), numbers);
   }
   return found;

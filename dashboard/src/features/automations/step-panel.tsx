@@ -1,16 +1,16 @@
 import { Button, Text } from '@mantine/core';
 import { useEffect, useRef } from 'react';
 import { t } from '../../text';
-import type { Move, Standing } from './arrangement';
+import type { Move, LocatedStep } from './arrangement';
 import { Moves } from './moves';
 import type { Step } from './step';
-import { StepArms } from './step-arms';
+import { StepBranches } from './step-branches';
 import { StepCard, stepName } from './step-card';
 
 interface Props {
   steps: readonly Step[];
-  standing: Standing;
-  where: string;
+  located: LocatedStep;
+  location: string;
   error: unknown;
   onChange: (step: Step) => void;
   onMove: (move: Move) => void;
@@ -18,23 +18,23 @@ interface Props {
   onClose: () => void;
 }
 
-/** The form of the step that is chosen on the canvas. It takes the focus when it opens, and gives it back on Escape. */
-export function StepPanel({ steps, standing, where, error, onChange, onMove, onRemove, onClose }: Props) {
-  const place = useRef<HTMLDivElement>(null);
-  useEffect(() => place.current?.focus(), []);
-  const { step } = standing;
+/** Form of the step that is selected on the canvas. It takes the focus when it opens and closes on Escape. */
+export function StepPanel({ steps, located, location, error, onChange, onMove, onRemove, onClose }: Props) {
+  const panel = useRef<HTMLDivElement>(null);
+  useEffect(() => panel.current?.focus(), []);
+  const { step } = located;
   return (
-    <div ref={place} className="canvas-panel" tabIndex={-1} onKeyDown={(event) => event.key === 'Escape' && onClose()}>
+    <div ref={panel} className="canvas-panel" tabIndex={-1} onKeyDown={(event) => event.key === 'Escape' && onClose()}>
       <StepCard
         step={step}
-        place={standing.place}
+        path={located.path}
         title={stepName(step)}
-        label={t.canvas.form(stepName(step))}
+        label={t.canvas.editStep(stepName(step))}
         error={error}
         onChange={onChange}
         actions={
           <>
-            <Moves steps={steps} standing={standing} onMove={onMove} />
+            <Moves steps={steps} located={located} onMove={onMove} />
             <Button size="compact-xs" variant="default" onClick={onRemove}>
               {t.steps.remove}
             </Button>
@@ -45,9 +45,9 @@ export function StepPanel({ steps, standing, where, error, onChange, onMove, onR
         }
       >
         <Text size="xs" c="dimmed">
-          {where}
+          {location}
         </Text>
-        <StepArms step={step} onChange={onChange} error={error} place={standing.place} />
+        <StepBranches step={step} onChange={onChange} error={error} path={located.path} />
       </StepCard>
     </div>
   );

@@ -1,16 +1,16 @@
 import { type Problem, problemsWithin } from '../../api/failure';
 
-/** One of the steps in a way. */
-const IN_A_WAY = /^\.(?:branches\[\d+\]\.steps|then|else)\[/;
-/** A rule of a way: whose editor tells what is wrong with it. */
-const RULE_OF_A_WAY = /^\.branches\[\d+\]\.rules\[/;
+/** Matches fields of the steps in a branch. */
+const IN_BRANCH = /^\.(?:branches\[\d+\]\.steps|then|else)\[/;
+/** Matches fields of the rules of a branch; the rule editor shows their problems. */
+const IN_BRANCH_RULES = /^\.branches\[\d+\]\.rules\[/;
 
-/** What the API says about a step itself and the ways out of it, and not about the steps in these. */
-export function problemsOf(error: unknown, place: string): Problem[] {
-  return problemsWithin(error, place).filter(({ field }) => !IN_A_WAY.test(field.slice(place.length)));
+/** Returns the problems of a step and of its branches, without those of the steps in the branches. */
+export function problemsOf(error: unknown, path: string): Problem[] {
+  return problemsWithin(error, path).filter(({ field }) => !IN_BRANCH.test(field.slice(path.length)));
 }
 
-/** Of these, what stands nowhere else in the step's form. */
-export function untoldProblems(error: unknown, place: string): Problem[] {
-  return problemsOf(error, place).filter(({ field }) => !RULE_OF_A_WAY.test(field.slice(place.length)));
+/** Returns the problems of a step that its rule editors do not show. */
+export function problemsNotInRules(error: unknown, path: string): Problem[] {
+  return problemsOf(error, path).filter(({ field }) => !IN_BRANCH_RULES.test(field.slice(path.length)));
 }

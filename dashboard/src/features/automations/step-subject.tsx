@@ -2,11 +2,11 @@ import { useTemplateChoices } from '../templates/template-choices';
 import type { Channel } from '../../app/values';
 import { useAutomationChoices } from './automation-choices';
 import type { Step } from './step';
-import { SENDS } from './step-detail';
+import { CHANNEL_OF_STEP } from './step-detail';
 
-/** The name of the template or the automation that a step is about. */
+/** The name of the template or automation that a step refers to. */
 export function StepSubject({ step }: { step: Step }) {
-  const channel = SENDS[step.type];
+  const channel = CHANNEL_OF_STEP[step.type];
   if (channel) return <TemplateName channel={channel} id={String(step.templateId ?? '')} />;
   return step.type === 'START_AUTOMATION' ? <AutomationName id={String(step.automationId ?? '')} /> : null;
 }

@@ -1,6 +1,6 @@
 import { isReadable } from '../../app/typed-json';
 
-/** A step as it is edited: the API checks it as a whole. */
+/** A step in the editor. The API validates it. */
 export interface Step {
   type: string;
   steps?: never;
@@ -27,7 +27,7 @@ export const STEP_TYPES = [
   'EXIT',
 ] as const;
 
-const FRESH: Record<(typeof STEP_TYPES)[number], Omit<Step, 'type'>> = {
+const DEFAULTS: Record<(typeof STEP_TYPES)[number], Omit<Step, 'type'>> = {
   SEND_EMAIL: { templateId: '' },
   SEND_PUSH: { templateId: '' },
   SEND_IN_APP: { templateId: '' },
@@ -49,12 +49,12 @@ const FRESH: Record<(typeof STEP_TYPES)[number], Omit<Step, 'type'>> = {
   EXIT: {},
 };
 
-/** A step of a type, to be filled in. */
-export function freshStep(type: (typeof STEP_TYPES)[number]): Step {
-  return { type, ...structuredClone(FRESH[type]) };
+/** Returns a new step of a type, with default values. */
+export function newStep(type: (typeof STEP_TYPES)[number]): Step {
+  return { type, ...structuredClone(DEFAULTS[type]) };
 }
 
-/** A list with one of its steps moved by a place; as it was where there is none to move to. */
+/** Moves an entry of a list by one position; returns the list unchanged at its ends. */
 export function moved<T>(list: readonly T[], index: number, by: -1 | 1): T[] {
   const target = index + by;
   const next = [...list];
@@ -70,45 +70,45 @@ const UNITS = [
   ['m', 60],
 ] as const;
 
-/** A time in seconds as people write it: `3d`, `90m`; what fits no unit stays in seconds. */
-export function shownDuration(value: unknown): string {
+/** Formats seconds with a unit: `3d`, `90m`. Values that fit no unit stay in seconds. */
+export function formatDuration(value: unknown): string {
   if (typeof value !== 'number' || value === 0) return value === undefined || value === null ? '' : String(value);
   const unit = UNITS.find(([, seconds]) => value % seconds === 0);
   return unit ? `${value / unit[1]}${unit[0]}` : String(value);
 }
 
-/** What somebody wrote, as the API takes it. */
-export function readDuration(text: string): string | number {
+/** Converts typed text to the API's form: a number of seconds, or a text with a unit. */
+export function parseDuration(text: string): string | number {
   return /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text.trim();
 }
 
-/** Steps, with those in their arms. */
+/** Counts steps, including those in branches. */
 export function countSteps(steps: readonly Step[] | null | undefined): number {
   return (steps ?? []).reduce((sum, step) => {
-    const arms = (step.branches ?? []).reduce((inner, arm) => inner + countSteps(arm.steps), 0);
-    return sum + 1 + arms + countSteps(step.then) + countSteps(step.else);
+    const inBranches = (step.branches ?? []).reduce((inner, branch) => inner + countSteps(branch.steps), 0);
+    return sum + 1 + inBranches + countSteps(step.then) + countSteps(step.else);
   }, 0);
 }
 
-/** Whether all of a step itself can be sent, whatever the steps in its arms. */
+/** Whether a step itself can be sent, regardless of the steps in its branches. */
 export function isStepReadable(step: Step): boolean {
   return isReadable({
     ...step,
     then: null,
     else: null,
-    branches: step.branches?.map((arm) => ({ ...arm, steps: [] })),
+    branches: step.branches?.map((branch) => ({ ...branch, steps: [] })),
   });
 }
 
-/** Without what is empty and may be left out, so that an untouched field says nothing. */
+/** Removes empty optional fields, so that untouched fields are not sent. */
 export function cleaned(step: Step): Step {
-  const arms = step.branches?.map((arm) => ({ ...arm, steps: arm.steps.map(cleaned) }));
+  const branches = step.branches?.map((branch) => ({ ...branch, steps: branch.steps.map(cleaned) }));
   const kept = Object.entries(step).filter(
     ([name, value]) => value !== undefined && !(OPTIONAL.has(name) && (value === '' || value === null)),
   );
   return {
     ...(Object.fromEntries(kept) as Step),
-    ...(arms && { branches: arms }),
+    ...(branches && { branches }),
     ...(step.then && { then: step.then.map(cleaned) }),
     ...(step.else && { else: step.else.map(cleaned) }),
   };

@@ -13,23 +13,26 @@ interface Props {
   error: unknown;
 }
 
-/** What starts an automation, for whom, and what ends it. */
+/** Trigger, entry and exit conditions, re-entry and conversion goal of an automation. */
 export function Trigger({ plan, set, error }: Props) {
   const { triggerType } = plan;
   const byName = triggerType === 'EVENT' || triggerType === 'WEBHOOK';
-  const rules = (title: string, field: 'triggerFilter' | 'entryRules' | 'exitRules', eventOnly: boolean) => (
+  const rules = (title: string, hint: string, field: 'triggerFilter' | 'entryRules' | 'exitRules') => (
     <details open={plan[field].length > 0}>
       <summary>
         <Text span size="sm">
-          {title}
+          {title}:
+        </Text>{' '}
+        <Text span size="sm" c="dimmed">
+          {hint}
         </Text>
       </summary>
       <RuleList
         rules={plan[field]}
         onChange={(changed: Rule[]) => set({ [field]: changed })}
         error={error}
-        place={field}
-        {...(eventOnly && { kinds: ['property'] })}
+        path={field}
+        {...(field === 'triggerFilter' && { kinds: ['property'] })}
       />
     </details>
   );
@@ -59,11 +62,12 @@ export function Trigger({ plan, set, error }: Props) {
           <SegmentField plan={plan} set={set} error={error} />
         )}
       </Group>
-      {byName && rules(t.automations.filter, 'triggerFilter', true)}
-      {rules(t.automations.entry, 'entryRules', false)}
-      {rules(t.automations.exit, 'exitRules', false)}
+      {byName && rules(t.automations.filter, t.automations.filterHint, 'triggerFilter')}
+      {rules(t.automations.entry, t.automations.entryHint, 'entryRules')}
+      {rules(t.automations.exit, t.automations.exitHint, 'exitRules')}
       <NativeSelect
         label={t.automations.reentry}
+        description={t.automations.reentryHint}
         value={plan.reentry}
         onChange={(event) =>
           set({ reentry: REENTRIES.find((each) => each === event.currentTarget.value) ?? 'after_exit' })
@@ -170,7 +174,7 @@ function Goal({ plan: { goal }, set, error }: Props) {
             rules={goal.where}
             onChange={(where) => change({ where })}
             error={error}
-            place="goal.where"
+            path="goal.where"
             kinds={['property']}
           />
         </details>

@@ -5,22 +5,22 @@ import { useState } from 'react';
 import { type Schemas, api, ifMatch, read, readTagged } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Failure, Loaded } from '../../components/failure';
 import { Page } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 import { planOf } from './plan';
 import { Report } from './report';
-import { Summary, useSegmentsOf } from './summary';
+import { Summary, useSegmentsById } from './summary';
 import { TestSend } from './test-send';
 import { Wizard } from './wizard';
 
 const route = getRouteApi('/p/$projectId/campaigns/$campaignId');
 type Campaign = Schemas['Campaign'];
-type Act = 'send' | 'pause' | 'resume' | 'cancel';
-const LIVE_MS = 2_000;
-const CALM_MS = 15_000;
+type Action = 'send' | 'pause' | 'resume' | 'cancel';
+const ACTIVE_POLL_MS = 2_000;
+const IDLE_POLL_MS = 15_000;
 
 export function CampaignScreen() {
   const { projectId } = useProject();
@@ -31,7 +31,7 @@ export function CampaignScreen() {
     queryKey: [projectId, 'campaign', campaignId],
     queryFn: ({ signal }) => readTagged(api.GET('/campaigns/{id}', { params: { path: { id: campaignId } }, signal })),
     enabled: !isNew,
-    refetchInterval: (query) => (query.state.data?.value.status === 'SENDING' ? LIVE_MS : CALM_MS),
+    refetchInterval: (query) => (query.state.data?.value.status === 'SENDING' ? ACTIVE_POLL_MS : IDLE_POLL_MS),
   });
   const project = useQuery({
     queryKey: [projectId, 'project', 'zone'],
@@ -81,7 +81,7 @@ function Campaign({
       title={campaign.name}
       actions={
         <>
-          <Status of={status} label={t.campaigns.statuses[status]} />
+          <Status of={status} />
           <Actions campaign={campaign} tag={tag} />
           {isPlanned && (
             <Button variant="default" onClick={onEdit}>
@@ -109,46 +109,46 @@ function Actions({ campaign, tag }: { campaign: Campaign; tag: string | null }) 
   const { projectId } = useProject();
   const client = useQueryClient();
   const navigate = useNavigate();
-  const [segment] = useSegmentsOf([campaign.segmentId]);
-  const people = segment?.data?.userCount;
-  // Who is in a segment that is left out, or not subscribed, is among them.
-  const fewer = campaign.excludeSegmentIds.length > 0 || campaign.subscriptionGroupId !== null;
+  const [segment] = useSegmentsById([campaign.segmentId]);
+  const userCount = segment?.data?.userCount;
+  // The count includes users of excluded segments and users who are not subscribed.
+  const isUpperBound = campaign.excludeSegmentIds.length > 0 || campaign.subscriptionGroupId !== null;
   const count =
-    people === null || people === undefined
+    userCount === null || userCount === undefined
       ? t.campaigns.unknownCount
-      : fewer
-        ? t.campaigns.atMost(t.number(people))
-        : t.number(people);
-  const call = async (act: Act) => {
+      : isUpperBound
+        ? t.campaigns.atMost(t.number(userCount))
+        : t.number(userCount);
+  const call = async (action: Action) => {
     const params = { path: { id: campaign.id } };
     const calls = {
-      // What stands on the screen is what is sent.
+      // Sends only the version that is shown.
       send: () => api.POST('/campaigns/{id}/send', { params: { ...params, header: ifMatch(tag) } }),
       pause: () => api.POST('/campaigns/{id}/pause', { params }),
       resume: () => api.POST('/campaigns/{id}/resume', { params }),
       cancel: () => api.POST('/campaigns/{id}/cancel', { params }),
     };
-    const changed = await readTagged(calls[act]());
+    const changed = await readTagged(calls[action]());
     client.setQueryData([projectId, 'campaign', campaign.id], changed);
     void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
     void client.invalidateQueries({ queryKey: [projectId, 'campaign-report', campaign.id] });
   };
   const acting = useMutation({ mutationFn: call });
-  const leave = (isHere: boolean) => {
+  const leave = (isMounted: boolean) => {
     notify(t.campaigns.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
-    if (isHere) void navigate({ to: '/p/$projectId/campaigns', params: { projectId } });
+    if (isMounted) void navigate({ to: '/p/$projectId/campaigns', params: { projectId } });
   };
   const { status } = campaign;
   const running = status === 'SENDING' || status === 'SCHEDULED';
   return (
     <>
       {(status === 'DRAFT' || status === 'SCHEDULED') && (
-        <Ask label={t.campaigns.send} title={t.campaigns.sendTitle} size="sm" act={() => call('send')}>
+        <ConfirmButton label={t.campaigns.send} title={t.campaigns.sendTitle} size="sm" action={() => call('send')}>
           {campaign.sendInUserTimezone
-            ? t.campaigns.sendTextOwn(campaign.name, count)
+            ? t.campaigns.sendTextLocal(campaign.name, count)
             : t.campaigns.sendText(campaign.name, count)}
-        </Ask>
+        </ConfirmButton>
       )}
       {running && (
         <Button variant="default" loading={acting.isPending} onClick={() => acting.mutate('pause')}>
@@ -161,22 +161,27 @@ function Actions({ campaign, tag }: { campaign: Campaign; tag: string | null }) 
         </Button>
       )}
       {(running || status === 'PAUSED') && (
-        <Ask label={t.campaigns.cancel} title={t.campaigns.cancelTitle} size="sm" act={() => call('cancel')}>
+        <ConfirmButton
+          label={t.campaigns.cancel}
+          title={t.campaigns.cancelTitle}
+          size="sm"
+          action={() => call('cancel')}
+        >
           {t.campaigns.cancelText}
-        </Ask>
+        </ConfirmButton>
       )}
       {status !== 'SENDING' && (
-        <Ask
+        <ConfirmButton
           label={t.remove}
           title={t.campaigns.removeTitle}
           size="sm"
-          act={() =>
+          action={() =>
             read(api.DELETE('/campaigns/{id}', { params: { path: { id: campaign.id }, header: ifMatch(tag) } }))
           }
           onDone={leave}
         >
           {t.campaigns.remove(campaign.name)}
-        </Ask>
+        </ConfirmButton>
       )}
       <Failure error={acting.error} />
     </>

@@ -17,7 +17,7 @@ import { t } from '../../text';
 import { NextStep } from '../access/next-step';
 
 const route = getRouteApi('/p/$projectId/campaigns');
-const AGAIN_MS = 5_000;
+const POLL_MS = 5_000;
 
 export function Campaigns() {
   const { projectId } = useProject();
@@ -29,7 +29,7 @@ export function Campaigns() {
       read(api.GET('/campaigns', { params: { query: { status, cursor: pageParam } }, signal })),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
-    refetchInterval: AGAIN_MS,
+    refetchInterval: POLL_MS,
   });
   return (
     <Page
@@ -45,7 +45,7 @@ export function Campaigns() {
           label={t.campaigns.status}
           value={status}
           options={CAMPAIGN_STATUSES}
-          name={(each) => t.campaigns.statuses[each]}
+          name={(each) => t.statuses[each] ?? each}
           onChange={(value) => void navigate({ search: { status: value }, replace: true })}
         />
       </Group>
@@ -78,7 +78,7 @@ export function Campaigns() {
               },
               {
                 title: t.campaigns.status,
-                cell: (campaign) => <Status of={campaign.status} label={t.campaigns.statuses[campaign.status]} />,
+                cell: (campaign) => <Status of={campaign.status} />,
               },
               { title: t.campaigns.channel, cell: (campaign) => t.channelName(campaign.channel) },
               {
@@ -87,7 +87,7 @@ export function Campaigns() {
                   (campaign.startedAt ?? campaign.scheduledAt) ? (
                     <Moment at={campaign.startedAt ?? campaign.scheduledAt} />
                   ) : (
-                    t.campaigns.byHand
+                    t.campaigns.manualSend
                   ),
               },
               { title: t.campaigns.recipients, cell: (campaign) => t.number(campaign.recipients), end: true },

@@ -1,12 +1,12 @@
 import type { Schemas } from '../../api/client';
 import { changesOf } from '../../app/draft';
 import type { Channel } from '../../app/values';
-import { OWN_ZONE, momentOf, onClock } from './clock';
+import { OWN_ZONE, fromLocalTime, toLocalTime } from './clock';
 
 type Campaign = Schemas['Campaign'];
 export type Variant = Schemas['CampaignVariant'];
 
-/** A campaign as it is planned on the screen. */
+/** A campaign in the editor. */
 export interface Plan {
   name: string;
   channel: Channel;
@@ -17,7 +17,7 @@ export interface Plan {
   variants: Variant[];
   winner: Schemas['CampaignWinner'];
   goal: Schemas['CampaignGoal'];
-  /** As the clock of {@link zoneOf} shows it, such as 2026-01-31T09:00; empty where it is sent by hand. */
+  /** Local time in the zone of {@link zoneOf}, such as 2026-01-31T09:00; empty for a manual send. */
   scheduledAt: string;
   sendInUserTimezone: boolean;
   throttlePerMinute: string;
@@ -40,7 +40,7 @@ export const EMPTY: Plan = {
   recurrence: null,
 };
 
-/** Whose clock the planned time is of: the viewer's; or the project's, where everybody is sent to at that time of their own. */
+/** The time zone of the scheduled time: the viewer's, or the project's if each recipient gets the message in their own zone. */
 export function zoneOf(plan: { sendInUserTimezone: boolean }, projectZone: string): string {
   return plan.sendInUserTimezone ? projectZone : OWN_ZONE;
 }
@@ -60,15 +60,15 @@ export function planOf(campaign: Campaign, projectZone: string): Plan {
     recurrence,
     subscriptionGroupId: campaign.subscriptionGroupId ?? '',
     templateId: campaign.templateId ?? '',
-    scheduledAt: campaign.scheduledAt === null ? '' : onClock(campaign.scheduledAt, zoneOf(campaign, projectZone)),
+    scheduledAt: campaign.scheduledAt === null ? '' : toLocalTime(campaign.scheduledAt, zoneOf(campaign, projectZone)),
     throttlePerMinute: campaign.throttlePerMinute === null ? '' : String(campaign.throttlePerMinute),
   };
 }
 
-/** What the API is told of a plan. */
+/** Returns the request body for a plan. */
 export function inputOf(plan: Plan, projectZone: string): Schemas['CampaignInput'] {
   const { name, channel, segmentId, excludeSegmentIds, winner, goal, sendInUserTimezone, recurrence } = plan;
-  const tried = plan.variants.length > 0;
+  const hasVariants = plan.variants.length > 0;
   return {
     name,
     channel,
@@ -78,32 +78,32 @@ export function inputOf(plan: Plan, projectZone: string): Schemas['CampaignInput
     sendInUserTimezone,
     recurrence,
     variants: plan.variants,
-    winner: tried ? winner : null,
-    templateId: tried || plan.templateId === '' ? null : plan.templateId,
+    winner: hasVariants ? winner : null,
+    templateId: hasVariants || plan.templateId === '' ? null : plan.templateId,
     subscriptionGroupId: plan.subscriptionGroupId || null,
-    scheduledAt: plan.scheduledAt === '' ? null : momentOf(plan.scheduledAt, zoneOf(plan, projectZone)),
+    scheduledAt: plan.scheduledAt === '' ? null : fromLocalTime(plan.scheduledAt, zoneOf(plan, projectZone)),
     throttlePerMinute: plan.throttlePerMinute.trim() === '' ? null : Number(plan.throttlePerMinute),
   };
 }
 
-/** What the API is told of a stored plan: only what was changed. A time that has passed is refused as a new one. */
+/** Returns the changed fields only: the API refuses a scheduled time in the past, even an unchanged one. */
 export function changeOf(plan: Plan, stored: Plan, projectZone: string): Schemas['CampaignInput'] {
   return changesOf(inputOf(stored, projectZone), inputOf(plan, projectZone));
 }
 
-/** Whether it is sent by itself once it is saved. */
-export function isTimed(plan: Plan): boolean {
+/** Whether the campaign is sent automatically after it is saved. */
+export function isScheduled(plan: Plan): boolean {
   return plan.scheduledAt !== '' || plan.recurrence !== null;
 }
 
-/** Weights that add up to 100, as even as whole numbers can be. */
-export function evenly(variants: Variant[]): Variant[] {
+/** Sets the weights to integers that add up to 100 and differ by at most 1. */
+export function splitEvenly(variants: Variant[]): Variant[] {
   const share = Math.floor(100 / variants.length);
   const rest = 100 - share * variants.length;
   return variants.map((variant, index) => ({ ...variant, weight: share + (index < rest ? 1 : 0) }));
 }
 
-const SETTLED = [
+const PROCESSED_STATUSES = [
   'sent',
   'delivered',
   'opened',
@@ -115,7 +115,7 @@ const SETTLED = [
   'cancelled',
 ];
 
-/** How many of a campaign's messages are done with, by their states. */
-export function settledOf(byStatus: Record<string, number>): number {
-  return SETTLED.reduce((sum, status) => sum + (byStatus[status] ?? 0), 0);
+/** Counts a campaign's messages that are no longer queued. */
+export function processedCount(byStatus: Record<string, number>): number {
+  return PROCESSED_STATUSES.reduce((sum, status) => sum + (byStatus[status] ?? 0), 0);
 }

@@ -8,22 +8,22 @@ import { Listing } from '../../components/listing';
 import { Section } from '../../components/page';
 import { Status } from '../../components/status';
 import { t } from '../../text';
-import { settledOf } from './plan';
+import { processedCount } from './plan';
 
-const LIVE_MS = 2_000;
-const CALM_MS = 15_000;
+const ACTIVE_POLL_MS = 2_000;
+const IDLE_POLL_MS = 15_000;
 
-/** What came of a campaign, while it goes and afterwards. */
+/** Report of a campaign, during and after sending. */
 export function Report({ campaign }: { campaign: Schemas['Campaign'] }) {
   const { projectId } = useProject();
-  const begun = campaign.startedAt !== null;
+  const hasStarted = campaign.startedAt !== null;
   const report = useQuery({
     queryKey: [projectId, 'campaign-report', campaign.id],
     queryFn: ({ signal }) => read(api.GET('/campaigns/{id}/report', { params: { path: { id: campaign.id } }, signal })),
-    enabled: begun,
-    refetchInterval: campaign.status === 'SENDING' ? LIVE_MS : CALM_MS,
+    enabled: hasStarted,
+    refetchInterval: campaign.status === 'SENDING' ? ACTIVE_POLL_MS : IDLE_POLL_MS,
   });
-  if (!begun) {
+  if (!hasStarted) {
     return (
       <Section title={t.campaigns.report}>
         <Text size="sm">{t.campaigns.notSent}</Text>
@@ -32,24 +32,24 @@ export function Report({ campaign }: { campaign: Schemas['Campaign'] }) {
   }
   return (
     <Loaded query={report}>
-      {(told) => {
-        const byStatus = told.byStatus as Record<string, number>;
-        const settled = settledOf(byStatus);
-        const percent = told.total === 0 ? 0 : (settled / told.total) * 100;
+      {(found) => {
+        const byStatus = found.byStatus as Record<string, number>;
+        const processed = processedCount(byStatus);
+        const percent = found.total === 0 ? 0 : (processed / found.total) * 100;
         return (
           <Stack gap="xl">
             <Section title={t.campaigns.progress}>
               <Progress value={percent} aria-label={t.campaigns.progress} />
               <Text size="sm" mt={4} data-testid="progress">
-                {t.campaigns.progressOf(t.number(settled), t.number(told.total))}
+                {t.campaigns.progressOf(t.number(processed), t.number(found.total))}
               </Text>
             </Section>
-            {told.winner && (
+            {found.winner && (
               <Text>
                 {t.campaigns.winnerIs(
-                  told.winner.variant,
-                  t.campaigns.metrics[told.winner.metric] ?? told.winner.metric,
-                  told.winner.decidedBy,
+                  found.winner.variant,
+                  t.campaigns.metrics[found.winner.metric] ?? found.winner.metric,
+                  t.campaigns.decisions[found.winner.decidedBy] ?? found.winner.decidedBy,
                 )}
               </Text>
             )}
@@ -64,26 +64,26 @@ export function Report({ campaign }: { campaign: Schemas['Campaign'] }) {
                   { title: t.campaigns.count, cell: (status) => t.number(byStatus[status] ?? 0), end: true },
                 ]}
               />
-              {told.conversion && (
+              {found.conversion && (
                 <Text size="sm" mt="xs">
-                  {t.campaigns.conversion(told.conversion.event, told.conversion.within)}:{' '}
-                  {told.conversion.converted === null
-                    ? `${t.campaigns.notKnown} (${told.conversion.convertedError ?? ''})`
-                    : t.number(told.conversion.converted)}
+                  {t.campaigns.conversion(found.conversion.event, found.conversion.within)}:{' '}
+                  {found.conversion.converted === null
+                    ? `${t.campaigns.unknown} (${found.conversion.convertedError ?? ''})`
+                    : t.number(found.conversion.converted)}
                 </Text>
               )}
             </Section>
-            {told.variants && told.variants.length > 0 && <Variants variants={told.variants} />}
+            {found.variants && found.variants.length > 0 && <Variants variants={found.variants} />}
             <Section title={t.campaigns.links}>
               <Listing
                 label={t.campaigns.links}
-                rows={told.links ?? []}
+                rows={found.links ?? []}
                 id={(link) => link.url ?? ''}
                 empty={<Text size="sm">{t.campaigns.noLinks}</Text>}
                 columns={[
-                  { title: t.campaigns.url, cell: (link) => link.url ?? t.campaigns.notKnown },
+                  { title: t.campaigns.url, cell: (link) => link.url ?? t.campaigns.unknown },
                   { title: t.campaigns.clicks, cell: (link) => t.number(link.clicks), end: true },
-                  { title: t.campaigns.clickers, cell: (link) => t.number(link.messages), end: true },
+                  { title: t.campaigns.uniqueClicks, cell: (link) => t.number(link.messages), end: true },
                 ]}
               />
             </Section>
@@ -114,7 +114,7 @@ function Variants({ variants }: { variants: Variant[] }) {
           { title: t.campaigns.name, cell: (variant) => variant.name },
           { title: t.campaigns.total, cell: (variant) => t.number(variant.total), end: true },
           ...states.map((status) => ({
-            title: status,
+            title: t.statuses[status] ?? status,
             cell: (variant: Variant) => t.number(counts(variant)[status] ?? 0),
             end: true,
           })),

@@ -7,12 +7,12 @@ import { Failure } from '../../components/failure';
 import { Moment } from '../../components/moment';
 import { t } from '../../text';
 import { useTemplateChoices } from '../templates/template-choices';
-import { OWN_ZONE, momentOf } from './clock';
+import { OWN_ZONE, fromLocalTime } from './clock';
 import type { Plan } from './plan';
 import { useGroups } from './wizard-audience';
 
-/** The segments with these ids, of which each is counted when it is asked for. */
-export function useSegmentsOf(ids: readonly string[]) {
+/** Loads the segments with these IDs, one request each: the API counts the users of a segment that is read. */
+export function useSegmentsById(ids: readonly string[]) {
   const { projectId } = useProject();
   return useQueries({
     queries: ids
@@ -25,9 +25,9 @@ export function useSegmentsOf(ids: readonly string[]) {
   });
 }
 
-/** A plan in words. */
+/** Summary of a campaign's settings. */
 export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
-  const segments = useSegmentsOf([plan.segmentId, ...plan.excludeSegmentIds]);
+  const segments = useSegmentsById([plan.segmentId, ...plan.excludeSegmentIds]);
   const templates = useTemplateChoices(plan.channel, [
     plan.templateId,
     ...plan.variants.map(({ templateId }) => templateId),
@@ -40,7 +40,7 @@ export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
     plan.variants.length > 0
       ? words.variants(
           plan.variants
-            .map(({ name, templateId, weight }) => `${name} (${template(templateId)}, ${weight} %)`)
+            .map(({ name, templateId, weight }) => `${name} (${template(templateId)}, ${weight}%)`)
             .join(', '),
         )
       : template(plan.templateId);
@@ -67,7 +67,7 @@ export function Summary({ plan, zone }: { plan: Plan; zone: string }) {
       : []),
     ...(goal ? [[words.goal, words.goalOf(goal.event, goal.within)] as Fact] : []),
     [words.schedule, <When key="at" plan={plan} zone={zone} />],
-    [words.pace, plan.throttlePerMinute ? words.perMinute(plan.throttlePerMinute) : words.full],
+    [words.rateLimit, plan.throttlePerMinute ? words.perMinute(plan.throttlePerMinute) : words.noLimit],
   ];
   const error = segments.find(({ isError }) => isError)?.error ?? templates.pages.error ?? groups.error;
   return (
@@ -86,12 +86,12 @@ function When({ plan, zone }: { plan: Plan; zone: string }) {
       {recurrence && <div>{words.recurring(recurrence.cron, recurrence.timezone ?? 'UTC')}</div>}
       {scheduledAt &&
         (sendInUserTimezone ? (
-          <div>{words.everybodysClock(scheduledAt.replace('T', ' '), zone)}</div>
+          <div>{words.recipientTime(scheduledAt.replace('T', ' '), zone)}</div>
         ) : (
-          <Moment at={momentOf(scheduledAt, OWN_ZONE)} />
+          <Moment at={fromLocalTime(scheduledAt, OWN_ZONE)} />
         ))}
-      {!recurrence && !scheduledAt && <div>{t.campaigns.byHand}</div>}
-      {!scheduledAt && sendInUserTimezone && <div>{words.ownClockNow}</div>}
+      {!recurrence && !scheduledAt && <div>{t.campaigns.manualSend}</div>}
+      {!scheduledAt && sendInUserTimezone && <div>{words.recipientTimeNow}</div>}
     </>
   );
 }

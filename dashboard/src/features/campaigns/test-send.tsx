@@ -30,7 +30,7 @@ export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
         ...(as && { asUserId: as }),
         ...(variant && { variant }),
       };
-      // Waits a moment, so that what became of it is told.
+      // Wait up to 5 seconds, so that the response includes the outcome.
       return read(
         api.POST('/campaigns/{id}/test', { params: { path: { id: campaign.id }, header: { Prefer: 'wait=5' } }, body }),
       );
@@ -73,7 +73,7 @@ export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
         <Failure error={sending.error} />
         {sending.data && (
           <Listing
-            label={t.campaigns.testTold}
+            label={t.campaigns.testResults}
             rows={sending.data.messages}
             id={(message) => message.id}
             columns={[
@@ -81,10 +81,10 @@ export function TestSend({ campaign }: { campaign: Schemas['Campaign'] }) {
               { title: t.messages.status, cell: (message) => <Status of={message.status} /> },
               { title: t.messages.reason, cell: (message) => message.statusReason ?? '–' },
               {
-                title: t.messages.open,
+                title: t.messages.view,
                 cell: (message) => (
                   <ScreenLink to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: message.id }}>
-                    {t.messages.open}
+                    {t.messages.view}
                   </ScreenLink>
                 ),
               },

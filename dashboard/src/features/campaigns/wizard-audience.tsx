@@ -11,7 +11,7 @@ import type { Plan } from './plan';
 
 export interface PartProps {
   plan: Plan;
-  /** The project's timezone. */
+  /** The project's time zone. */
   zone: string;
   set: (change: Partial<Plan>) => void;
   error: unknown;
@@ -29,7 +29,7 @@ export function Audience({ plan, set, error }: Omit<PartProps, 'zone'>) {
   const { projectId } = useProject();
   const segments = useSegments();
   const groups = useGroups();
-  // Nobody could be both in it and not.
+  // A segment cannot be both the audience and excluded.
   const choose = (segmentId: string) =>
     set({ segmentId, excludeSegmentIds: plan.excludeSegmentIds.filter((id) => id !== segmentId) });
   const chosen = segments.data?.segments.find((segment) => segment.id === plan.segmentId);
@@ -52,7 +52,7 @@ export function Audience({ plan, set, error }: Omit<PartProps, 'zone'>) {
                 params={{ projectId, segmentId: 'new' }}
                 underline="always"
               >
-                {t.campaigns.makeSegment}
+                {t.campaigns.createSegment}
               </ScreenLink>
             </Text>
           ) : (
@@ -66,7 +66,7 @@ export function Audience({ plan, set, error }: Omit<PartProps, 'zone'>) {
                 data={[{ value: '', label: t.campaigns.choose }, ...choices(all, [plan.segmentId])]}
               />
               {chosen && chosen.userCount !== null && (
-                <Text size="sm">{t.campaigns.people(t.number(chosen.userCount))}</Text>
+                <Text size="sm">{t.campaigns.segmentSize(t.number(chosen.userCount))}</Text>
               )}
               <Checkbox.Group
                 label={t.campaigns.exclude}

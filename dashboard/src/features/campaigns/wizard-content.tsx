@@ -8,7 +8,7 @@ import { ScreenLink } from '../../components/links';
 import { PagedSelect } from '../../components/paged-select';
 import { t } from '../../text';
 import { useTemplateChoices } from '../templates/template-choices';
-import { type Plan, type Variant, evenly } from './plan';
+import { type Plan, type Variant, splitEvenly } from './plan';
 import type { PartProps } from './wizard-audience';
 
 export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
@@ -38,21 +38,21 @@ export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
                   params={{ projectId, templateId: 'new' }}
                   underline="always"
                 >
-                  {t.campaigns.makeTemplate}
+                  {t.campaigns.createTemplate}
                 </ScreenLink>
               </Text>
             );
           }
           const data = [{ value: '', label: t.campaigns.choose }, ...options];
-          const tried = plan.variants.length > 0;
-          const fresh = (number: number): Variant => ({
+          const hasVariants = plan.variants.length > 0;
+          const newVariant = (number: number): Variant => ({
             name: String.fromCharCode(64 + number),
             templateId: rows[number - 1]?.id ?? '',
             weight: 50,
           });
           return (
             <>
-              {!tried && (
+              {!hasVariants && (
                 <PagedSelect
                   label={t.campaigns.template}
                   pages={pages}
@@ -65,24 +65,27 @@ export function Content({ plan, set, error }: Omit<PartProps, 'zone'>) {
               )}
               <Checkbox
                 label={t.campaigns.variants}
-                checked={tried}
+                checked={hasVariants}
                 onChange={(event) =>
                   set({
                     variants: event.currentTarget.checked
-                      ? evenly([{ ...fresh(1), templateId: plan.templateId || fresh(1).templateId }, fresh(2)])
+                      ? splitEvenly([
+                          { ...newVariant(1), templateId: plan.templateId || newVariant(1).templateId },
+                          newVariant(2),
+                        ])
                       : [],
                     winner: null,
                   })
                 }
               />
-              {tried && (
+              {hasVariants && (
                 <Variants
                   plan={plan}
                   set={set}
                   error={error}
                   pages={pages}
                   data={data}
-                  onAdd={() => set({ variants: evenly([...plan.variants, fresh(plan.variants.length + 1)]) })}
+                  onAdd={() => set({ variants: splitEvenly([...plan.variants, newVariant(plan.variants.length + 1)]) })}
                 />
               )}
             </>
@@ -132,7 +135,7 @@ function Variants({ plan, set, error, data, pages, onAdd }: VariantsProps) {
             {plan.variants.length > 2 && (
               <Button
                 variant="default"
-                onClick={() => set({ variants: evenly(plan.variants.filter((_, at) => at !== index)) })}
+                onClick={() => set({ variants: splitEvenly(plan.variants.filter((_, at) => at !== index)) })}
               >
                 {t.campaigns.removeVariant}
               </Button>

@@ -31,7 +31,7 @@ export function Schedule({ plan, zone, set, error }: PartProps) {
         error={problemOf(error, 'throttlePerMinute')}
       />
       <Checkbox
-        label={t.campaigns.recur}
+        label={t.campaigns.recurring}
         checked={recurrence !== null}
         onChange={(event) =>
           set({ recurrence: event.currentTarget.checked ? { cron: '0 9 * * 1', timezone: OWN_ZONE } : null })

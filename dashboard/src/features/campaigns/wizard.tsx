@@ -2,22 +2,22 @@ import { Button, Group, Stack, Stepper } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { type Schemas, type Tagged, apiOf, ifMatch, readTagged } from '../../api/client';
+import { type Schemas, type Tagged, apiFor, ifMatch, readTagged } from '../../api/client';
 import { ApiFailure } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { KeepChanges } from '../../components/draft';
+import { UnsavedChangesGuard } from '../../components/draft';
 import { Page } from '../../components/page';
 import { NotSaved, useEdited } from '../../components/record';
 import { t } from '../../text';
-import { EMPTY, type Plan, changeOf, inputOf, isTimed, planOf } from './plan';
+import { EMPTY, type Plan, changeOf, inputOf, isScheduled, planOf } from './plan';
 import { Summary } from './summary';
 import { Audience } from './wizard-audience';
 import { Content } from './wizard-content';
 import { Schedule } from './wizard-schedule';
 
-/** The step where a field that the API names is asked for. */
-const ASKED_IN: Array<[RegExp, number]> = [
+/** The wizard step that contains a field. */
+const STEP_OF_FIELD: Array<[RegExp, number]> = [
   [/^(name|segmentId|excludeSegmentIds|subscriptionGroupId)/, 0],
   [/^(channel|templateId|variants|winner|goal)/, 1],
   [/^(scheduledAt|throttlePerMinute|sendInUserTimezone|recurrence)/, 2],
@@ -25,14 +25,14 @@ const ASKED_IN: Array<[RegExp, number]> = [
 
 function stepOf(error: unknown): number | undefined {
   const field = error instanceof ApiFailure ? error.details[0]?.field : undefined;
-  return field === undefined ? undefined : ASKED_IN.find(([names]) => names.test(field))?.[1];
+  return field === undefined ? undefined : STEP_OF_FIELD.find(([names]) => names.test(field))?.[1];
 }
 
 type Campaign = Schemas['Campaign'];
 
 interface Props {
   opened: Tagged<Campaign> | null;
-  /** The project's timezone. */
+  /** The project's time zone. */
   zone: string;
   onDone?: () => void;
 }
@@ -42,7 +42,7 @@ export function Wizard({ opened, zone, onDone }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const [step, setStep] = useState(0);
-  const api = apiOf(projectId);
+  const api = apiFor(projectId);
   const edited = useEdited<Campaign, Plan>({
     opened,
     empty: EMPTY,
@@ -64,13 +64,13 @@ export function Wizard({ opened, zone, onDone }: Props) {
           body: changeOf(plan, base, zone),
         }),
       ),
-    newest: ({ id }) => readTagged(api.GET('/campaigns/{id}', { params: { path: { id } } })),
-    async onSaved(saved, { isHere }) {
+    reload: ({ id }) => readTagged(api.GET('/campaigns/{id}', { params: { path: { id } } })),
+    async onSaved(saved, { isMounted }) {
       const { id, status } = saved.value;
       notify(status === 'SCHEDULED' ? t.campaigns.scheduled : t.campaigns.saved);
       client.setQueryData([projectId, 'campaign', id], saved);
       void client.invalidateQueries({ queryKey: [projectId, 'campaigns'] });
-      if (!isHere) return;
+      if (!isMounted) return;
       onDone?.();
       await navigate({
         to: '/p/$projectId/campaigns/$campaignId',
@@ -79,16 +79,16 @@ export function Wizard({ opened, zone, onDone }: Props) {
         ignoreBlocker: true,
       });
     },
-    onRefused: (error) => setStep(stepOf(error) ?? step),
+    onError: (error) => setStep(stepOf(error) ?? step),
   });
   const { stored, draft, saving } = edited;
   const parts = { plan: draft.value, zone, set: draft.set, error: saving.error };
   const last = 3;
   return (
     <Page title={stored ? stored.name : t.campaigns.newTitle}>
-      <KeepChanges when={draft.isDirty} />
+      <UnsavedChangesGuard when={draft.isDirty} />
       <NotSaved edited={edited} />
-      {/* While it is saved there is nothing to type in: the next screen has no fields. */}
+      {/* Steps cannot be changed while saving: the next screen would discard new input. */}
       <Stepper active={step} onStepClick={saving.isPending ? undefined : setStep} size="sm" wrap>
         <Stepper.Step label={t.campaigns.steps.audience}>
           <Audience {...parts} />
@@ -119,7 +119,7 @@ export function Wizard({ opened, zone, onDone }: Props) {
             <Button onClick={() => setStep(step + 1)}>{t.campaigns.next}</Button>
           ) : (
             <Button onClick={edited.save} loading={saving.isPending} disabled={stored !== null && !draft.isDirty}>
-              {isTimed(draft.value) && stored?.status !== 'PAUSED' ? t.campaigns.scheduleIt : t.campaigns.saveDraft}
+              {isScheduled(draft.value) && stored?.status !== 'PAUSED' ? t.campaigns.schedule : t.campaigns.saveDraft}
             </Button>
           )}
         </Group>

@@ -12,8 +12,8 @@ import {
 import type { Schemas, Tagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { useProject } from '../../app/project';
-import { Ask } from '../../components/ask';
-import { KeepChanges } from '../../components/draft';
+import { ConfirmButton } from '../../components/confirm-button';
+import { UnsavedChangesGuard } from '../../components/draft';
 import { NotSaved } from '../../components/record';
 import { Status } from '../../components/status';
 import { t } from '../../text';
@@ -22,19 +22,19 @@ import { type Field, type Values, changesOf, valuesOf } from './fields';
 
 interface Props {
   fields: Field[];
-  /** Which of the channels the fields are about. */
+  /** The channel that the fields configure. */
   channel: 'email' | 'push' | 'sms';
   channels: Tagged<Schemas['Channels']>;
 }
 
 export function ChannelForm({ fields, channel, channels }: Props) {
   const { isAdmin } = useProject();
-  const { configured, error: words } = channels.value[channel];
+  const { configured, error: providerError } = channels.value[channel];
   const { edited, change } = useChannels<Values>({
     channels,
-    fieldsOf: (told) => valuesOf(fields, told[channel]),
+    fieldsOf: (stored) => valuesOf(fields, stored[channel]),
     inputOf: (base, values) => changesOf(fields, base, values),
-    // A secret is gone from the page as soon as it is stored.
+    // Clear secrets from the page as soon as they are stored.
     storedAs: (values) => ({
       ...values,
       ...Object.fromEntries(fields.filter(({ kind }) => kind.startsWith('secret')).map(({ name }) => [name, ''])),
@@ -93,13 +93,13 @@ export function ChannelForm({ fields, channel, channels }: Props) {
   const secrets = fields.filter(({ kind }) => kind.startsWith('secret'));
   return (
     <Stack>
-      <KeepChanges when={draft.isDirty} />
+      <UnsavedChangesGuard when={draft.isDirty} />
       <Group>
         <Status of={configured ? 'on' : 'off'} label={configured ? t.channels.configured : t.channels.notConfigured} />
       </Group>
-      {words && (
-        <Alert color="red" variant="outline" title={t.channels.last} role="note">
-          {words}
+      {providerError && (
+        <Alert color="red" variant="outline" title={t.channels.lastError} role="note">
+          {providerError}
         </Alert>
       )}
       <SimpleGrid cols={{ base: 1, sm: 2 }}>
@@ -115,14 +115,14 @@ export function ChannelForm({ fields, channel, channels }: Props) {
           </Button>
           {configured &&
             secrets.map((field) => (
-              <Ask
+              <ConfirmButton
                 key={field.name}
                 label={t.channels.clearSecret(field.label)}
                 title={t.channels.clearSecret(field.label)}
-                act={() => change({ [field.name]: null })}
+                action={() => change({ [field.name]: null })}
               >
                 {t.channels.clearText}
-              </Ask>
+              </ConfirmButton>
             ))}
         </Group>
       )}

@@ -1,5 +1,5 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { type Schemas, type Tagged, apiOf, ifMatch, readTagged } from '../../api/client';
+import { type Schemas, type Tagged, apiFor, ifMatch, readTagged } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { useEdited } from '../../components/record';
@@ -7,12 +7,12 @@ import { t } from '../../text';
 
 type Channels = Schemas['Channels'];
 
-/** The channels' configuration as it is now, and its tag: of all of it, whichever part a form is about. */
+/** Query for the configuration of all channels and its entity tag, which covers all channels. */
 export function channelsQuery(projectId: string) {
   return {
     queryKey: [projectId, 'channels', 'tagged'],
-    queryFn: ({ signal }: { signal: AbortSignal }) => readTagged(apiOf(projectId).GET('/channels', { signal })),
-    // A form begins with it, and is saved under its tag: what somebody has changed since the last visit is read first.
+    queryFn: ({ signal }: { signal: AbortSignal }) => readTagged(apiFor(projectId).GET('/channels', { signal })),
+    // Not cached: a form starts from this state and saves under its tag, so changes made since the last visit must be loaded.
     gcTime: 0,
   };
 }
@@ -21,28 +21,28 @@ interface Part<F> {
   channels: Tagged<Channels>;
   fieldsOf: (channels: Channels) => F;
   inputOf: (base: F, fields: F) => Schemas['ChannelsInput'];
-  /** The fields once they are stored, where they cannot be read again. */
+  /** The fields as stored, for the case that they cannot be reloaded. */
   storedAs: (fields: F) => F;
 }
 
-/** A part of the channels' configuration that somebody edits, under the tag of the whole. */
+/** Edits a part of the channel configuration under the entity tag of the whole. */
 export function useChannels<F extends object>({ channels, fieldsOf, inputOf, storedAs }: Part<F>) {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const api = apiOf(projectId);
+  const api = apiFor(projectId);
   const { queryKey } = channelsQuery(projectId);
-  const newest = async (): Promise<Tagged<F>> => {
-    const now = await readTagged(api.GET('/channels'));
-    client.setQueryData(queryKey, now);
-    return { value: fieldsOf(now.value), tag: now.tag };
+  const reload = async (): Promise<Tagged<F>> => {
+    const current = await readTagged(api.GET('/channels'));
+    client.setQueryData(queryKey, current);
+    return { value: fieldsOf(current.value), tag: current.tag };
   };
-  const put = async (body: Schemas['ChannelsInput'], under: string | null, otherwise: F): Promise<Tagged<F>> => {
-    const { tag, value } = await readTagged(api.PUT('/channels', { params: { header: ifMatch(under) }, body }));
+  const put = async (body: Schemas['ChannelsInput'], expected: string | null, fallback: F): Promise<Tagged<F>> => {
+    const { tag, value } = await readTagged(api.PUT('/channels', { params: { header: ifMatch(expected) }, body }));
     if (value.clearedSecrets?.length) notify(t.channels.secretsCleared);
-    // It is stored, also where it cannot be read again now.
-    return newest().catch(() => {
+    // The configuration is stored even if the reload fails.
+    return reload().catch(() => {
       client.setQueryData<Tagged<Channels>>(queryKey, (before) => before && { ...before, tag });
-      return { value: otherwise, tag };
+      return { value: fallback, tag };
     });
   };
   const edited = useEdited<F, F>({
@@ -50,11 +50,11 @@ export function useChannels<F extends object>({ channels, fieldsOf, inputOf, sto
     empty: fieldsOf(channels.value),
     fieldsOf: (stored) => stored,
     change: (_, fields, base, tag) => put(inputOf(base, fields), tag, storedAs(fields)),
-    newest,
+    reload,
     onSaved: () => notify(t.channels.saved),
   });
-  /** Changes what no field shows. */
+  /** Changes fields that are not part of the form. */
   const change = async (body: Schemas['ChannelsInput']) =>
-    edited.keep(await put(body, edited.tag, edited.stored ?? edited.draft.base));
+    edited.setStored(await put(body, edited.tag, edited.stored ?? edited.draft.base));
   return { edited, change };
 }

@@ -19,7 +19,7 @@ export function ChannelsScreen() {
   const { projectId, isAdmin } = useProject();
   const { tab = 'email' } = route.useSearch();
   const navigate = route.useNavigate();
-  // By the address: so a form that is not saved is asked about, as before any other screen.
+  // The tab is part of the URL, so that unsaved changes are guarded as with any navigation.
   const show = (chosen: string | null) =>
     void navigate({ search: { tab: CHANNEL_TABS.find((each) => each === chosen) }, replace: true });
   const channels = useQuery(channelsQuery(projectId));
@@ -35,7 +35,7 @@ export function ChannelsScreen() {
               <Tabs.Tab value="sms">{t.channels.sms}</Tabs.Tab>
               <Tabs.Tab value="in_app">{t.channels.inApp}</Tabs.Tab>
               <Tabs.Tab value="devices">{t.devices.title}</Tabs.Tab>
-              <Tabs.Tab value="limits">{t.channels.everywhere}</Tabs.Tab>
+              <Tabs.Tab value="limits">{t.channels.limits}</Tabs.Tab>
             </Tabs.List>
             <Tabs.Panel value="email" pt="md">
               <Stack gap="xl">
@@ -45,7 +45,7 @@ export function ChannelsScreen() {
             </Tabs.Panel>
             <Tabs.Panel value="push" pt="md">
               <Stack gap="xl">
-                {found.value.push.sharedApp && <Text size="sm">{t.channels.shared}</Text>}
+                {found.value.push.sharedApp && <Text size="sm">{t.channels.sharedApp}</Text>}
                 <ChannelForm fields={PUSH} channel="push" channels={found} />
                 <details>
                   <summary>{t.channels.checklist}</summary>

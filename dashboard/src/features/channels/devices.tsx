@@ -18,7 +18,7 @@ import { NextStep } from '../access/next-step';
 const route = getRouteApi('/p/$projectId/channels');
 const LIMIT = 50;
 
-/** The devices that take pushes. */
+/** Devices that are registered for push notifications. */
 export function Devices() {
   const { projectId } = useProject();
   const filters = route.useSearch();
@@ -46,7 +46,7 @@ export function Devices() {
           name={(each) => t.devices.platforms[each]}
           onChange={(value) => filter({ platform: value })}
         />
-        <SearchField label={t.devices.user} value={user} onChange={(value) => filter({ user: value })} />
+        <SearchField label={t.devices.userId} value={user} onChange={(value) => filter({ user: value })} />
       </Group>
       <Loaded query={devices}>
         {(found) => (
@@ -88,20 +88,20 @@ function DeviceList({ devices, isFiltered }: { devices: Array<Schemas['Registere
       columns={[
         { title: t.devices.platform, cell: (device) => t.devices.platforms[device.platform] },
         {
-          title: t.devices.person,
+          title: t.devices.user,
           cell: (device) => {
-            const who = device.userId ?? device.anonymousId;
-            return who === null ? (
-              t.devices.nobody
+            const userId = device.userId ?? device.anonymousId;
+            return userId === null ? (
+              t.devices.unknown
             ) : (
-              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
-                {who}
+              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId }}>
+                {userId}
               </ScreenLink>
             );
           },
         },
         { title: t.devices.since, cell: (device) => <Moment at={device.createdAt} /> },
-        { title: t.devices.seen, cell: (device) => <Moment at={device.updatedAt} /> },
+        { title: t.devices.updated, cell: (device) => <Moment at={device.updatedAt} /> },
       ]}
     />
   );

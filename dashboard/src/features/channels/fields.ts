@@ -4,10 +4,10 @@ import { t } from '../../text';
 type Input = Schemas['ChannelsInput'];
 
 export interface Field {
-  /** As `PUT /channels` takes it. */
+  /** Field name in `PUT /channels`. */
   name: keyof Input & string;
-  /** As `GET /channels` tells it; secrets are told nowhere. */
-  told?: string;
+  /** Field name in `GET /channels`; undefined for secrets, which are never returned. */
+  source?: string;
   label: string;
   kind: 'text' | 'number' | 'secret' | 'secret-text' | 'choice';
   options?: Array<{ value: string; label: string }>;
@@ -19,15 +19,15 @@ const providers = [
 ];
 
 export const EMAIL: Field[] = [
-  { name: 'emailProvider', told: 'provider', label: t.channels.provider, kind: 'choice', options: providers },
-  { name: 'mailproviderFromEmail', told: 'fromEmail', label: t.channels.from, kind: 'text' },
-  { name: 'emailFromName', told: 'fromName', label: t.channels.fromName, kind: 'text' },
+  { name: 'emailProvider', source: 'provider', label: t.channels.provider, kind: 'choice', options: providers },
+  { name: 'mailproviderFromEmail', source: 'fromEmail', label: t.channels.from, kind: 'text' },
+  { name: 'emailFromName', source: 'fromName', label: t.channels.fromName, kind: 'text' },
   { name: 'mailproviderApiKey', label: t.channels.apiKey, kind: 'secret' },
-  { name: 'smtpHost', told: 'smtpHost', label: t.channels.host, kind: 'text' },
-  { name: 'smtpPort', told: 'smtpPort', label: t.channels.port, kind: 'number' },
+  { name: 'smtpHost', source: 'smtpHost', label: t.channels.host, kind: 'text' },
+  { name: 'smtpPort', source: 'smtpPort', label: t.channels.port, kind: 'number' },
   {
     name: 'smtpSecurity',
-    told: 'smtpSecurity',
+    source: 'smtpSecurity',
     label: t.channels.security,
     kind: 'choice',
     options: [
@@ -35,19 +35,19 @@ export const EMAIL: Field[] = [
       ...Object.entries(t.channels.securities).map(([value, label]) => ({ value, label })),
     ],
   },
-  { name: 'smtpUsername', told: 'smtpUsername', label: t.channels.user, kind: 'text' },
+  { name: 'smtpUsername', source: 'smtpUsername', label: t.channels.user, kind: 'text' },
   { name: 'smtpPassword', label: t.channels.password, kind: 'secret' },
-  { name: 'emailFallback', told: 'fallback', label: t.channels.fallback, kind: 'choice', options: providers },
+  { name: 'emailFallback', source: 'fallback', label: t.channels.fallback, kind: 'choice', options: providers },
 ];
 
 export const PUSH: Field[] = [
-  { name: 'iosPushKeyId', told: 'iosPushKeyId', label: t.channels.keyId, kind: 'text' },
-  { name: 'iosPushTeamId', told: 'iosPushTeamId', label: t.channels.teamId, kind: 'text' },
+  { name: 'iosPushKeyId', source: 'iosPushKeyId', label: t.channels.keyId, kind: 'text' },
+  { name: 'iosPushTeamId', source: 'iosPushTeamId', label: t.channels.teamId, kind: 'text' },
   { name: 'iosPushPrivateKey', label: t.channels.privateKey, kind: 'secret-text' },
-  { name: 'iosPushBundleId', told: 'iosPushBundleId', label: t.channels.bundleId, kind: 'text' },
+  { name: 'iosPushBundleId', source: 'iosPushBundleId', label: t.channels.bundleId, kind: 'text' },
   {
     name: 'iosPushEnvironment',
-    told: 'iosPushEnvironment',
+    source: 'iosPushEnvironment',
     label: t.channels.environment,
     kind: 'choice',
     options: [
@@ -57,30 +57,32 @@ export const PUSH: Field[] = [
     ],
   },
   { name: 'pushGatewayServerKey', label: t.channels.gateway, kind: 'secret-text' },
-  { name: 'pushProviderAppId', told: 'pushProviderAppId', label: t.channels.appId, kind: 'text' },
+  { name: 'pushProviderAppId', source: 'pushProviderAppId', label: t.channels.appId, kind: 'text' },
   { name: 'pushProviderRestKey', label: t.channels.restKey, kind: 'secret' },
 ];
 
 export const SMS: Field[] = [
-  { name: 'smsAccountId', told: 'accountId', label: t.channels.accountId, kind: 'text' },
+  { name: 'smsAccountId', source: 'accountId', label: t.channels.accountId, kind: 'text' },
   { name: 'smsAuthToken', label: t.channels.token, kind: 'secret' },
-  { name: 'smsFromNumber', told: 'fromNumber', label: t.channels.number, kind: 'text' },
+  { name: 'smsFromNumber', source: 'fromNumber', label: t.channels.number, kind: 'text' },
 ];
 
 export type Values = Record<string, string>;
 
-/** The fields as they are stored: secrets are empty, for nobody is told them. */
-export function valuesOf(fields: Field[], told: object): Values {
-  const known = told as Record<string, unknown>;
+/** Returns the form values of a stored configuration. Secrets are empty, because the API never returns them. */
+export function valuesOf(fields: Field[], stored: object): Values {
+  const source = stored as Record<string, unknown>;
   return Object.fromEntries(
     fields.map((field) => [
       field.name,
-      field.told && known[field.told] !== null && known[field.told] !== undefined ? String(known[field.told]) : '',
+      field.source && source[field.source] !== null && source[field.source] !== undefined
+        ? String(source[field.source])
+        : '',
     ]),
   );
 }
 
-/** What has changed, as the API takes it; a secret that nobody typed stays as it is stored. */
+/** Returns the changed fields for the API. A secret that was not typed keeps its stored value. */
 export function changesOf(fields: Field[], before: Values, now: Values): Input {
   const changed = fields.filter(({ name }) => now[name] !== before[name]);
   return Object.fromEntries(

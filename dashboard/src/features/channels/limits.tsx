@@ -3,7 +3,7 @@ import type { Schemas, Tagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { useProject } from '../../app/project';
-import { KeepChanges } from '../../components/draft';
+import { UnsavedChangesGuard } from '../../components/draft';
 import { Section } from '../../components/page';
 import { NotSaved } from '../../components/record';
 import { t } from '../../text';
@@ -11,16 +11,16 @@ import { useChannels } from './channels-record';
 
 type Channels = Schemas['Channels'];
 
-interface Held {
+interface LimitFields {
   quietHours: NonNullable<Channels['quietHours']> | null;
   frequencyCap: NonNullable<Channels['frequencyCap']> | null;
   knownUsersOnly: boolean;
 }
 
-/** What holds for all channels together. */
+/** Settings that apply to all channels: quiet hours, frequency cap and recipients. */
 export function Limits({ channels }: { channels: Tagged<Channels> }) {
   const { isAdmin } = useProject();
-  const { edited } = useChannels<Held>({
+  const { edited } = useChannels<LimitFields>({
     channels,
     fieldsOf: ({ quietHours, frequencyCap, knownUsersOnly }) => ({
       quietHours: quietHours ?? null,
@@ -28,7 +28,7 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
       knownUsersOnly: knownUsersOnly ?? false,
     }),
     inputOf: changesOf,
-    storedAs: (held) => held,
+    storedAs: (fields) => fields,
   });
   const { draft, saving } = edited;
   const { quietHours, frequencyCap, knownUsersOnly } = draft.value;
@@ -38,7 +38,7 @@ export function Limits({ channels }: { channels: Tagged<Channels> }) {
     frequencyCap && draft.set({ frequencyCap: { ...frequencyCap, ...change } });
   return (
     <Stack gap="xl">
-      <KeepChanges when={draft.isDirty} />
+      <UnsavedChangesGuard when={draft.isDirty} />
       <Section title={t.channels.quiet}>
         <Text size="sm" c="dimmed" mb="xs">
           {t.channels.quietHint}

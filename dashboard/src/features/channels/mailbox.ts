@@ -1,28 +1,28 @@
 import type { Schemas } from '../../api/client';
 
-/** This machine, by its names; and the mailbox's beside the programs in containers. */
-const HERE = new Set(['127.0.0.1', '::1', 'localhost', 'mailbox']);
-/** What the default set-up's sender ends in: no mail server outside takes mail from there. */
-const TRIAL_SENDER = '@rekindle.localhost';
+/** Host names of this machine, and of the mailbox in the Docker Compose network. */
+const LOCAL_HOSTS = new Set(['127.0.0.1', '::1', 'localhost', 'mailbox']);
+/** Domain of the default sender. External mail servers reject mail from it. */
+const DEFAULT_SENDER_DOMAIN = '@rekindle.localhost';
 
 /** A mail server on this machine. */
 export interface LocalServer {
   /** `host:port`, or the host where no port is set. */
   server: string;
-  /** It is the mailbox of the default set-up, from which nothing goes on. Any other may be a relay. */
+  /** Whether it is the mailbox of the default installation, which forwards nothing. Other servers may be relays. */
   isMailbox: boolean;
 }
 
-/** The mail server on this machine that a project's email goes to; null where it goes anywhere else. */
+/** Returns the mail server on this machine that receives a project's email; null for any other server. */
 export function localServer({
   provider,
   fromEmail,
   smtpHost,
   smtpPort,
 }: Schemas['Channels']['email']): LocalServer | null {
-  if (provider !== 'SMTP' || !smtpHost || !HERE.has(smtpHost)) return null;
+  if (provider !== 'SMTP' || !smtpHost || !LOCAL_HOSTS.has(smtpHost)) return null;
   return {
     server: smtpPort ? `${smtpHost}:${smtpPort}` : smtpHost,
-    isMailbox: fromEmail?.endsWith(TRIAL_SENDER) ?? false,
+    isMailbox: fromEmail?.endsWith(DEFAULT_SENDER_DOMAIN) ?? false,
   };
 }

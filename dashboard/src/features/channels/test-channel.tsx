@@ -9,7 +9,7 @@ import { ScreenLink } from '../../components/links';
 import { Section } from '../../components/page';
 import { t } from '../../text';
 
-/** A real message by the settings as they are stored, and what its provider said. */
+/** Sends a real message with the stored configuration and shows the provider's response. */
 export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | 'in_app' }) {
   const { projectId } = useProject();
   const [to, setTo] = useState('');
@@ -23,7 +23,7 @@ export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | '
         }),
       ),
   });
-  const told = sending.data;
+  const result = sending.data;
   return (
     <Section title={t.channels.test}>
       <Stack>
@@ -41,26 +41,26 @@ export function TestChannel({ channel }: { channel: 'email' | 'push' | 'sms' | '
           </Button>
         </Group>
         <Failure error={sending.error} />
-        {told && (
+        {result && (
           <Alert
-            color={told.success ? 'teal' : 'red'}
+            color={result.success ? 'teal' : 'red'}
             variant="outline"
-            title={told.success ? t.channels.took : t.channels.refused}
+            title={result.success ? t.channels.accepted : t.channels.rejected}
             role="status"
           >
-            {told.reason && <Text size="sm">{told.reason}</Text>}
-            {told.advice && (
+            {result.reason && <Text size="sm">{result.reason}</Text>}
+            {result.advice && (
               <Text size="sm">
-                {t.channels.advice}: {told.advice}
+                {t.channels.howToFix}: {result.advice}
               </Text>
             )}
-            {told.devices && told.devices.length > 0 && <Json value={told.devices} />}
+            {result.devices && result.devices.length > 0 && <Json value={result.devices} />}
             <ScreenLink
               size="sm"
               to="/p/$projectId/messages/$messageId"
-              params={{ projectId, messageId: told.messageId }}
+              params={{ projectId, messageId: result.messageId }}
             >
-              {t.channels.openMessage}
+              {t.channels.viewMessage}
             </ScreenLink>
           </Alert>
         )}

@@ -11,7 +11,7 @@ type Event = Schemas['Event'];
 interface Props {
   events: Event[];
   projectId: string;
-  /** Shows one as a whole. */
+  /** Opens the details of an event. */
   onShow?: (event: Event) => void;
   empty: ReactNode;
 }
@@ -37,12 +37,12 @@ export function EventList({ events, projectId, onShow, empty }: Props) {
         {
           title: t.events.user,
           cell: (event) => {
-            const who = event.userId ?? event.anonymousId;
-            return who === null ? (
+            const userId = event.userId ?? event.anonymousId;
+            return userId === null ? (
               '–'
             ) : (
-              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
-                {who}
+              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId }}>
+                {userId}
               </ScreenLink>
             );
           },

@@ -6,7 +6,7 @@ import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { SearchField } from '../../components/filters';
@@ -21,7 +21,7 @@ import { EventList } from './event-list';
 import { SendEvent } from './send-event';
 
 const route = getRouteApi('/p/$projectId/events');
-const LIVE_MS = 2_000;
+const POLL_MS = 2_000;
 const LIMIT = 50;
 
 export function Events() {
@@ -36,7 +36,7 @@ export function Events() {
     queryKey: [projectId, 'events', filters],
     queryFn: ({ signal }) =>
       read(api.GET('/events', { params: { query: { event, user, idType, search, page, limit: LIMIT } }, signal })),
-    refetchInterval: live && page === 1 ? LIVE_MS : false,
+    refetchInterval: live && page === 1 ? POLL_MS : false,
     placeholderData: keepPreviousData,
   });
   const filter = (change: Partial<typeof filters>) =>
@@ -121,10 +121,10 @@ export function Events() {
             </Text>
             <Json value={shown.properties} />
             <Group>
-              <Ask
+              <ConfirmButton
                 label={t.events.remove}
                 title={t.events.remove}
-                act={() => read(api.DELETE('/events/{id}', { params: { path: { id: shown.id } } }))}
+                action={() => read(api.DELETE('/events/{id}', { params: { path: { id: shown.id } } }))}
                 onDone={() => {
                   setShown(null);
                   notify(t.events.removed);
@@ -132,7 +132,7 @@ export function Events() {
                 }}
               >
                 {t.events.removeText(shown.eventName)}
-              </Ask>
+              </ConfirmButton>
             </Group>
           </Stack>
         )}

@@ -1,7 +1,7 @@
 import { Button, type ButtonProps, Group, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
-import { apiOf, isFound, read } from '../../api/client';
+import { apiFor, isFound, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { APPLIED } from '../../app/applied';
 import { notify } from '../../app/notice';
@@ -10,29 +10,29 @@ import { isReadable } from '../../app/typed-json';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Failure } from '../../components/failure';
-import { useIsHere } from '../../components/is-here';
+import { useIsMounted } from '../../components/is-mounted';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
 
-/** How many people are offered. */
-const OFFERED = 20;
+/** Number of suggested users. */
+const SUGGESTIONS = 20;
 
-/** Somebody who is known: by their own id, or else by an anonymous one. */
-export type Known = { userId: string } | { anonymousId: string };
+/** ID of an existing user: the external ID, or the anonymous ID if there is none. */
+export type UserIdentity = { userId: string } | { anonymousId: string };
 
 interface Props {
-  /** What the form begins with. */
+  /** Initial values of the form. */
   event?: string;
   user?: string;
-  /** Whose event it is, where that is not asked for. */
-  of?: Known;
+  /** The user of the event; without it, the form has a field for the user. */
+  of?: UserIdentity;
   variant?: ButtonProps['variant'];
   size?: ButtonProps['size'];
-  /** Of whoever is still there to hear it. */
+  /** Called if the form is still mounted. */
   onSent?: (event: string, user: string) => void;
 }
 
-/** Records an event by hand, as an app would. */
+/** Button and form that send an event, like an app would. */
 export function SendEvent({ event = '', user = '', of, variant = 'default', size = 'sm', onSent }: Props) {
   const [open, setOpen] = useState(false);
   const close = () => setOpen(false);
@@ -43,7 +43,7 @@ export function SendEvent({ event = '', user = '', of, variant = 'default', size
       </Button>
       <EditorModal opened={open} onClose={close} title={t.sendEvent.open}>
         <Form
-          begun={{ event, user, properties: {} }}
+          initial={{ event, user, properties: {} }}
           of={of}
           onSent={(...sent) => {
             close();
@@ -61,32 +61,38 @@ interface Fields {
   properties: unknown;
 }
 
-function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event: string, user: string) => void }) {
+interface FormProps {
+  initial: Fields;
+  of?: UserIdentity;
+  onSent: (event: string, user: string) => void;
+}
+
+function Form({ initial, of, onSent }: FormProps) {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const isHere = useIsHere();
-  const draft = useDraft(begun);
+  const isMounted = useIsMounted();
+  const draft = useDraft(initial);
   const { value, set } = draft;
   const sending = useMutation({
     async mutationFn({ event, user, properties }: Fields) {
       const { id } = await read(
-        apiOf(projectId).POST('/events', {
+        apiFor(projectId).POST('/events', {
           params: { header: APPLIED },
           body: { event, ...(of ?? { userId: user }), properties: properties as Record<string, unknown> },
         }),
       );
-      // Taken in it is, whatever comes of this look: the wait may have run out before it took effect.
+      // The event is accepted in any case. It may not be recorded yet if the wait timed out.
       return {
-        isRecorded: await isFound(apiOf(projectId).GET('/events/{id}', { params: { path: { id } } })).catch(
+        isRecorded: await isFound(apiFor(projectId).GET('/events/{id}', { params: { path: { id } } })).catch(
           () => false,
         ),
       };
     },
     onSuccess({ isRecorded }, sent) {
-      draft.settle(sent, sent);
+      draft.markSaved(sent, sent);
       notify(isRecorded ? t.sendEvent.sent(sent.event) : t.sendEvent.accepted(sent.event));
       void client.invalidateQueries({ queryKey: [projectId] });
-      if (isHere()) onSent(sent.event, sent.user);
+      if (isMounted()) onSent(sent.event, sent.user);
     },
   });
   const { error } = sending;
@@ -108,14 +114,14 @@ function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event
           value={value.event}
           onChange={(event) => set({ event: event.currentTarget.value })}
           error={problemOf(error, 'event')}
-          data-autofocus={begun.event === '' || undefined}
+          data-autofocus={initial.event === '' || undefined}
         />
         {!of && (
-          <PersonField
+          <UserField
             value={value.user}
             onChange={(user) => set({ user })}
             error={problemOf(error, 'user_id')}
-            isFirst={begun.event !== ''}
+            isFirst={initial.event !== ''}
           />
         )}
         <JsonInput
@@ -123,7 +129,7 @@ function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event
           description={t.sendEvent.propertiesHint}
           rows={2}
           value={value.properties}
-          nothing={{}}
+          emptyValue={{}}
           error={problemOf(error, 'properties')}
           onChange={(properties) => set({ properties })}
         />
@@ -138,8 +144,8 @@ function Form({ begun, of, onSent }: { begun: Fields; of?: Known; onSent: (event
   );
 }
 
-/** An id, of which those of the newest people are offered. */
-function PersonField({
+/** User ID field that suggests the newest users. */
+function UserField({
   value,
   onChange,
   error,
@@ -152,9 +158,10 @@ function PersonField({
 }) {
   const { projectId } = useProject();
   const list = useId();
-  const people = useQuery({
-    queryKey: [projectId, 'users', 'offered'],
-    queryFn: ({ signal }) => read(apiOf(projectId).GET('/users', { params: { query: { limit: OFFERED } }, signal })),
+  const suggestions = useQuery({
+    queryKey: [projectId, 'users', 'suggested'],
+    queryFn: ({ signal }) =>
+      read(apiFor(projectId).GET('/users', { params: { query: { limit: SUGGESTIONS } }, signal })),
   });
   return (
     <>
@@ -170,7 +177,7 @@ function PersonField({
         data-autofocus={isFirst || undefined}
       />
       <datalist id={list}>
-        {people.data?.users.map(
+        {suggestions.data?.users.map(
           ({ id, externalId, name, email }) =>
             externalId && (
               <option key={id} value={externalId} label={[name, email].filter(Boolean).join(', ') || undefined} />

@@ -4,8 +4,8 @@ import { getRouteApi } from '@tanstack/react-router';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { CHANNELS, DEAD_KINDS } from '../../app/values';
-import { Ask } from '../../components/ask';
+import { CHANNELS, DEAD_LETTER_KINDS } from '../../app/values';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Choice, SearchField } from '../../components/filters';
@@ -34,25 +34,27 @@ export function DeadLetters() {
   const filter = (change: Partial<typeof filters>) =>
     void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
   const filtered = Boolean(kind ?? channel ?? reason);
-  const told = ({ replayed, more }: { replayed: number; more: boolean }) => {
-    notify(t.dead.replayed(replayed, more));
+  const onReplayed = ({ replayed, more }: { replayed: number; more: boolean }) => {
+    notify(t.deadLetters.retried(replayed, more));
     return client.invalidateQueries({ queryKey: [projectId, 'dead-letters'] });
   };
   const replaying = useMutation({
     mutationFn: (id: string) => read(api.POST('/dead-letters/replay', { body: { ids: [id] } })),
-    onSuccess: told,
+    onSuccess: onReplayed,
   });
   const replayAll = async () =>
-    told(await read(api.POST('/dead-letters/replay', { body: filtered ? { kind, channel, reason } : { all: true } })));
+    onReplayed(
+      await read(api.POST('/dead-letters/replay', { body: filtered ? { kind, channel, reason } : { all: true } })),
+    );
   return (
-    <Page title={t.dead.title}>
-      <Text>{t.dead.text}</Text>
+    <Page title={t.deadLetters.title}>
+      <Text>{t.deadLetters.text}</Text>
       <Group align="flex-end">
         <Choice
-          label={t.dead.kind}
+          label={t.deadLetters.kind}
           value={kind}
-          options={DEAD_KINDS}
-          name={(each) => t.dead.kinds[each] ?? each}
+          options={DEAD_LETTER_KINDS}
+          name={(each) => t.deadLetters.kinds[each] ?? each}
           onChange={(value) => filter({ kind: value })}
         />
         <Choice
@@ -62,7 +64,7 @@ export function DeadLetters() {
           name={t.channelName}
           onChange={(value) => filter({ channel: value })}
         />
-        <SearchField label={t.dead.code} value={reason} onChange={(value) => filter({ reason: value })} />
+        <SearchField label={t.deadLetters.code} value={reason} onChange={(value) => filter({ reason: value })} />
       </Group>
       <Failure error={replaying.error} />
       <Loaded query={letters}>
@@ -70,16 +72,20 @@ export function DeadLetters() {
           <Stack>
             {found.deadLetters.length > 0 && (
               <Group>
-                <Ask label={t.dead.all(t.number(found.total))} title={t.dead.replayTitle} act={replayAll}>
-                  {t.dead.replayText}
-                </Ask>
+                <ConfirmButton
+                  label={t.deadLetters.retryAll(t.number(found.total))}
+                  title={t.deadLetters.retryTitle}
+                  action={replayAll}
+                >
+                  {t.deadLetters.retryText}
+                </ConfirmButton>
               </Group>
             )}
-            <Letters
+            <DeadLetterList
               letters={found.deadLetters}
               onReplay={(id) => replaying.mutate(id)}
               busy={replaying.isPending}
-              empty={filtered ? t.dead.emptyFiltered : t.dead.emptyText}
+              empty={filtered ? t.deadLetters.emptyFiltered : t.deadLetters.emptyText}
             />
             <Pager
               page={page}
@@ -102,18 +108,18 @@ interface Props {
   onReplay: (id: string) => void;
 }
 
-function Letters({ letters, busy, empty, onReplay }: Props) {
+function DeadLetterList({ letters, busy, empty, onReplay }: Props) {
   const { projectId } = useProject();
   return (
     <Listing
-      label={t.dead.title}
+      label={t.deadLetters.title}
       rows={letters}
       id={(letter) => letter.id}
-      empty={<Empty title={t.dead.emptyTitle}>{empty}</Empty>}
+      empty={<Empty title={t.deadLetters.emptyTitle}>{empty}</Empty>}
       columns={[
-        { title: t.dead.failed, cell: (letter) => <Moment at={letter.failedAt} /> },
+        { title: t.deadLetters.failed, cell: (letter) => <Moment at={letter.failedAt} /> },
         {
-          title: t.dead.what,
+          title: t.deadLetters.item,
           cell: (letter) =>
             letter.messageId ? (
               <ScreenLink to="/p/$projectId/messages/$messageId" params={{ projectId, messageId: letter.messageId }}>
@@ -124,7 +130,7 @@ function Letters({ letters, busy, empty, onReplay }: Props) {
             ),
         },
         {
-          title: t.dead.reason,
+          title: t.deadLetters.reason,
           cell: (letter) => (
             <Text size="sm" maw={360} style={{ overflowWrap: 'anywhere' }}>
               {letter.reason}
@@ -134,10 +140,10 @@ function Letters({ letters, busy, empty, onReplay }: Props) {
         { title: t.messages.user, cell: (letter) => letter.userId ?? letter.anonymousId ?? '–' },
         { title: t.messages.attempts, cell: (letter) => letter.attempts, end: true },
         {
-          title: t.dead.replay,
+          title: t.deadLetters.retry,
           cell: (letter) => (
             <Button size="compact-xs" variant="default" loading={busy} onClick={() => onReplay(letter.id)}>
-              {t.dead.replay}
+              {t.deadLetters.retry}
             </Button>
           ),
         },

@@ -51,12 +51,12 @@ export function MessageList({
         {
           title: t.messages.user,
           cell: (message) => {
-            const who = message.userId ?? message.anonymousId;
-            return who === null ? (
+            const userId = message.userId ?? message.anonymousId;
+            return userId === null ? (
               '–'
             ) : (
-              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
-                {who}
+              <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId }}>
+                {userId}
               </ScreenLink>
             );
           },

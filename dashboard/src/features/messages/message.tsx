@@ -16,8 +16,8 @@ import { t } from '../../text';
 import { localServer } from '../channels/mailbox';
 
 const route = getRouteApi('/p/$projectId/messages/$messageId');
-const AGAIN_MS = 3_000;
-const SETTLED = new Set(['failed', 'bounced', 'complained', 'suppressed', 'cancelled']);
+const POLL_MS = 3_000;
+const FINAL_STATUSES = new Set(['failed', 'bounced', 'complained', 'suppressed', 'cancelled']);
 
 export function MessageScreen() {
   const { projectId } = useProject();
@@ -25,26 +25,26 @@ export function MessageScreen() {
   const message = useQuery({
     queryKey: [projectId, 'message', messageId],
     queryFn: ({ signal }) => read(api.GET('/messages/{id}', { params: { path: { id: messageId } }, signal })),
-    refetchInterval: (query) => (query.state.data && SETTLED.has(query.state.data.status) ? false : AGAIN_MS),
+    refetchInterval: (query) => (query.state.data && FINAL_STATUSES.has(query.state.data.status) ? false : POLL_MS),
   });
   return (
     <Page
       title={message.data?.subject || t.messages.noSubject}
       actions={message.data && <Status of={message.data.status} />}
     >
-      <Loaded query={message}>{(found) => <Told message={found} />}</Loaded>
+      <Loaded query={message}>{(found) => <MessageDetails message={found} />}</Loaded>
     </Page>
   );
 }
 
-function Told({ message }: { message: Schemas['Message'] }) {
+function MessageDetails({ message }: { message: Schemas['Message'] }) {
   return (
     <Stack gap="xl">
       {message.statusReason && (
         <Alert
           variant="outline"
-          color={SETTLED.has(message.status) ? 'red' : 'gray'}
-          title={t.messages.words}
+          color={FINAL_STATUSES.has(message.status) ? 'red' : 'gray'}
+          title={t.messages.reason}
           role="note"
         >
           {message.statusReason}
@@ -52,10 +52,10 @@ function Told({ message }: { message: Schemas['Message'] }) {
       )}
       {message.status === 'failed' && <Replay id={message.id} />}
       <Section title={t.messages.timeline}>
-        <States message={message} />
+        <DeliveryTimeline message={message} />
       </Section>
-      <WhereItIs message={message} />
-      <Particulars message={message} />
+      <LocalMailNotice message={message} />
+      <MessageFacts message={message} />
       {message.devices && message.devices.length > 0 && (
         <Section title={t.messages.devices}>
           <Listing
@@ -63,7 +63,7 @@ function Told({ message }: { message: Schemas['Message'] }) {
             rows={message.devices.map((device, index) => ({ ...device, index }))}
             id={(device) => String(device.index)}
             columns={[
-              { title: t.messages.platform, cell: (device) => device.platform },
+              { title: t.messages.platform, cell: (device) => t.devices.platforms[device.platform] },
               { title: t.messages.provider, cell: (device) => device.provider ?? '–' },
               { title: t.messages.outcome, cell: (device) => device.outcome },
               { title: t.messages.reason, cell: (device) => device.reason ?? '–' },
@@ -80,12 +80,12 @@ function Told({ message }: { message: Schemas['Message'] }) {
   );
 }
 
-/** Of a mail that went to a mail server on this machine: where to look for it. */
-function WhereItIs({ message: { channel, provider, sentAt } }: { message: Schemas['Message'] }) {
+/** For an email sent to a mail server on this machine: where to find it. */
+function LocalMailNotice({ message: { channel, provider, sentAt } }: { message: Schemas['Message'] }) {
   const { projectId } = useProject();
   const isMail = channel === 'EMAIL' && sentAt !== null && provider?.toLowerCase() === 'smtp';
   const channels = useQuery({
-    queryKey: [projectId, 'channels', 'told'],
+    queryKey: [projectId, 'channels', 'local-mail'],
     queryFn: ({ signal }) => read(api.GET('/channels', { signal })),
     enabled: isMail,
   });
@@ -99,7 +99,7 @@ function WhereItIs({ message: { channel, provider, sentAt } }: { message: Schema
   );
 }
 
-function States({ message }: { message: Schemas['Message'] }) {
+function DeliveryTimeline({ message }: { message: Schemas['Message'] }) {
   const times = [
     'createdAt',
     'sentAt',
@@ -110,10 +110,10 @@ function States({ message }: { message: Schemas['Message'] }) {
     'complainedAt',
     'failedAt',
   ] as const;
-  const came = times.filter((time) => message[time] !== null);
+  const reached = times.filter((time) => message[time] !== null);
   return (
-    <Timeline active={came.length - 1} bulletSize={14}>
-      {came.map((time) => (
+    <Timeline active={reached.length - 1} bulletSize={14}>
+      {reached.map((time) => (
         <Timeline.Item key={time} title={t.messages.states[time]}>
           <Text size="sm">
             <Moment at={message[time]} />
@@ -124,17 +124,17 @@ function States({ message }: { message: Schemas['Message'] }) {
   );
 }
 
-function Particulars({ message }: { message: Schemas['Message'] }) {
+function MessageFacts({ message }: { message: Schemas['Message'] }) {
   const { projectId } = useProject();
-  const who = message.userId ?? message.anonymousId;
+  const userId = message.userId ?? message.anonymousId;
   const { automationId, runId, templateId } = message;
   const facts: Fact[] = [
     [t.messages.channel, t.channelName(message.channel)],
     [
       t.messages.user,
-      who && (
-        <ScreenLink key="user" to="/p/$projectId/users/$userId" params={{ projectId, userId: who }}>
-          {who}
+      userId && (
+        <ScreenLink key="user" to="/p/$projectId/users/$userId" params={{ projectId, userId }}>
+          {userId}
         </ScreenLink>
       ),
     ],
@@ -142,7 +142,7 @@ function Particulars({ message }: { message: Schemas['Message'] }) {
       t.messages.template,
       templateId && (
         <ScreenLink key="template" to="/p/$projectId/templates/$templateId" params={{ projectId, templateId }}>
-          {t.messages.open}
+          {t.messages.view}
         </ScreenLink>
       ),
     ],
@@ -150,7 +150,7 @@ function Particulars({ message }: { message: Schemas['Message'] }) {
       t.messages.automation,
       automationId && (
         <ScreenLink key="automation" to="/p/$projectId/automations/$automationId" params={{ projectId, automationId }}>
-          {t.messages.open}
+          {t.messages.view}
         </ScreenLink>
       ),
     ],
@@ -162,26 +162,26 @@ function Particulars({ message }: { message: Schemas['Message'] }) {
           to="/p/$projectId/automations/$automationId/runs/$runId"
           params={{ projectId, automationId, runId }}
         >
-          {t.messages.open}
+          {t.messages.view}
         </ScreenLink>
       ),
     ],
     [t.messages.attempts, String(message.attempts)],
-    [t.messages.ambiguous, message.ambiguousAttempts > 0 && String(message.ambiguousAttempts)],
+    [t.messages.unconfirmed, message.ambiguousAttempts > 0 && String(message.ambiguousAttempts)],
     [t.messages.provider, message.provider],
     [t.messages.providerId, message.providerMessageId],
   ];
   return <Facts label={t.messages.title} facts={facts.filter(([, value]) => value)} />;
 }
 
-/** What failed for a reason that can be mended is a dead letter, and is tried again as one; the API refuses others. */
+/** Retries a failed message as a dead letter. The API skips messages whose failure is permanent. */
 function Replay({ id }: { id: string }) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const replaying = useMutation({
     mutationFn: () => read(api.POST('/dead-letters/replay', { body: { ids: [id] } })),
     onSuccess({ replayed }) {
-      notify(replayed > 0 ? t.messages.resent : t.dead.replayed(replayed, false), replayed === 0);
+      notify(replayed > 0 ? t.messages.resent : t.deadLetters.retried(replayed, false), replayed === 0);
       void client.invalidateQueries({ queryKey: [projectId] });
     },
   });

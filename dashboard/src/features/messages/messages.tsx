@@ -16,7 +16,7 @@ import { MessageList } from './message-list';
 
 const route = getRouteApi('/p/$projectId/messages');
 const LIMIT = 50;
-const AGAIN_MS = 5_000;
+const POLL_MS = 5_000;
 
 export function Messages() {
   const { projectId } = useProject();
@@ -28,7 +28,7 @@ export function Messages() {
     queryFn: ({ signal }) =>
       read(api.GET('/messages', { params: { query: { userId, channel, status, page, limit: LIMIT } }, signal })),
     placeholderData: keepPreviousData,
-    refetchInterval: page === 1 ? AGAIN_MS : false,
+    refetchInterval: page === 1 ? POLL_MS : false,
   });
   const filter = (change: Partial<typeof filters>) =>
     void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
@@ -47,6 +47,7 @@ export function Messages() {
           label={t.messages.status}
           value={status}
           options={MESSAGE_STATUSES}
+          name={(each) => t.statuses[each] ?? each}
           onChange={(value) => filter({ status: value })}
         />
       </Group>

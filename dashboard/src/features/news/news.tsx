@@ -1,13 +1,13 @@
 import { Button, Group, Paper, Stack, Switch, Text, TextInput, Textarea, Title } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
+import { type Schemas, type Tagged, api, apiFor, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -26,7 +26,7 @@ export function News() {
   const [edited, setEdited] = useState<string | null>(null);
   const key = [projectId, 'news'];
   const news = useQuery({ queryKey: key, queryFn: ({ signal }) => read(api.GET('/news', { signal })) });
-  const again = () => void client.invalidateQueries({ queryKey: key });
+  const refresh = () => void client.invalidateQueries({ queryKey: key });
   const close = () => setEdited(null);
   return (
     <Page title={t.news.title} actions={<Button onClick={() => setEdited('new')}>{t.news.create}</Button>}>
@@ -56,14 +56,14 @@ export function News() {
                     <Button size="xs" variant="default" onClick={() => setEdited(item.id)}>
                       {t.news.edit}
                     </Button>
-                    <Ask
+                    <ConfirmButton
                       label={t.remove}
                       title={t.news.removeTitle}
-                      act={() => read(api.DELETE('/news/{id}', { params: { path: { id: item.id } } }))}
-                      onDone={again}
+                      action={() => read(api.DELETE('/news/{id}', { params: { path: { id: item.id } } }))}
+                      onDone={refresh}
                     >
                       {t.news.remove(item.title)}
-                    </Ask>
+                    </ConfirmButton>
                   </Group>
                 ),
               },
@@ -84,10 +84,10 @@ export function News() {
               edited === 'new'
                 ? null
                 : (signal) =>
-                    readTagged(apiOf(projectId).GET('/news/{id}', { params: { path: { id: edited } }, signal }))
+                    readTagged(apiFor(projectId).GET('/news/{id}', { params: { path: { id: edited } }, signal }))
             }
           >
-            {(opened) => <Editor opened={opened} onSaved={again} onClose={close} />}
+            {(opened) => <Editor opened={opened} onSaved={refresh} onClose={close} />}
           </OpenedRecord>
         )}
       </EditorModal>
@@ -113,7 +113,7 @@ function Editor({
   onClose: () => void;
 }) {
   const { projectId } = useProject();
-  const api = apiOf(projectId);
+  const api = apiFor(projectId);
   const edited = useEdited<Item, Fields>({
     opened,
     empty: EMPTY,
@@ -123,11 +123,11 @@ function Editor({
       readTagged(
         api.PUT('/news/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: changesOf(base, fields) }),
       ),
-    newest: ({ id }) => readTagged(api.GET('/news/{id}', { params: { path: { id } } })),
-    onSaved(_, { isHere }) {
+    reload: ({ id }) => readTagged(api.GET('/news/{id}', { params: { path: { id } } })),
+    onSaved(_, { isMounted }) {
       onSaved();
       notify(t.saved);
-      if (isHere) onClose();
+      if (isMounted) onClose();
     },
   });
   const { stored, draft, saving } = edited;

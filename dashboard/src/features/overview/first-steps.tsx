@@ -1,8 +1,8 @@
 import { Button, Group, Stack, Text } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, apiOf, read } from '../../api/client';
-import { rememberKey } from '../../app/known-keys';
+import { api, apiFor, read } from '../../api/client';
+import { cacheKey } from '../../app/key-cache';
 import { useProject } from '../../app/project';
 import { firstEvent } from '../../app/requests';
 import { Empty } from '../../components/empty';
@@ -10,117 +10,129 @@ import { Failure, Loaded } from '../../components/failure';
 import { Snippet } from '../../components/snippet';
 import { t } from '../../text';
 import { keyOf } from '../access/key';
-import { type Found, STEPS, WENT, doneOf, hasGone, leading, startOf } from './progress';
-import { StepsToTake } from './steps-to-take';
+import { Checklist } from './checklist';
+import {
+  type Progress,
+  SENT_STATUSES,
+  STEPS,
+  completedSteps,
+  selectAutomation,
+  triggerEventOf,
+  wasSent,
+} from './progress';
 
-const AGAIN_MS = 3_000;
-/** Of the newest people, among whom is one to try it with. */
-const FEW = 20;
+const POLL_MS = 3_000;
+/** Number of newest users from which one is suggested for the test event. */
+const CANDIDATE_USERS = 20;
 
-async function look(projectId: string, signal: AbortSignal): Promise<Found> {
-  const api = apiOf(projectId);
+async function loadProgress(projectId: string, signal: AbortSignal): Promise<Progress> {
+  const api = apiFor(projectId);
   const [channels, { templates }, { automations }, { users }, { messages }] = await Promise.all([
     read(api.GET('/channels', { signal })),
     read(api.GET('/templates', { signal })),
     read(api.GET('/automations', { signal })),
-    read(api.GET('/users', { params: { query: { limit: FEW } }, signal })),
+    read(api.GET('/users', { params: { query: { limit: CANDIDATE_USERS } }, signal })),
     read(api.GET('/messages', { params: { query: { limit: 1 } }, signal })),
   ]);
-  const automation = leading(automations);
+  const automation = selectAutomation(automations);
   const newest = messages[0] ?? null;
-  const [{ events }, gone] = await Promise.all([
-    read(api.GET('/events', { params: { query: { event: startOf(automation), limit: 1 } }, signal })),
-    newest === null || hasGone(newest) ? newest : anyGone(projectId, signal),
+  const [{ events }, sent] = await Promise.all([
+    read(api.GET('/events', { params: { query: { event: triggerEventOf(automation), limit: 1 } }, signal })),
+    newest === null || wasSent(newest) ? newest : findSentMessage(projectId, signal),
   ]);
   return {
     channels,
     templates: templates.length,
     automation,
-    people: users,
+    users,
     events: events.length,
-    message: gone ?? newest,
+    message: sent ?? newest,
   };
 }
 
-/** A message that went out, at whatever time: of a project that has long sent, the newest may have failed. */
-async function anyGone(projectId: string, signal: AbortSignal) {
+/** Finds a sent message of any age: the newest message of an older project may have failed. */
+async function findSentMessage(projectId: string, signal: AbortSignal) {
   const lists = await Promise.all(
-    WENT.map((status) => read(apiOf(projectId).GET('/messages', { params: { query: { status, limit: 1 } }, signal }))),
+    SENT_STATUSES.map((status) =>
+      read(apiFor(projectId).GET('/messages', { params: { query: { status, limit: 1 } }, signal })),
+    ),
   );
   return lists.flatMap(({ messages }) => messages)[0] ?? null;
 }
 
-/** Whoever has sent a message needs no more leading, whichever way they went. */
-const isThrough = (found: Found) => doneOf(found).message;
+/** A project that has sent a message needs no more guidance, even if it skipped steps. */
+const isComplete = (progress: Progress) => completedSteps(progress).message;
 
 interface Props {
-  /** Nobody has done anything yet. */
+  /** Whether the project has no events and no active users in the displayed range. */
   isEmpty: boolean;
-  /** Something was sent in the range that is shown. */
+  /** Whether messages were sent in the displayed range. */
   hasSent: boolean;
 }
 
 /**
- * What leads to a first message, step by step, as long as there is none. Once it was seen it stays while its viewer does, with
- * the last step marked; and so does the key that was made here, which is shown this once.
+ * Checklist that leads to the first message. Once shown, it stays until the user leaves the screen, even after the last step is
+ * done, because it may contain a new key that is shown only once.
  */
 export function FirstSteps({ isEmpty, hasSent }: Props) {
   const { projectId, isAdmin } = useProject();
-  const [begun, setBegun] = useState(false);
-  const found = useQuery({
+  const [started, setStarted] = useState(false);
+  const progress = useQuery({
     queryKey: [projectId, 'first-steps'],
-    queryFn: ({ signal }) => look(projectId, signal),
-    enabled: isEmpty || !hasSent || begun,
-    refetchInterval: (query) => (query.state.data && isThrough(query.state.data) ? false : AGAIN_MS),
+    queryFn: ({ signal }) => loadProgress(projectId, signal),
+    enabled: isEmpty || !hasSent || started,
+    refetchInterval: (query) => (query.state.data && isComplete(query.state.data) ? false : POLL_MS),
   });
-  const making = useMutation({
+  const creating = useMutation({
     mutationFn: async () =>
       keyOf(await read(api.POST('/api-keys', { body: { name: t.overview.keyName, type: 'public' } }))),
-    onSuccess: (key) => rememberKey(projectId, key),
+    onSuccess: (key) => cacheKey(projectId, key),
   });
-  const through = found.data !== undefined && isThrough(found.data);
-  if (!begun && found.data && !through) setBegun(true);
-  if (!begun && making.isIdle && (!isEmpty || through || found.isPending)) return null;
+  const complete = progress.data !== undefined && isComplete(progress.data);
+  if (!started && progress.data && !complete) setStarted(true);
+  if (!started && creating.isIdle && (!isEmpty || complete || progress.isPending)) return null;
   return (
-    <Empty title={through ? t.overview.doneTitle : isEmpty ? t.overview.emptyTitle : t.overview.begunTitle}>
+    <Empty title={complete ? t.overview.doneTitle : isEmpty ? t.overview.emptyTitle : t.overview.startedTitle}>
       <Stack gap="md" w="100%">
-        <Text>{through ? t.overview.doneText : t.overview.emptyText}</Text>
-        <Loaded query={found} rows={STEPS.length}>
-          {(now) => <StepsToTake found={now} />}
+        <Text>{complete ? t.overview.doneText : t.overview.emptyText}</Text>
+        <Loaded query={progress} rows={STEPS.length}>
+          {(current) => <Checklist progress={current} />}
         </Loaded>
-        <ByRequest
-          keyMade={making.data}
-          isMaking={making.isPending}
-          error={making.error}
-          onMake={isAdmin ? () => making.mutate() : undefined}
+        <ApiExample
+          publicKey={creating.data}
+          isCreating={creating.isPending}
+          error={creating.error}
+          onCreate={isAdmin ? () => creating.mutate() : undefined}
         />
       </Stack>
     </Empty>
   );
 }
 
-interface ByRequestProps {
-  keyMade: string | undefined;
-  isMaking: boolean;
+interface ApiExampleProps {
+  publicKey: string | undefined;
+  isCreating: boolean;
   error: unknown;
-  /** Who may make none is told so. */
-  onMake?: () => void;
+  /** Undefined for members, who cannot create keys. */
+  onCreate?: () => void;
 }
 
-/** The same by the API: what an app does once it is connected. */
-function ByRequest({ keyMade, isMaking, error, onMake }: ByRequestProps) {
+/** Explains the same steps through the API, with a sample request. */
+function ApiExample({ publicKey, isCreating, error, onCreate }: ApiExampleProps) {
   return (
     <Stack gap="xs" align="flex-start">
-      <Text size="sm">{keyMade ? t.overview.keyText : onMake ? t.overview.byRequest : t.overview.emptyMember}</Text>
-      {onMake && !keyMade && (
+      <Text size="sm">
+        {publicKey ? t.overview.keyText : onCreate ? t.overview.byRequest : t.overview.byRequestMember}
+      </Text>
+      {onCreate && !publicKey && (
         <Group>
-          <Button variant="default" size="xs" loading={isMaking} onClick={onMake}>
-            {t.overview.makeKey}
+          <Button variant="default" size="xs" loading={isCreating} onClick={onCreate}>
+            {t.overview.createKey}
           </Button>
         </Group>
       )}
       <Failure error={error} />
-      {keyMade && <Snippet label={t.overview.snippet} code={firstEvent(location.origin, keyMade)} />}
+      {publicKey && <Snippet label={t.overview.snippet} code={firstEvent(location.origin, publicKey)} />}
     </Stack>
   );
 }

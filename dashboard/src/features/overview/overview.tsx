@@ -8,15 +8,15 @@ import { MESSAGE_STATUSES, RANGES } from '../../app/values';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
-import { dayOf } from '../../components/moment';
+import { formatDay } from '../../components/moment';
 import { Page, Section } from '../../components/page';
 import { t } from '../../text';
 import { FirstSteps } from './first-steps';
 
 const Chart = lazy(() => import('../../components/chart'));
 const route = getRouteApi('/p/$projectId/overview');
-/** How often the numbers are asked for again. */
-const AGAIN_MS = 15_000;
+/** Poll interval of the report. */
+const POLL_MS = 15_000;
 
 export function Overview() {
   const { projectId } = useProject();
@@ -25,7 +25,7 @@ export function Overview() {
   const report = useQuery({
     queryKey: [projectId, 'report', range],
     queryFn: ({ signal }) => read(api.GET('/reports', { params: { query: { range } }, signal })),
-    refetchInterval: AGAIN_MS,
+    refetchInterval: POLL_MS,
     placeholderData: (before) => before,
   });
   const choose = (chosen: string) =>
@@ -43,21 +43,24 @@ export function Overview() {
       }
     >
       <Loaded query={report} rows={8}>
-        {(told) => (
+        {(found) => (
           <Stack gap="xl">
             <Text size="sm" c="dimmed">
-              {t.overview.days(dayOf(told.from), dayOf(told.to), told.timezone)}
+              {t.overview.days(formatDay(found.from), formatDay(found.to), found.timezone)}
             </Text>
             <SimpleGrid cols={{ base: 1, xs: 3 }}>
-              <Figure name={t.overview.events} value={told.events} />
-              <Figure name={t.overview.activeUsers} value={told.activeUsers} />
-              <Figure name={t.overview.messagesSent} value={told.messagesSent} />
+              <Figure name={t.overview.events} value={found.events} />
+              <Figure name={t.overview.activeUsers} value={found.activeUsers} />
+              <Figure name={t.overview.messagesSent} value={found.messagesSent} />
             </SimpleGrid>
-            <FirstSteps isEmpty={told.events === 0 && told.activeUsers === 0} hasSent={(told.messagesSent ?? 0) > 0} />
-            <Days days={told.timeseries} />
+            <FirstSteps
+              isEmpty={found.events === 0 && found.activeUsers === 0}
+              hasSent={(found.messagesSent ?? 0) > 0}
+            />
+            <Days days={found.timeseries} />
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="xl">
-              <Deliveries by={told.deliveries ?? {}} />
-              <TopEvents events={told.topEvents ?? []} projectId={projectId} />
+              <Deliveries by={found.deliveries ?? {}} />
+              <TopEvents events={found.topEvents ?? []} projectId={projectId} />
             </SimpleGrid>
           </Stack>
         )}
@@ -117,7 +120,7 @@ function Days({ days }: { days: Day[] }) {
           rows={days.toReversed()}
           id={(day) => day.date}
           columns={[
-            { title: t.overview.day, cell: (day) => dayOf(day.date) },
+            { title: t.overview.day, cell: (day) => formatDay(day.date) },
             { title: t.overview.events, cell: (day) => t.number(day.events ?? 0), end: true },
             { title: t.overview.messagesSent, cell: (day) => t.number(day.messagesSent ?? 0), end: true },
           ]}
@@ -145,7 +148,7 @@ function Deliveries({ by }: { by: Record<string, Record<string, number>> }) {
           columns={[
             { title: t.overview.channel, cell: ([channel]) => t.channelName(channel as Schemas['Channel']) },
             ...states.map((status) => ({
-              title: status,
+              title: t.statuses[status] ?? status,
               cell: ([, counts]: [string, Record<string, number>]) => t.number(counts[status] ?? 0),
               end: true,
             })),
@@ -157,7 +160,7 @@ function Deliveries({ by }: { by: Record<string, Record<string, number>> }) {
 }
 
 function TopEvents({ events, projectId }: { events: Array<{ eventName: string; count: number }>; projectId: string }) {
-  const most = Math.max(1, ...events.map((event) => event.count));
+  const max = Math.max(1, ...events.map((event) => event.count));
   return (
     <Section title={t.overview.topEvents}>
       <Listing
@@ -173,7 +176,7 @@ function TopEvents({ events, projectId }: { events: Array<{ eventName: string; c
                 <div
                   aria-hidden
                   style={{
-                    width: Math.max(2, (event.count / most) * 80),
+                    width: Math.max(2, (event.count / max) * 80),
                     height: 8,
                     flex: 'none',
                     background: 'var(--mantine-color-ember-6)',

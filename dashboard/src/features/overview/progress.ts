@@ -1,69 +1,69 @@
 import type { Schemas } from '../../api/client';
 
-/** What leads to a first message, in the order in which one thing needs the other. */
-export const STEPS = ['channel', 'template', 'automation', 'person', 'event', 'message'] as const;
+/** The steps to a first message, in the order in which they depend on each other. */
+export const STEPS = ['channel', 'template', 'automation', 'user', 'event', 'message'] as const;
 export type StepName = (typeof STEPS)[number];
 
-/** What became of a message that went out; of another it is not said yet, or bad. */
-export const WENT = ['sent', 'delivered', 'opened', 'clicked'] as const satisfies ReadonlyArray<
+/** Statuses of a message that was sent; others are pending or failed. */
+export const SENT_STATUSES = ['sent', 'delivered', 'opened', 'clicked'] as const satisfies ReadonlyArray<
   Schemas['MessageStatus']
 >;
 
-/** What there is of it. */
-export interface Found {
+/** State of the project from which the completed steps are derived. */
+export interface Progress {
   channels: Schemas['Channels'];
   templates: number;
-  /** The one that an event would start, or else another. */
+  /** See {@link selectAutomation}. */
   automation: Pick<Schemas['Automation'], 'id' | 'active' | 'triggerType' | 'triggerEvent'> | null;
-  people: Array<Pick<Schemas['User'], 'externalId' | 'email'>>;
-  /** Those that the automation starts by, or any where it starts by something else. */
+  users: Array<Pick<Schemas['User'], 'externalId' | 'email'>>;
+  /** Number of events of the automation's trigger; of all events if it has another type of trigger. */
   events: number;
-  /** One that went out, or else the newest. */
+  /** A sent message, or the newest one if none was sent. */
   message: Pick<Schemas['Message'], 'id' | 'status'> | null;
 }
 
-/** The automation that the steps go on with: one that is active, and is started by an event if any is. */
-export function leading<A extends NonNullable<Found['automation']>>(automations: readonly A[]): A | null {
+/** Selects the automation for the checklist: preferably an active one with an event trigger. */
+export function selectAutomation<A extends NonNullable<Progress['automation']>>(automations: readonly A[]): A | null {
   const active = automations.filter((each) => each.active);
   return active.find((each) => each.triggerType === 'EVENT') ?? active[0] ?? automations[0] ?? null;
 }
 
-/** The event that an automation starts by, where it is one. */
-export function startOf(automation: Found['automation']): string | undefined {
+/** Returns the trigger event of an automation; undefined for other types of trigger. */
+export function triggerEventOf(automation: Progress['automation']): string | undefined {
   return automation?.triggerType === 'EVENT' ? (automation.triggerEvent ?? undefined) : undefined;
 }
 
-/** Who is offered to be tried with: somebody whom a mail reaches. */
-export function candidate(people: Found['people']): string | undefined {
-  const known = people.filter(({ externalId }) => externalId !== null);
-  return (known.find(({ email }) => email !== null) ?? known[0])?.externalId ?? undefined;
+/** Returns the ID of a user for the test event, preferably one with an email address. */
+export function sampleUserId(users: Progress['users']): string | undefined {
+  const identified = users.filter(({ externalId }) => externalId !== null);
+  return (identified.find(({ email }) => email !== null) ?? identified[0])?.externalId ?? undefined;
 }
 
-/** Whether a message went out. */
-export function hasGone({ status }: Pick<Schemas['Message'], 'status'>): boolean {
-  return WENT.some((each) => each === status);
+/** Whether a message was sent. */
+export function wasSent({ status }: Pick<Schemas['Message'], 'status'>): boolean {
+  return SENT_STATUSES.some((each) => each === status);
 }
 
-/** Which steps are done, as the project is. */
-export function doneOf({
+/** Returns which steps are done. */
+export function completedSteps({
   channels: { email, push, sms },
   templates,
   automation,
-  people,
+  users,
   events,
   message,
-}: Found): Record<StepName, boolean> {
+}: Progress): Record<StepName, boolean> {
   return {
     channel: email.configured || push.configured || sms.configured,
     template: templates > 0,
     automation: automation?.active === true,
-    person: people.length > 0,
+    user: users.length > 0,
     event: events > 0,
-    message: message !== null && hasGone(message),
+    message: message !== null && wasSent(message),
   };
 }
 
-/** What stands out as the next act: channels are set up by ADMINs alone. */
-export function nextOf(done: Record<StepName, boolean>, isAdmin: boolean): StepName | undefined {
+/** Returns the next step, which is highlighted. Only admins can set up channels. */
+export function nextStepOf(done: Record<StepName, boolean>, isAdmin: boolean): StepName | undefined {
   return STEPS.find((step) => !done[step] && (isAdmin || step !== 'channel'));
 }

@@ -7,25 +7,25 @@ import { type Behaviour, COMPARISONS, type Leaf, type Rule, TOTALS, kindOf, trim
 type Comparison = (typeof COMPARISONS)[number];
 type Total = (typeof TOTALS)[number];
 
-/** A list of rules about the properties of an event. */
+/** Props of an editor for rules on the properties of an event. */
 export interface ConditionsProps {
   rules: Rule[];
   onChange: (rules: Rule[]) => void;
   error: unknown;
-  place: string;
+  path: string;
 }
 
 interface Props {
   leaf: Leaf & { value?: Behaviour };
   onChange: (leaf: Leaf) => void;
   error: unknown;
-  place: string;
-  /** Edits which events count. */
+  path: string;
+  /** Editor for the rules that filter events. */
   Conditions: ComponentType<ConditionsProps>;
 }
 
-/** What somebody did, or what became of messages to them: how often, since when, and which. */
-export function BehaviourEditor({ leaf, onChange, error, place, Conditions }: Props) {
+/** Editor for a rule on events or messages: which ones, how often and within what period. */
+export function BehaviourEditor({ leaf, onChange, error, path, Conditions }: Props) {
   const isEvent = kindOf(leaf) === 'event';
   const value = leaf.value ?? {};
   const set = (change: Behaviour) => onChange({ ...leaf, value: trimmed({ ...value, ...change }) });
@@ -66,7 +66,10 @@ export function BehaviourEditor({ leaf, onChange, error, place, Conditions }: Pr
               label={t.messages.status}
               value={value.status ?? ''}
               onChange={(event) => set({ status: event.currentTarget.value || undefined })}
-              data={[{ value: '', label: t.rules.sent }, ...MESSAGE_STATUSES]}
+              data={[
+                { value: '', label: t.rules.sent },
+                ...MESSAGE_STATUSES.map((each) => ({ value: each, label: t.statuses[each] ?? each })),
+              ]}
             />
           </>
         )}
@@ -92,7 +95,7 @@ export function BehaviourEditor({ leaf, onChange, error, place, Conditions }: Pr
             rules={value.where ?? []}
             onChange={(where) => set({ where: where as Leaf[] })}
             error={error}
-            place={`${place}.value.where`}
+            path={`${path}.value.where`}
           />
         </details>
       )}
@@ -133,13 +136,13 @@ function Count({ value, onChange }: { value: Behaviour['count']; onChange: (coun
 
 function TotalEditor({ value, onChange }: { value: Behaviour; onChange: (change: Behaviour) => void }) {
   const total = TOTALS.find((each) => value[each] !== undefined);
-  const made = (total ? value[total] : undefined) as
+  const current = (total ? value[total] : undefined) as
     ({ property?: string } & Partial<Record<Comparison, number>>) | undefined;
-  const comparison = COMPARISONS.find((each) => made?.[each] !== undefined) ?? 'gte';
+  const comparison = COMPARISONS.find((each) => current?.[each] !== undefined) ?? 'gte';
   const none = Object.fromEntries(TOTALS.map((each) => [each, undefined]));
   const set = (which: Total, property: string, how: Comparison, amount: number) =>
     onChange({ ...none, [which]: { property, [how]: amount } });
-  const amount = made?.[comparison] ?? 0;
+  const amount = current?.[comparison] ?? 0;
   return (
     <>
       <NativeSelect
@@ -148,7 +151,7 @@ function TotalEditor({ value, onChange }: { value: Behaviour; onChange: (change:
         value={total ?? ''}
         onChange={(event) => {
           const chosen = TOTALS.find((each) => each === event.currentTarget.value);
-          if (chosen) set(chosen, made?.property ?? '', comparison, amount);
+          if (chosen) set(chosen, current?.property ?? '', comparison, amount);
           else onChange(none);
         }}
         data={[{ value: '', label: t.none }, ...TOTALS.map((each) => ({ value: each, label: t.rules.totals[each] }))]}
@@ -159,7 +162,7 @@ function TotalEditor({ value, onChange }: { value: Behaviour; onChange: (change:
             size="xs"
             w={120}
             label={t.rules.totalOf}
-            value={made?.property ?? ''}
+            value={current?.property ?? ''}
             onChange={(event) => set(total, event.currentTarget.value, comparison, amount)}
           />
           <NativeSelect
@@ -169,7 +172,7 @@ function TotalEditor({ value, onChange }: { value: Behaviour; onChange: (change:
             onChange={(event) =>
               set(
                 total,
-                made?.property ?? '',
+                current?.property ?? '',
                 COMPARISONS.find((each) => each === event.currentTarget.value) ?? 'gte',
                 amount,
               )
@@ -181,7 +184,7 @@ function TotalEditor({ value, onChange }: { value: Behaviour; onChange: (change:
             w={100}
             label={t.rules.value}
             value={amount}
-            onChange={(next) => set(total, made?.property ?? '', comparison, Number(next))}
+            onChange={(next) => set(total, current?.property ?? '', comparison, Number(next))}
           />
         </>
       )}

@@ -1,9 +1,9 @@
 import { Checkbox, Group, NativeSelect, Stack, TextInput } from '@mantine/core';
 import { type ComponentType, useId, useState } from 'react';
-import { listed, readList } from '../../app/texts';
+import { formatList, parseList } from '../../app/texts';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
-import { useTyped } from '../../components/typed';
+import { useTypedText } from '../../components/typed';
 import { t } from '../../text';
 import { choices, useSegments } from '../segments/all-segments';
 import { BehaviourEditor, type ConditionsProps } from './behaviour-editor';
@@ -19,7 +19,7 @@ import {
   typeOf,
   withOperator,
 } from './rule';
-import { asChoice, isWhole } from './whole';
+import { asSegmentList, fitsForm } from './form-support';
 
 const FIELDS = ['email', 'name', 'externalId', 'createdAt', 'lastSeenAt', 'push.platform', 'properties.'];
 
@@ -27,28 +27,28 @@ interface Props {
   leaf: Leaf;
   onChange: (leaf: Leaf) => void;
   error: unknown;
-  place: string;
-  /** Edits which events count. */
+  path: string;
+  /** Editor for the rules that filter events. */
   Conditions: ComponentType<ConditionsProps>;
 }
 
-export function LeafEditor({ leaf, onChange, error, place, Conditions }: Props) {
+export function LeafEditor({ leaf, onChange, error, path, Conditions }: Props) {
   const kind = kindOf(leaf);
   const fields = useId();
-  // Asked once: fields that are being filled in do not turn into another editor.
-  const [whole] = useState(() => isWhole(leaf));
-  if (!whole) return <JsonEditor leaf={leaf} onChange={onChange} />;
+  // Decided once: the editor must not change while its fields are being filled in.
+  const [inForm] = useState(() => fitsForm(leaf));
+  if (!inForm) return <JsonEditor leaf={leaf} onChange={onChange} />;
   if (kind === 'event' || kind === 'message')
     return (
       <BehaviourEditor
         leaf={leaf as Leaf & { value?: Behaviour }}
         onChange={onChange}
         error={error}
-        place={place}
+        path={path}
         Conditions={Conditions}
       />
     );
-  if (kind === 'segment') return <SegmentEditor leaf={asChoice(leaf)} onChange={onChange} />;
+  if (kind === 'segment') return <SegmentEditor leaf={asSegmentList(leaf)} onChange={onChange} />;
   return (
     <Group align="flex-end" gap="xs">
       <TextInput
@@ -92,11 +92,11 @@ function ValueEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) =>
         onChange={(event) => set(event.currentTarget.value)}
       />
     );
-  if (shape === 'moment')
+  if (shape === 'date')
     return (
       <TextInput
         size="xs"
-        label={t.rules.moment}
+        label={t.rules.date}
         value={String(leaf.value ?? '')}
         onChange={(event) => set(event.currentTarget.value)}
       />
@@ -125,19 +125,19 @@ function ValueEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) =>
 }
 
 interface ScalarsProps {
-  shape: 'scalar' | 'list' | 'two' | 'behaviour';
+  shape: 'scalar' | 'list' | 'range' | 'behaviour';
   type: ValueType;
   value: unknown;
   onChange: (value: unknown) => void;
 }
 
-function shownValue(value: unknown): string {
-  return Array.isArray(value) ? listed(value.map(String)) : String(value ?? '');
+function formatValue(value: unknown): string {
+  return Array.isArray(value) ? formatList(value.map(String)) : String(value ?? '');
 }
 
 function Scalars({ shape, type, value, onChange }: ScalarsProps) {
-  const [text, setText] = useTyped(value, shownValue);
-  if (shape === 'two') {
+  const [text, setText] = useTypedText(value, formatValue);
+  if (shape === 'range') {
     const [from, to] = Array.isArray(value) ? (value as unknown[]) : ['', ''];
     return (
       <>
@@ -175,7 +175,7 @@ function Scalars({ shape, type, value, onChange }: ScalarsProps) {
     );
   }
   const change = (next: string) => {
-    const read = shape === 'list' ? readList(next).map((part) => parsed(part, type)) : parsed(next, type);
+    const read = shape === 'list' ? parseList(next).map((part) => parsed(part, type)) : parsed(next, type);
     setText(next, read);
     onChange(read);
   };
@@ -218,7 +218,7 @@ function SegmentEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) 
   );
 }
 
-/** A rule that says more than there are fields for. */
+/** JSON editor for a rule that the form cannot represent. */
 function JsonEditor({ leaf, onChange }: { leaf: Leaf; onChange: (leaf: Leaf) => void }) {
   return (
     <Stack gap="xs">

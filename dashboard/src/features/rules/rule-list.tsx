@@ -4,26 +4,26 @@ import { identityOf, withEntry } from '../../app/identity';
 import { t } from '../../text';
 import type { ConditionsProps } from './behaviour-editor';
 import { LeafEditor } from './leaf-editor';
-import { type Kind, type Leaf, type Rule, fresh, kindOf } from './rule';
+import { type Kind, type Leaf, type Rule, newRule, kindOf } from './rule';
 
 const KINDS: Kind[] = ['property', 'event', 'message', 'segment', 'any', 'all', 'not'];
-/** As deep as the API takes groups. */
-const DEEPEST = 5;
+/** The API's limit for nested groups. */
+const MAX_DEPTH = 5;
 
 interface Props {
   rules: Rule[];
   onChange: (rules: Rule[]) => void;
-  /** What the API said, and where these rules are in what it was sent. */
   error: unknown;
-  place: string;
+  /** Path of the list in the request body. */
+  path: string;
   depth?: number;
-  /** Between them. */
+  /** Text between two rules. */
   joint?: string;
   kinds?: Kind[];
 }
 
-/** Rules under each other; groups hold lists of their own. */
-export function RuleList({ rules, onChange, error, place, depth = 0, joint = t.rules.and, kinds = KINDS }: Props) {
+/** Editor for a list of rules; groups contain nested lists. */
+export function RuleList({ rules, onChange, error, path, depth = 0, joint = t.rules.and, kinds = KINDS }: Props) {
   const replace = (index: number, rule: Rule) => onChange(withEntry(rules, index, rule));
   const remove = (index: number) => onChange(rules.filter((_, at) => at !== index));
   return (
@@ -35,20 +35,20 @@ export function RuleList({ rules, onChange, error, place, depth = 0, joint = t.r
               {joint}
             </Text>
           )}
-          <One
+          <RuleItem
             rule={rule}
             number={index + 1}
             onChange={(next) => replace(index, next)}
             onRemove={() => remove(index)}
             error={error}
-            place={`${place}[${index}]`}
+            path={`${path}[${index}]`}
             depth={depth}
             kinds={kinds}
           />
         </Stack>
       ))}
       <Group>
-        <Button size="xs" variant="default" onClick={() => onChange([...rules, fresh(kinds[0] ?? 'property')])}>
+        <Button size="xs" variant="default" onClick={() => onChange([...rules, newRule(kinds[0] ?? 'property')])}>
           {t.rules.add}
         </Button>
       </Group>
@@ -60,23 +60,23 @@ function PropertyRules(props: ConditionsProps) {
   return <RuleList {...props} kinds={['property']} />;
 }
 
-interface OneProps {
+interface RuleItemProps {
   rule: Rule;
   number: number;
   onChange: (rule: Rule) => void;
   onRemove: () => void;
   error: unknown;
-  place: string;
+  path: string;
   depth: number;
   kinds: Kind[];
 }
 
-function One({ rule, number, onChange, onRemove, error, place, depth, kinds }: OneProps) {
+function RuleItem({ rule, number, onChange, onRemove, error, path, depth, kinds }: RuleItemProps) {
   const kind = kindOf(rule);
   const offered =
-    depth + 1 >= DEEPEST ? kinds.filter((each) => each !== 'any' && each !== 'all' && each !== 'not') : kinds;
-  const problems = kind === 'any' || kind === 'all' || kind === 'not' ? [] : problemsWithin(error, place);
-  const deeper = { error, depth: depth + 1, kinds };
+    depth + 1 >= MAX_DEPTH ? kinds.filter((each) => each !== 'any' && each !== 'all' && each !== 'not') : kinds;
+  const problems = kind === 'any' || kind === 'all' || kind === 'not' ? [] : problemsWithin(error, path);
+  const nested = { error, depth: depth + 1, kinds };
   return (
     <Paper withBorder p="sm" role="group" aria-label={t.rules.rule(number)}>
       <Stack gap="xs">
@@ -84,11 +84,11 @@ function One({ rule, number, onChange, onRemove, error, place, depth, kinds }: O
           {kinds.length > 1 ? (
             <NativeSelect
               size="xs"
-              label={t.rules.about}
+              label={t.rules.kind}
               value={kind}
               onChange={(event) => {
                 const chosen = offered.find((each) => each === event.currentTarget.value);
-                if (chosen) onChange(fresh(chosen));
+                if (chosen) onChange(newRule(chosen));
               }}
               data={offered.map((each) => ({ value: each, label: t.rules.kinds[each] }))}
             />
@@ -104,21 +104,21 @@ function One({ rule, number, onChange, onRemove, error, place, depth, kinds }: O
             rules={rule.any}
             joint={t.rules.or}
             onChange={(any) => onChange({ any })}
-            place={`${place}.any`}
-            {...deeper}
+            path={`${path}.any`}
+            {...nested}
           />
         )}
         {'all' in rule && (
-          <RuleList rules={rule.all} onChange={(all) => onChange({ all })} place={`${place}.all`} {...deeper} />
+          <RuleList rules={rule.all} onChange={(all) => onChange({ all })} path={`${path}.all`} {...nested} />
         )}
         {'not' in rule && (
-          <One
+          <RuleItem
             rule={rule.not}
             number={1}
             onChange={(not) => onChange({ not })}
             onRemove={onRemove}
-            place={`${place}.not`}
-            {...deeper}
+            path={`${path}.not`}
+            {...nested}
           />
         )}
         {'field' in rule && (
@@ -127,13 +127,13 @@ function One({ rule, number, onChange, onRemove, error, place, depth, kinds }: O
             leaf={rule as Leaf}
             onChange={onChange}
             error={error}
-            place={place}
+            path={path}
             Conditions={PropertyRules}
           />
         )}
         {problems.map(({ field, message }) => (
           <Text key={field + message} size="sm" c="var(--mantine-color-error)" role="alert">
-            {field.slice(place.length + 1)} {message}
+            {field.slice(path.length + 1)} {message}
           </Text>
         ))}
       </Stack>

@@ -12,8 +12,8 @@ export type Rule = Leaf | { any: Rule[] } | { all: Rule[] } | { not: Rule };
 
 export type Kind = 'property' | 'event' | 'message' | 'segment' | 'any' | 'all' | 'not';
 
-/** What a rule's value is made of. */
-export type Shape = 'none' | 'scalar' | 'list' | 'two' | 'duration' | 'moment' | 'behaviour';
+/** The form of a rule's value. */
+export type Shape = 'none' | 'scalar' | 'list' | 'range' | 'duration' | 'date' | 'behaviour';
 
 const SHAPES: Record<Operator, Shape> = {
   eq: 'scalar',
@@ -22,7 +22,7 @@ const SHAPES: Record<Operator, Shape> = {
   gte: 'scalar',
   lt: 'scalar',
   lte: 'scalar',
-  between: 'two',
+  between: 'range',
   in: 'list',
   not_in: 'list',
   contains: 'scalar',
@@ -33,8 +33,8 @@ const SHAPES: Record<Operator, Shape> = {
   not_exists: 'none',
   array_contains: 'scalar',
   array_contains_any: 'list',
-  before: 'moment',
-  after: 'moment',
+  before: 'date',
+  after: 'date',
   within_last: 'duration',
   not_within_last: 'duration',
   did: 'behaviour',
@@ -65,15 +65,15 @@ export function operatorsOf(kind: Kind): Operator[] {
   return kind === 'segment' ? ['in', 'not_in'] : PROPERTY_OPERATORS;
 }
 
-/** A rule of a kind, to be filled in. */
-export function fresh(kind: Kind): Rule {
+/** Returns a new rule of a kind, with default values. */
+export function newRule(kind: Kind): Rule {
   switch (kind) {
     case 'any':
-      return { any: [fresh('property')] };
+      return { any: [newRule('property')] };
     case 'all':
-      return { all: [fresh('property')] };
+      return { all: [newRule('property')] };
     case 'not':
-      return { not: fresh('property') };
+      return { not: newRule('property') };
     case 'event':
       return { field: 'event:', operator: 'did', value: {} };
     case 'message':
@@ -89,13 +89,13 @@ const EMPTY: Record<Shape, unknown> = {
   none: undefined,
   scalar: '',
   list: [],
-  two: ['', ''],
+  range: ['', ''],
   duration: '30d',
-  moment: '',
+  date: '',
   behaviour: {},
 };
 
-/** The rule under another operator; its value stays where that fits. */
+/** Changes the operator of a rule; the value is kept if it fits. */
 export function withOperator(leaf: Leaf, operator: Operator): Leaf {
   const [before, after] = [shapeOf(leaf.operator), shapeOf(operator)];
   if (after === 'none') return { field: leaf.field, operator };
@@ -113,7 +113,7 @@ export function typeOf(value: unknown): ValueType {
   return typeof one === 'number' ? 'number' : typeof one === 'boolean' ? 'boolean' : 'text';
 }
 
-/** What somebody typed, as a value of a type. What is no number stays a text: the API says what it thinks of it. */
+/** Converts typed text to a value of a type. Text that is not a number stays text; the API reports the error. */
 export function parsed(text: string, type: ValueType): unknown {
   if (type === 'boolean') return text === 'true';
   if (type === 'number' && text.trim() !== '' && Number.isFinite(Number(text))) return Number(text);
@@ -131,7 +131,7 @@ export interface Behaviour {
 export const COMPARISONS = ['gte', 'gt', 'lte', 'lt', 'eq'] as const;
 export const TOTALS = ['sum', 'avg', 'min', 'max'] as const;
 
-/** Without what says nothing. */
+/** Removes empty parts. */
 export function trimmed(behaviour: Behaviour): Behaviour {
   return Object.fromEntries(
     Object.entries(behaviour).filter(

@@ -1,5 +1,5 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { type Schemas, apiOf, read } from '../../api/client';
+import { type Schemas, apiFor, read } from '../../api/client';
 import { useProject } from '../../app/project';
 
 export interface Choice {
@@ -9,12 +9,12 @@ export interface Choice {
 
 type Page = { segments: Array<Schemas['Segment']>; nextCursor: string | null };
 
-/** A hundred segments, newest first: the API counts each of them for its answer. */
+/** Loads up to 100 segments, newest first. The API counts the users of each. */
 function pageOf(projectId: string, cursor: string | null, signal: AbortSignal): Promise<Page> {
-  return read(apiOf(projectId).GET('/segments', { params: { query: cursor === null ? {} : { cursor } }, signal }));
+  return read(apiFor(projectId).GET('/segments', { params: { query: cursor === null ? {} : { cursor } }, signal }));
 }
 
-/** Segments, a page at a time. */
+/** Loads segments page by page. */
 export function useSegmentPages(projectId: string) {
   return useInfiniteQuery({
     queryKey: [projectId, 'segments', 'pages'],
@@ -24,7 +24,7 @@ export function useSegmentPages(projectId: string) {
   });
 }
 
-/** All segments: those behind the cursor as well. */
+/** Loads all segments, following the cursor to the last page. */
 export function useSegments() {
   const { projectId } = useProject();
   return useQuery({
@@ -42,12 +42,12 @@ export function useSegments() {
   });
 }
 
-/** What can be chosen, and what is chosen without being among it: that is shown by its id, so that nothing of it is lost. */
+/** Returns the options of a select. Chosen IDs that are not among the records are shown by ID, so that they are not lost. */
 export function choices(
-  known: ReadonlyArray<{ id: string; name?: string | null }> | undefined,
+  records: ReadonlyArray<{ id: string; name?: string | null }> | undefined,
   chosen: readonly string[],
 ): Choice[] {
-  const named = (known ?? []).map(({ id, name }) => ({ value: id, label: name ?? id }));
+  const named = (records ?? []).map(({ id, name }) => ({ value: id, label: name ?? id }));
   const unlisted = chosen.filter((id) => id !== '' && !named.some(({ value }) => value === id));
   return [...named, ...unlisted.map((id) => ({ value: id, label: id }))];
 }

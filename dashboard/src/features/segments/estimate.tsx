@@ -8,25 +8,27 @@ import { Failure } from '../../components/failure';
 import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
 import type { Rule } from '../rules/rule';
-import { personName } from '../users/people-list';
+import { displayName } from '../users/user-list';
 import { userPage } from '../users/user-ref';
 
-const PAUSE_MS = 600;
-const SAMPLE = 5;
+const DEBOUNCE_MS = 600;
+const SAMPLE_SIZE = 5;
 
-/** Rules on their way are no failure. */
+/** Incomplete rules are not an error. */
 function isUnfinished(error: unknown): boolean {
   return error instanceof ApiFailure && error.status === 422;
 }
 
-/** How many people rules hold for as they stand in the editor, and some of these. */
+/** Estimated number of users who match the rules in the editor, and a sample of them. */
 export function Estimate({ rules }: { rules: Rule[] }) {
   const { projectId } = useProject();
-  const [settled] = useDebouncedValue(rules, PAUSE_MS);
+  const [debounced] = useDebouncedValue(rules, DEBOUNCE_MS);
   const estimate = useQuery({
-    queryKey: [projectId, 'estimate', settled],
+    queryKey: [projectId, 'estimate', debounced],
     queryFn: ({ signal }) =>
-      read(api.POST('/segments/estimate', { body: { rules: settled as Schemas['Rules'], sample: SAMPLE }, signal })),
+      read(
+        api.POST('/segments/estimate', { body: { rules: debounced as Schemas['Rules'], sample: SAMPLE_SIZE }, signal }),
+      ),
     placeholderData: keepPreviousData,
     retry: false,
   });
@@ -64,7 +66,7 @@ export function Estimate({ rules }: { rules: Rule[] }) {
                     params={{ projectId, userId }}
                     search={search}
                   >
-                    {personName(user)}
+                    {displayName(user)}
                   </ScreenLink>
                 );
               })}

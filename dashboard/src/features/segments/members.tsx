@@ -8,11 +8,11 @@ import { Failure, Loaded } from '../../components/failure';
 import { Section } from '../../components/page';
 import { Pager } from '../../components/pager';
 import { t } from '../../text';
-import { PeopleList } from '../users/people-list';
+import { UserList } from '../users/user-list';
 
 const LIMIT = 20;
 
-/** Who is in a segment; of one made by hand, also the list's changes. */
+/** Members of a segment; members of a manual segment can be added and removed. */
 export function Members({ segment }: { segment: Schemas['Segment'] }) {
   const { projectId } = useProject();
   const [page, setPage] = useState(1);
@@ -31,11 +31,11 @@ export function Members({ segment }: { segment: Schemas['Segment'] }) {
   return (
     <Section title={t.segments.members}>
       <Stack>
-        {segment.type === 'MANUAL' && <ByHand segmentId={segment.id} changed={key} />}
+        {segment.type === 'MANUAL' && <EditMembers segmentId={segment.id} queryKey={key} />}
         <Loaded query={members}>
           {(found) => (
             <>
-              <PeopleList people={found.users} projectId={projectId} empty={<Text>{t.users.emptyTitle}</Text>} />
+              <UserList users={found.users} projectId={projectId} empty={<Text>{t.users.emptyTitle}</Text>} />
               <Pager
                 page={page}
                 limit={LIMIT}
@@ -51,7 +51,7 @@ export function Members({ segment }: { segment: Schemas['Segment'] }) {
   );
 }
 
-function ByHand({ segmentId, changed }: { segmentId: string; changed: string[] }) {
+function EditMembers({ segmentId, queryKey }: { segmentId: string; queryKey: string[] }) {
   const client = useQueryClient();
   const [text, setText] = useState('');
   const ids = text
@@ -64,7 +64,7 @@ function ByHand({ segmentId, changed }: { segmentId: string; changed: string[] }
     onSuccess({ added, removed, notFound }) {
       notify(t.segments.changed(added, removed));
       if (notFound.length === 0) setText('');
-      void client.invalidateQueries({ queryKey: changed });
+      void client.invalidateQueries({ queryKey });
     },
   });
   return (
@@ -105,8 +105,8 @@ function ByHand({ segmentId, changed }: { segmentId: string; changed: string[] }
   );
 }
 
-/** How many came in and left, where an automation follows the segment. */
-export function Movements({ segmentId }: { segmentId: string }) {
+/** Users who entered and exited the segment, if an automation tracks its membership. */
+export function MembershipChanges({ segmentId }: { segmentId: string }) {
   const { projectId } = useProject();
   const report = useQuery({
     queryKey: [projectId, 'segment', segmentId, 'report'],

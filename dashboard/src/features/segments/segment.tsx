@@ -2,22 +2,22 @@ import { Button, Checkbox, Grid, Stack, Text, TextInput, Textarea } from '@manti
 import { useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
+import { type Schemas, type Tagged, api, apiFor, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { isReadable } from '../../app/typed-json';
-import { Ask } from '../../components/ask';
-import { KeepChanges } from '../../components/draft';
+import { ConfirmButton } from '../../components/confirm-button';
+import { UnsavedChangesGuard } from '../../components/draft';
 import { Page, Section } from '../../components/page';
 import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { t } from '../../text';
 import type { Rule } from '../rules/rule';
 import { RuleList } from '../rules/rule-list';
 import { Estimate } from './estimate';
-import { Explained } from './explained';
-import { Members, Movements } from './members';
+import { Explanation } from './explanation';
+import { Members, MembershipChanges } from './members';
 
 const route = getRouteApi('/p/$projectId/segments/$segmentId');
 
@@ -50,28 +50,28 @@ export function SegmentScreen() {
       title={t.segments.title}
       queryKey={[projectId, 'segment', segmentId]}
       read={(signal) =>
-        readTagged(apiOf(projectId).GET('/segments/{id}', { params: { path: { id: segmentId } }, signal }))
+        readTagged(apiFor(projectId).GET('/segments/{id}', { params: { path: { id: segmentId } }, signal }))
       }
       refetchInterval={({ membership }) => (membership?.status === 'filling' ? 2_000 : false)}
     >
-      {(opened, now, onMade) => <Editor opened={opened} now={now} onMade={onMade} />}
+      {(opened, current, onCreated) => <Editor opened={opened} current={current} onCreated={onCreated} />}
     </RecordScreen>
   );
 }
 
 function Editor({
   opened,
-  now,
-  onMade,
+  current,
+  onCreated,
 }: {
   opened: Tagged<Segment> | null;
-  now: Segment | null;
-  onMade: (id: string) => void;
+  current: Segment | null;
+  onCreated: (id: string) => void;
 }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const api = apiOf(projectId);
+  const api = apiFor(projectId);
   const edited = useEdited<Segment, Fields>({
     opened,
     empty: EMPTY,
@@ -89,15 +89,15 @@ function Editor({
         }),
       );
     },
-    newest: ({ id }) => readTagged(api.GET('/segments/{id}', { params: { path: { id } } })),
-    async onSaved(saved, { isNew, isHere }) {
+    reload: ({ id }) => readTagged(api.GET('/segments/{id}', { params: { path: { id } } })),
+    async onSaved(saved, { isNew, isMounted }) {
       const { id } = saved.value;
       notify(t.saved);
       void client.invalidateQueries({ queryKey: [projectId, 'segments'] });
       void client.invalidateQueries({ queryKey: [projectId, 'explain', id] });
-      if (!isHere) return;
+      if (!isMounted) return;
       if (!isNew) return client.setQueryData([projectId, 'segment', id], saved);
-      onMade(id);
+      onCreated(id);
       await navigate({
         to: '/p/$projectId/segments/$segmentId',
         params: { projectId, segmentId: id },
@@ -125,7 +125,7 @@ function Editor({
         </>
       }
     >
-      <KeepChanges when={draft.isDirty} />
+      <UnsavedChangesGuard when={draft.isDirty} />
       <NotSaved edited={edited} hide={(field) => field.startsWith('rules[') || field === 'name'} />
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 8 }}>
@@ -157,7 +157,7 @@ function Editor({
                 <Text size="sm" c="dimmed" mb="xs">
                   {value.rules.length === 0 ? t.segments.noRules : t.segments.allOf}
                 </Text>
-                <RuleList rules={value.rules} onChange={(rules) => set({ rules })} error={error} place="rules" />
+                <RuleList rules={value.rules} onChange={(rules) => set({ rules })} error={error} path="rules" />
               </Section>
             )}
             {stored && <Members segment={stored} />}
@@ -166,9 +166,9 @@ function Editor({
         <Grid.Col span={{ base: 12, lg: 4 }}>
           <Stack>
             {!value.manual && <Estimate rules={value.rules} />}
-            {stored && <Membership segment={now ?? stored} />}
-            {stored && <TestPerson segmentId={stored.id} />}
-            {stored && <Movements segmentId={stored.id} />}
+            {stored && <Membership segment={current ?? stored} />}
+            {stored && <CheckUser segmentId={stored.id} />}
+            {stored && <MembershipChanges segmentId={stored.id} />}
           </Stack>
         </Grid.Col>
       </Grid>
@@ -181,9 +181,9 @@ function Membership({ segment: { membership } }: { segment: Segment }) {
   const { status, progress, error } = membership;
   const text =
     status === 'filling'
-      ? t.segments.filling(Math.floor(progress * 100))
+      ? t.segments.calculating(Math.floor(progress * 100))
       : status === 'kept'
-        ? t.segments.kept
+        ? t.segments.tracked
         : `${t.segments.failed} ${error ?? ''}`;
   return (
     <Text size="sm" role="status">
@@ -192,30 +192,30 @@ function Membership({ segment: { membership } }: { segment: Segment }) {
   );
 }
 
-function TestPerson({ segmentId }: { segmentId: string }) {
-  const [person, setPerson] = useState('');
-  const [asked, setAsked] = useState('');
+function CheckUser({ segmentId }: { segmentId: string }) {
+  const [userId, setUserId] = useState('');
+  const [checkedId, setCheckedId] = useState('');
   return (
     <Section title={t.segments.explain}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          setAsked(person.trim());
+          setCheckedId(userId.trim());
         }}
       >
         <Stack gap="xs" align="flex-start">
           <TextInput
             label={t.segments.explainHint}
-            value={person}
-            onChange={(event) => setPerson(event.currentTarget.value)}
+            value={userId}
+            onChange={(event) => setUserId(event.currentTarget.value)}
             required
           />
           <Button type="submit" size="xs" variant="default">
-            {t.segments.test}
+            {t.segments.check}
           </Button>
         </Stack>
       </form>
-      {asked && <Explained segmentId={segmentId} person={asked} />}
+      {checkedId && <Explanation segmentId={segmentId} userId={checkedId} />}
     </Section>
   );
 }
@@ -224,20 +224,20 @@ function Remove({ segment, tag }: { segment: Segment; tag: string | null }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const leave = (isHere: boolean) => {
+  const leave = (isMounted: boolean) => {
     notify(t.segments.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'segments'] });
-    if (isHere) void navigate({ to: '/p/$projectId/segments', params: { projectId }, ignoreBlocker: true });
+    if (isMounted) void navigate({ to: '/p/$projectId/segments', params: { projectId }, ignoreBlocker: true });
   };
   return (
-    <Ask
+    <ConfirmButton
       label={t.remove}
       title={t.segments.removeTitle}
       size="sm"
-      act={() => read(api.DELETE('/segments/{id}', { params: { path: { id: segment.id }, header: ifMatch(tag) } }))}
+      action={() => read(api.DELETE('/segments/{id}', { params: { path: { id: segment.id }, header: ifMatch(tag) } }))}
       onDone={leave}
     >
       {t.segments.remove(segment.name)}
-    </Ask>
+    </ConfirmButton>
   );
 }

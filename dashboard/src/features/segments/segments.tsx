@@ -46,7 +46,7 @@ export function Segments() {
               },
               { title: t.segments.type, cell: (segment) => t.segments.types[segment.type] },
               {
-                title: t.segments.people,
+                title: t.segments.users,
                 cell: (segment) => (segment.userCount === null ? t.segments.notCounted : t.number(segment.userCount)),
                 end: true,
               },

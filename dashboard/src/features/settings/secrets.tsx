@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Moment } from '../../components/moment';
 import { Section } from '../../components/page';
 import { Copy } from '../../components/snippet';
@@ -22,7 +22,7 @@ export function Secrets({ project }: { project: Schemas['Project'] }) {
       <Stack>
         <Hidden name={t.settings.webhookSecret} hint={t.settings.webhookHint} value={project.webhookSecret ?? ''} />
         <Text size="sm">
-          {t.settings.address}:{' '}
+          {t.settings.webhookUrl}:{' '}
           <Code style={{ overflowWrap: 'anywhere' }}>{`${location.origin}/api/v1/webhook/${project.id}`}</Code>
         </Text>
         {project.previousWebhookSecretUntil && (
@@ -31,9 +31,14 @@ export function Secrets({ project }: { project: Schemas['Project'] }) {
           </Text>
         )}
         <Group>
-          <Ask label={t.settings.rotate} title={t.settings.rotateTitle} act={rotate} onDone={done(t.settings.rotated)}>
+          <ConfirmButton
+            label={t.settings.rotate}
+            title={t.settings.rotateTitle}
+            action={rotate}
+            onDone={done(t.settings.rotated)}
+          >
             {t.settings.rotateText}
-          </Ask>
+          </ConfirmButton>
         </Group>
         <Hidden name={t.settings.signingSecret} hint={t.settings.signingHint} value={project.signingSecret ?? ''} />
         {project.previousSigningSecretUntil && (
@@ -42,14 +47,14 @@ export function Secrets({ project }: { project: Schemas['Project'] }) {
           </Text>
         )}
         <Group>
-          <Ask
+          <ConfirmButton
             label={t.settings.rotateSigning}
             title={t.settings.rotateSigningTitle}
-            act={rotateSigning}
+            action={rotateSigning}
             onDone={done(t.settings.signingRotated)}
           >
             {t.settings.rotateSigningText}
-          </Ask>
+          </ConfirmButton>
         </Group>
         <Hidden name={t.settings.identitySecret} hint={t.settings.identityHint} value={project.identitySecret ?? ''} />
       </Stack>

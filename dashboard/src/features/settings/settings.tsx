@@ -5,8 +5,8 @@ import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { Ask } from '../../components/ask';
-import { KeepChanges } from '../../components/draft';
+import { ConfirmButton } from '../../components/confirm-button';
+import { UnsavedChangesGuard } from '../../components/draft';
 import { Loaded } from '../../components/failure';
 import { Page, Section } from '../../components/page';
 import { NotSaved, useEdited } from '../../components/record';
@@ -51,14 +51,14 @@ function Form({ opened }: { opened: Tagged<Project> }) {
     opened,
     empty: fieldsOf(opened.value),
     fieldsOf,
-    // Only what was changed here: what others have changed since stays, also where this is saved over it.
+    // Sends only fields changed here, so that other fields changed by others are kept even when overwriting.
     change: (_, now, base, tag) =>
       readTagged(api.PUT('/projects/{id}', { params: { path, header: ifMatch(tag) }, body: changesOf(base, now) })),
-    newest: () => readTagged(api.GET('/projects/{id}', { params: { path } })),
+    reload: () => readTagged(api.GET('/projects/{id}', { params: { path } })),
     async onSaved(saved) {
       client.setQueryData([projectId, 'project'], saved);
       notify(t.saved);
-      // The name also stands in the list of projects.
+      // The project list in the header shows the name.
       await findSession();
     },
   });
@@ -67,7 +67,7 @@ function Form({ opened }: { opened: Tagged<Project> }) {
   const of = (field: keyof typeof value) => ({ disabled: !isAdmin, error: problemOf(saving.error, field) });
   return (
     <Stack maw={520}>
-      <KeepChanges when={draft.isDirty} />
+      <UnsavedChangesGuard when={draft.isDirty} />
       <TextInput label={t.settings.id} value={projectId} readOnly />
       <TextInput
         label={t.settings.name}
@@ -126,17 +126,17 @@ function Remove({ project }: { project: Project }) {
     read(api.DELETE('/projects/{id}', { params: { path: { id: project.id } }, body: { name: project.name } }));
   return (
     <Section title={t.settings.danger}>
-      {/* A new page: nothing of the project stays in memory. */}
-      <Ask
+      {/* Loading a new page clears the project's data from memory. */}
+      <ConfirmButton
         label={t.settings.remove}
         title={t.settings.removeTitle}
-        typed={project.name}
+        confirmationText={project.name}
         size="sm"
-        act={remove}
-        onDone={(isHere) => void (isHere ? location.assign('/') : findSession())}
+        action={remove}
+        onDone={(isMounted) => void (isMounted ? location.assign('/') : findSession())}
       >
         {t.settings.dangerText(project.name)}
-      </Ask>
+      </ConfirmButton>
     </Section>
   );
 }

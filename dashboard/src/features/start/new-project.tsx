@@ -1,41 +1,41 @@
 import { Button, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import { api, apiOf, read, workOn } from '../../api/client';
+import { api, apiFor, read, setCurrentProject } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { firstEvent } from '../../app/requests';
-import { rememberKey } from '../../app/known-keys';
+import { cacheKey } from '../../app/key-cache';
 import { Failure } from '../../components/failure';
 import { ButtonLink } from '../../components/links';
 import { Page, Section } from '../../components/page';
 import { Snippet } from '../../components/snippet';
-import { joined } from '../../session/session';
+import { addProject } from '../../session/session';
 import { useSession } from '../../session/use-session';
 import { t } from '../../text';
 import { keyOf } from '../access/key';
 
-interface Made {
+interface Created {
   id: string;
   name: string;
 }
 
 export function NewProject() {
   const { projects } = useSession();
-  const [made, setMade] = useState<Made | null>(null);
-  const making = useMutation({
+  const [created, setCreated] = useState<Created | null>(null);
+  const creating = useMutation({
     mutationFn: (input: { name: string; timezone: string }) => read(api.POST('/projects', { body: input })),
     onSuccess({ id, name }) {
-      joined({ id, name, role: 'ADMIN' });
-      workOn(id);
-      setMade({ id, name });
+      addProject({ id, name, role: 'ADMIN' });
+      setCurrentProject(id);
+      setCreated({ id, name });
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
-    making.mutate({ name: String(form.get('name')), timezone: String(form.get('timezone')) });
+    creating.mutate({ name: String(form.get('name')), timezone: String(form.get('timezone')) });
   };
-  if (made) return <FirstRun project={made} />;
+  if (created) return <FirstRun project={created} />;
   return (
     <Page title={t.start.title}>
       <Text>{projects.length === 0 ? t.start.none : t.start.text}</Text>
@@ -47,7 +47,7 @@ export function NewProject() {
             required
             maxLength={200}
             autoFocus
-            error={problemOf(making.error, 'name')}
+            error={problemOf(creating.error, 'name')}
           />
           <TextInput
             name="timezone"
@@ -55,10 +55,10 @@ export function NewProject() {
             description={t.start.timezoneHint}
             defaultValue={Intl.DateTimeFormat().resolvedOptions().timeZone}
             required
-            error={problemOf(making.error, 'timezone')}
+            error={problemOf(creating.error, 'timezone')}
           />
-          <Failure error={making.error} />
-          <Button type="submit" loading={making.isPending}>
+          <Failure error={creating.error} />
+          <Button type="submit" loading={creating.isPending}>
             {t.start.submit}
           </Button>
         </Stack>
@@ -71,22 +71,22 @@ const KEY_TYPES = ['public', 'secret'] as const;
 type KeyType = (typeof KEY_TYPES)[number];
 const KEY_NAMES: Record<KeyType, string> = { public: t.start.publicKey, secret: t.start.secretKey };
 
-/** Keys, a first request, and word of its arrival. */
-function FirstRun({ project }: { project: Made }) {
+/** First screen of a new project: API keys, a sample request, and whether its event has arrived. */
+function FirstRun({ project }: { project: Created }) {
   const [keys, setKeys] = useState<Partial<Record<KeyType, string>>>({});
-  const making = useMutation({
+  const creating = useMutation({
     async mutationFn() {
-      // One after the other, and each is kept at once: where the second fails, the first is there all the same.
+      // Sequentially, storing each key at once: if the second request fails, the first key is not lost.
       for (const type of KEY_TYPES.filter((each) => keys[each] === undefined)) {
-        const key = keyOf(await read(apiOf(project.id).POST('/api-keys', { body: { name: KEY_NAMES[type], type } })));
+        const key = keyOf(await read(apiFor(project.id).POST('/api-keys', { body: { name: KEY_NAMES[type], type } })));
         setKeys((before) => ({ ...before, [type]: key }));
-        if (type === 'public') rememberKey(project.id, key);
+        if (type === 'public') cacheKey(project.id, key);
       }
     },
   });
   const arrived = useQuery({
     queryKey: [project.id, 'first-event'],
-    queryFn: ({ signal }) => read(apiOf(project.id).GET('/events', { params: { query: { limit: 1 } }, signal })),
+    queryFn: ({ signal }) => read(apiFor(project.id).GET('/events', { params: { query: { limit: 1 } }, signal })),
     enabled: keys.public !== undefined,
     refetchInterval: (query) => (query.state.data?.events.length ? false : 1_500),
   });
@@ -105,11 +105,11 @@ function FirstRun({ project }: { project: Made }) {
           <Text size="sm">{t.start.keysText}</Text>
           {KEY_TYPES.map((type) => keys[type] && <Snippet key={type} label={KEY_NAMES[type]} code={keys[type]} />)}
           {KEY_TYPES.some((type) => keys[type] === undefined) && (
-            <Button onClick={() => making.mutate()} loading={making.isPending}>
-              {t.start.makeKeys}
+            <Button onClick={() => creating.mutate()} loading={creating.isPending}>
+              {t.start.createKeys}
             </Button>
           )}
-          <Failure error={making.error} />
+          <Failure error={creating.error} />
         </Stack>
       </Section>
       {keys.public && (

@@ -1,12 +1,12 @@
 import { Button, Checkbox, Group, Stack, Text, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
+import { type Schemas, type Tagged, api, apiFor, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { changesOf } from '../../app/draft';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -23,7 +23,7 @@ export function SubscriptionGroups() {
   const client = useQueryClient();
   const [edited, setEdited] = useState<string | null>(null);
   const groups = useGroups();
-  const again = () => void client.invalidateQueries({ queryKey: [projectId, 'subscription-groups'] });
+  const refresh = () => void client.invalidateQueries({ queryKey: [projectId, 'subscription-groups'] });
   const close = () => setEdited(null);
   return (
     <Page title={t.groups.title} actions={<Button onClick={() => setEdited('new')}>{t.groups.create}</Button>}>
@@ -54,14 +54,16 @@ export function SubscriptionGroups() {
                     <Button size="xs" variant="default" onClick={() => setEdited(group.id)}>
                       {t.edit}
                     </Button>
-                    <Ask
+                    <ConfirmButton
                       label={t.remove}
                       title={t.groups.removeTitle}
-                      act={() => read(api.DELETE('/subscription-groups/{id}', { params: { path: { id: group.id } } }))}
-                      onDone={again}
+                      action={() =>
+                        read(api.DELETE('/subscription-groups/{id}', { params: { path: { id: group.id } } }))
+                      }
+                      onDone={refresh}
                     >
                       {t.groups.remove(group.name)}
-                    </Ask>
+                    </ConfirmButton>
                   </Group>
                 ),
               },
@@ -78,11 +80,11 @@ export function SubscriptionGroups() {
                 ? null
                 : (signal) =>
                     readTagged(
-                      apiOf(projectId).GET('/subscription-groups/{id}', { params: { path: { id: edited } }, signal }),
+                      apiFor(projectId).GET('/subscription-groups/{id}', { params: { path: { id: edited } }, signal }),
                     )
             }
           >
-            {(opened) => <Editor opened={opened} onSaved={again} onClose={close} />}
+            {(opened) => <Editor opened={opened} onSaved={refresh} onClose={close} />}
           </OpenedRecord>
         )}
       </EditorModal>
@@ -118,7 +120,7 @@ function Editor({
   onClose: () => void;
 }) {
   const { projectId } = useProject();
-  const api = apiOf(projectId);
+  const api = apiFor(projectId);
   const edited = useEdited<SubscriptionGroup, Fields>({
     opened,
     empty: EMPTY,
@@ -131,10 +133,10 @@ function Editor({
           body: changesOf(base, fields),
         }),
       ),
-    newest: ({ id }) => readTagged(api.GET('/subscription-groups/{id}', { params: { path: { id } } })),
-    onSaved(_, { isHere }) {
+    reload: ({ id }) => readTagged(api.GET('/subscription-groups/{id}', { params: { path: { id } } })),
+    onSaved(_, { isMounted }) {
       onSaved();
-      if (isHere) onClose();
+      if (isMounted) onClose();
     },
   });
   const { stored, draft, saving } = edited;

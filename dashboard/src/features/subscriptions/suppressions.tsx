@@ -8,7 +8,7 @@ import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { REQUESTS } from '../../app/requests';
 import { CHANNELS, type Channel, SUPPRESSION_REASONS } from '../../app/values';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { Empty } from '../../components/empty';
 import { Failure, Loaded } from '../../components/failure';
 import { Choice, SearchField } from '../../components/filters';
@@ -22,6 +22,10 @@ import { NextStep } from '../access/next-step';
 
 const route = getRouteApi('/p/$projectId/suppressions');
 const LIMIT = 50;
+
+function reasonName(reason: string | null | undefined): string {
+  return reason ? (t.statuses[reason] ?? reason) : '–';
+}
 
 export function Suppressions() {
   const { projectId } = useProject();
@@ -38,7 +42,7 @@ export function Suppressions() {
   });
   const filter = (change: Partial<typeof filters>) =>
     void navigate({ search: { ...filters, page: undefined, ...change }, replace: true });
-  const again = () => void client.invalidateQueries({ queryKey: [projectId, 'suppressions'] });
+  const refresh = () => void client.invalidateQueries({ queryKey: [projectId, 'suppressions'] });
   return (
     <Page title={t.suppressions.title} actions={<Button onClick={() => setAdding(true)}>{t.suppressions.add}</Button>}>
       <Text>{t.suppressions.text}</Text>
@@ -59,6 +63,7 @@ export function Suppressions() {
           label={t.suppressions.reason}
           value={reason}
           options={SUPPRESSION_REASONS}
+          name={(each) => t.statuses[each] ?? each}
           onChange={(value) => filter({ reason: value })}
         />
       </Group>
@@ -84,7 +89,7 @@ export function Suppressions() {
               columns={[
                 { title: t.suppressions.address, cell: (row) => row.address ?? row.userId ?? '–' },
                 { title: t.suppressions.channel, cell: (row) => t.channelName(row.channel) },
-                { title: t.suppressions.reason, cell: (row) => row.reason },
+                { title: t.suppressions.reason, cell: (row) => reasonName(row.reason) },
                 {
                   title: t.suppressions.note,
                   cell: (row) =>
@@ -93,7 +98,7 @@ export function Suppressions() {
                         to="/p/$projectId/messages/$messageId"
                         params={{ projectId, messageId: row.messageId }}
                       >
-                        {row.note || t.messages.open}
+                        {row.note || t.messages.view}
                       </ScreenLink>
                     ) : (
                       row.note || '–'
@@ -101,16 +106,16 @@ export function Suppressions() {
                 },
                 { title: t.suppressions.since, cell: (row) => <Moment at={row.createdAt} /> },
                 {
-                  title: t.suppressions.lift,
+                  title: t.suppressions.remove,
                   cell: (row) => (
-                    <Ask
-                      label={t.suppressions.lift}
-                      title={t.suppressions.liftTitle}
-                      act={() => read(api.DELETE('/suppressions', { body: { id: row.id } }))}
-                      onDone={again}
+                    <ConfirmButton
+                      label={t.suppressions.remove}
+                      title={t.suppressions.removeTitle}
+                      action={() => read(api.DELETE('/suppressions', { body: { id: row.id } }))}
+                      onDone={refresh}
                     >
-                      {t.suppressions.liftText(row.address ?? row.userId ?? '', row.reason ?? '')}
-                    </Ask>
+                      {t.suppressions.removeText(row.address ?? row.userId ?? '', reasonName(row.reason))}
+                    </ConfirmButton>
                   ),
                 },
               ]}
@@ -135,7 +140,7 @@ export function Suppressions() {
           onAdded={() => {
             setAdding(false);
             notify(t.saved);
-            again();
+            refresh();
           }}
         />
       </Modal>

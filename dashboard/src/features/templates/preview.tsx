@@ -10,26 +10,26 @@ import { MessageFrame } from '../../components/message-frame';
 import { Section } from '../../components/page';
 import { t } from '../../text';
 
-const MOBILE = 390;
+const MOBILE_WIDTH = 390;
 
-interface Asked {
+interface PreviewInput {
   userId: string;
   data: unknown;
 }
 
-/** The stored template as a person would get it, made by the same code that sends it. */
+/** Preview of the stored template, rendered by the same code as real messages. */
 export function Preview({ template, isDirty }: { template: Schemas['Template'] | null; isDirty: boolean }) {
   const { projectId } = useProject();
-  const [asking, setAsking] = useState<Asked>({ userId: '', data: undefined });
-  const [asked, setAsked] = useState<Asked>(asking);
+  const [input, setInput] = useState<PreviewInput>({ userId: '', data: undefined });
+  const [applied, setApplied] = useState<PreviewInput>(input);
   const [mobile, setMobile] = useState(false);
   const [dark, setDark] = useState(false);
   const preview = useQuery({
-    queryKey: [projectId, 'preview', template?.id, template?.updatedAt, asked],
+    queryKey: [projectId, 'preview', template?.id, template?.updatedAt, applied],
     queryFn({ signal }) {
       const body = {
-        ...(asked.userId ? { userId: asked.userId } : {}),
-        ...(asked.data === undefined ? {} : { data: asked.data as Record<string, unknown> }),
+        ...(applied.userId ? { userId: applied.userId } : {}),
+        ...(applied.data === undefined ? {} : { data: applied.data as Record<string, unknown> }),
       };
       return read(api.POST('/templates/{id}/preview', { params: { path: { id: template?.id ?? '' } }, body, signal }));
     },
@@ -53,18 +53,18 @@ export function Preview({ template, isDirty }: { template: Schemas['Template'] |
           <TextInput
             label={t.templates.as}
             description={t.templates.asHint}
-            value={asking.userId}
-            onChange={(event) => setAsking({ ...asking, userId: event.currentTarget.value })}
+            value={input.userId}
+            onChange={(event) => setInput({ ...input, userId: event.currentTarget.value })}
           />
-          <Button variant="default" disabled={!isReadable(asking.data)} onClick={() => setAsked(asking)}>
+          <Button variant="default" disabled={!isReadable(input.data)} onClick={() => setApplied(input)}>
             {t.templates.refresh}
           </Button>
         </Group>
         <JsonInput
           label={t.templates.data}
           rows={2}
-          value={asking.data}
-          onChange={(data) => setAsking({ ...asking, data })}
+          value={input.data}
+          onChange={(data) => setInput({ ...input, data })}
         />
         <Loaded query={preview}>
           {({ subject, body, warnings }) => (
@@ -105,7 +105,12 @@ export function Preview({ template, isDirty }: { template: Schemas['Template'] |
                       ]}
                     />
                   </Group>
-                  <MessageFrame title={t.templates.frame} html={body} width={mobile ? MOBILE : '100%'} dark={dark} />
+                  <MessageFrame
+                    title={t.templates.frame}
+                    html={body}
+                    width={mobile ? MOBILE_WIDTH : '100%'}
+                    dark={dark}
+                  />
                 </>
               ) : (
                 <Paper withBorder p="md">

@@ -3,7 +3,7 @@ import { useChoices } from '../../app/choices';
 import { useProject } from '../../app/project';
 import type { Channel } from '../../app/values';
 
-/** The templates of a channel to choose from. */
+/** Loads the templates of a channel that can be selected. */
 export function useTemplateChoices(channel: Channel, chosen: readonly string[]) {
   const { projectId } = useProject();
   return useChoices({

@@ -2,19 +2,19 @@ import { Button, Grid, Group, NativeSelect, Skeleton, Stack, TextInput, Textarea
 import { useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { Suspense, lazy } from 'react';
-import { type Schemas, type Tagged, api, apiOf, ifMatch, read, readTagged } from '../../api/client';
+import { type Schemas, type Tagged, api, apiFor, ifMatch, read, readTagged } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
-import { listed, readList } from '../../app/texts';
+import { formatList, parseList } from '../../app/texts';
 import { CHANNELS, type Channel } from '../../app/values';
-import { Ask } from '../../components/ask';
-import { KeepChanges } from '../../components/draft';
+import { ConfirmButton } from '../../components/confirm-button';
+import { UnsavedChangesGuard } from '../../components/draft';
 import { Page } from '../../components/page';
 import { NotSaved, RecordScreen, useEdited } from '../../components/record';
 import { t } from '../../text';
 import { Preview } from './preview';
-import { Written } from './written';
+import { AiDraft } from './ai-draft';
 
 const CodeEditor = lazy(() => import('../../components/code-editor'));
 const route = getRouteApi('/p/$projectId/templates/$templateId');
@@ -26,7 +26,7 @@ interface Fields {
   channel: Channel;
   subject: string;
   body: string;
-  /** What a tap on a push opens; empty where nothing. */
+  /** URL that a tap on a push notification opens; empty for none. */
   url: string;
   tags: string;
   ai: boolean;
@@ -36,15 +36,15 @@ const EMPTY: Fields = { name: '', channel: 'EMAIL', subject: '', body: '', url: 
 
 function fieldsOf(template: Template): Fields {
   const { name, channel, subject, body, url, tags, ai } = template;
-  return { name, channel, subject, body, url: url ?? '', tags: listed(tags), ai };
+  return { name, channel, subject, body, url: url ?? '', tags: formatList(tags), ai };
 }
 
-/** What the API is told of them: a URL is a push's only. */
+/** Returns the request body; only push templates have a URL. */
 function inputOf({ url, tags, ...fields }: Fields) {
   return {
     ...fields,
     ...(fields.channel === 'PUSH' && { url: url.trim() === '' ? null : url.trim() }),
-    tags: readList(tags),
+    tags: parseList(tags),
   };
 }
 
@@ -57,19 +57,19 @@ export function TemplateScreen() {
       title={t.templates.title}
       queryKey={[projectId, 'template', templateId]}
       read={(signal) =>
-        readTagged(apiOf(projectId).GET('/templates/{id}', { params: { path: { id: templateId } }, signal }))
+        readTagged(apiFor(projectId).GET('/templates/{id}', { params: { path: { id: templateId } }, signal }))
       }
     >
-      {(opened, _, onMade) => <Editor opened={opened} onMade={onMade} />}
+      {(opened, _, onCreated) => <Editor opened={opened} onCreated={onCreated} />}
     </RecordScreen>
   );
 }
 
-function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (id: string) => void }) {
+function Editor({ opened, onCreated }: { opened: Tagged<Template> | null; onCreated: (id: string) => void }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const api = apiOf(projectId);
+  const api = apiFor(projectId);
   const edited = useEdited<Template, Fields>({
     opened,
     empty: EMPTY,
@@ -77,13 +77,13 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
     create: (fields) => readTagged(api.POST('/templates', { body: inputOf(fields) })),
     change: ({ id }, fields, _, tag) =>
       readTagged(api.PUT('/templates/{id}', { params: { path: { id }, header: ifMatch(tag) }, body: inputOf(fields) })),
-    newest: ({ id }) => readTagged(api.GET('/templates/{id}', { params: { path: { id } } })),
-    async onSaved(saved, { isNew, isHere }) {
+    reload: ({ id }) => readTagged(api.GET('/templates/{id}', { params: { path: { id } } })),
+    async onSaved(saved, { isNew, isMounted }) {
       const { id } = saved.value;
       notify(t.saved);
       void client.invalidateQueries({ queryKey: [projectId, 'templates'] });
-      if (!isNew || !isHere) return;
-      onMade(id);
+      if (!isNew || !isMounted) return;
+      onCreated(id);
       await navigate({
         to: '/p/$projectId/templates/$templateId',
         params: { projectId, templateId: id },
@@ -108,7 +108,7 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
         </>
       }
     >
-      <KeepChanges when={draft.isDirty} />
+      <UnsavedChangesGuard when={draft.isDirty} />
       <NotSaved edited={edited} />
       <Grid gap="xl">
         <Grid.Col span={{ base: 12, lg: 6 }}>
@@ -175,7 +175,7 @@ function Editor({ opened, onMade }: { opened: Tagged<Template> | null; onMade: (
               onChange={(event) => set({ tags: event.currentTarget.value })}
               error={problemOf(error, 'tags')}
             />
-            <Written
+            <AiDraft
               channel={value.channel}
               onWritten={(title, body) => set({ subject: hasSubject ? title : '', body, ai: true })}
             />
@@ -193,22 +193,24 @@ function Remove({ template, tag }: { template: Template; tag: string | null }) {
   const { projectId } = useProject();
   const navigate = useNavigate();
   const client = useQueryClient();
-  const leave = (isHere: boolean) => {
+  const leave = (isMounted: boolean) => {
     notify(t.templates.removed);
     void client.invalidateQueries({ queryKey: [projectId, 'templates'] });
-    if (isHere) void navigate({ to: '/p/$projectId/templates', params: { projectId }, ignoreBlocker: true });
+    if (isMounted) void navigate({ to: '/p/$projectId/templates', params: { projectId }, ignoreBlocker: true });
   };
   return (
     <Group>
-      <Ask
+      <ConfirmButton
         label={t.remove}
         title={t.templates.removeTitle}
         size="sm"
-        act={() => read(api.DELETE('/templates/{id}', { params: { path: { id: template.id }, header: ifMatch(tag) } }))}
+        action={() =>
+          read(api.DELETE('/templates/{id}', { params: { path: { id: template.id }, header: ifMatch(tag) } }))
+        }
         onDone={leave}
       >
         {t.templates.remove(template.name)}
-      </Ask>
+      </ConfirmButton>
     </Group>
   );
 }

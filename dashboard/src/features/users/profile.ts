@@ -1,11 +1,11 @@
-/** A person's profile as it is edited: of the properties only those that are to change. */
+/** A user's profile in the editor. `properties` contains only the properties to change. */
 export interface Fields {
   name: string;
   email: string;
   properties: unknown;
 }
 
-/** What the API is told: only what was changed, for a name or an address of its own wins over one among the properties. */
+/** Returns the request body. Only changed fields are sent, because `name` and `email` take precedence over properties. */
 export function profileOf({ name, email, properties }: Partial<Fields>) {
   return {
     ...(name !== undefined && { name: name || null }),
@@ -14,17 +14,17 @@ export function profileOf({ name, email, properties }: Partial<Fields>) {
   };
 }
 
-/** Somebody who is made known by hand. */
-export interface NewPerson {
+/** Fields of the form that adds a user. */
+export interface NewUser {
   userId: string;
   email: string;
   name: string;
-  /** Others than these two. */
+  /** Properties other than name and email. */
   properties: unknown;
 }
 
-/** What the API is told of them: an address and a name of their own win over those among the properties. */
-export function identityInput({ userId, email, name, properties }: NewPerson) {
+/** Returns the body of an identify request. `email` and `name` take precedence over properties of the same name. */
+export function identifyInput({ userId, email, name, properties }: NewUser) {
   return {
     userId,
     properties: {

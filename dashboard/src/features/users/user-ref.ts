@@ -1,9 +1,9 @@
 import type { Schemas } from '../../api/client';
 
-/** The query of a request that names a user by internal id. Without it, an equal external id of another user would win. */
+/** Query for requests with an internal user ID. Without it, an equal external ID of another user takes precedence. */
 export const INTERNAL = { idType: 'internal' } as const;
 
-/** Where a user's page is: at the external id, which people know, or else at the internal id. */
+/** Returns the URL parameters of a user's page: the external ID, or the internal ID if there is none. */
 export function userPage(user: Pick<Schemas['User'], 'id' | 'externalId'>): {
   userId: string;
   search: { idType?: 'internal' };

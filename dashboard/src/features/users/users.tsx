@@ -11,8 +11,8 @@ import { Page } from '../../components/page';
 import { Pager } from '../../components/pager';
 import { t } from '../../text';
 import { NextStep } from '../access/next-step';
-import { AddPerson } from './add-person';
-import { PeopleList } from './people-list';
+import { AddUser } from './add-user';
+import { UserList } from './user-list';
 
 const route = getRouteApi('/p/$projectId/users');
 const LIMIT = 50;
@@ -35,9 +35,9 @@ export function Users() {
     <Page
       title={t.users.title}
       actions={
-        <AddPerson
-          onAdded={(userId, isThere) =>
-            isThere &&
+        <AddUser
+          onAdded={(userId, exists) =>
+            exists &&
             void navigate({
               to: '/p/$projectId/users/$userId',
               params: { projectId, userId },
@@ -61,8 +61,8 @@ export function Users() {
       <Loaded query={users} rows={10}>
         {(found) => (
           <Stack>
-            <PeopleList
-              people={found.users}
+            <UserList
+              users={found.users}
               projectId={projectId}
               empty={
                 search || filter ? (

@@ -6,7 +6,7 @@ import { type Schemas, api, read } from '../../api/client';
 import { notify } from '../../app/notice';
 import { useProject } from '../../app/project';
 import { DELIVERY_STATUSES } from '../../app/values';
-import { Ask } from '../../components/ask';
+import { ConfirmButton } from '../../components/confirm-button';
 import { EditorModal } from '../../components/editor-modal';
 import { Failure, Loaded } from '../../components/failure';
 import { Choice } from '../../components/filters';
@@ -22,7 +22,7 @@ import { EndpointForm, EndpointState } from './webhooks';
 
 const route = getRouteApi('/p/$projectId/webhooks/$endpointId');
 type Delivery = Schemas['WebhookDelivery'];
-const AGAIN_MS = 5_000;
+const POLL_MS = 5_000;
 
 export function EndpointScreen() {
   const { projectId } = useProject();
@@ -45,7 +45,7 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
   const [editing, setEditing] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
   const params = { path: { id: endpoint.id } };
-  const again = () => {
+  const refresh = () => {
     void client.invalidateQueries({ queryKey: [projectId, 'webhook-endpoint', endpoint.id] });
     void client.invalidateQueries({ queryKey: [projectId, 'webhook-deliveries', endpoint.id] });
     void client.invalidateQueries({ queryKey: [projectId, 'webhook-endpoints'] });
@@ -54,14 +54,14 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
     mutationFn: () => read(api.POST('/webhook-endpoints/{id}/test', { params })),
     onSuccess() {
       notify(t.webhooks.sentTest);
-      again();
+      refresh();
     },
   });
   const rotate = async () => setSecret((await read(api.POST('/webhook-endpoints/{id}/rotate', { params }))).secret);
-  const leave = (isHere: boolean) => {
+  const leave = (isMounted: boolean) => {
     notify(t.webhooks.removed);
-    again();
-    if (isHere) void navigate({ to: '/p/$projectId/webhooks', params: { projectId } });
+    refresh();
+    if (isMounted) void navigate({ to: '/p/$projectId/webhooks', params: { projectId } });
   };
   return (
     <Stack gap="xl">
@@ -73,27 +73,27 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
         <Button size="xs" variant="default" loading={testing.isPending} onClick={() => testing.mutate()}>
           {t.webhooks.test}
         </Button>
-        <Ask label={t.webhooks.rotate} title={t.webhooks.rotateTitle} act={rotate}>
+        <ConfirmButton label={t.webhooks.rotate} title={t.webhooks.rotateTitle} action={rotate}>
           {t.webhooks.rotateText}
-        </Ask>
-        <Ask
+        </ConfirmButton>
+        <ConfirmButton
           label={t.remove}
           title={t.webhooks.removeTitle}
-          act={() => read(api.DELETE('/webhook-endpoints/{id}', { params }))}
+          action={() => read(api.DELETE('/webhook-endpoints/{id}', { params }))}
           onDone={leave}
         >
           {t.webhooks.remove(endpoint.url)}
-        </Ask>
+        </ConfirmButton>
       </Group>
       <Failure error={testing.error} />
-      <Log endpointId={endpoint.id} />
+      <DeliveryLog endpointId={endpoint.id} />
       <EditorModal opened={editing} onClose={() => setEditing(false)} title={t.webhooks.edit}>
         <EndpointForm
           endpoint={endpoint}
           onSaved={() => {
             setEditing(false);
             notify(t.saved);
-            again();
+            refresh();
           }}
         />
       </EditorModal>
@@ -102,7 +102,7 @@ function Endpoint({ endpoint }: { endpoint: Schemas['WebhookEndpoint'] }) {
   );
 }
 
-function Log({ endpointId }: { endpointId: string }) {
+function DeliveryLog({ endpointId }: { endpointId: string }) {
   const { projectId } = useProject();
   const { status } = route.useSearch();
   const navigate = route.useNavigate();
@@ -118,7 +118,7 @@ function Log({ endpointId }: { endpointId: string }) {
       ),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.nextCursor ?? undefined,
-    refetchInterval: AGAIN_MS,
+    refetchInterval: POLL_MS,
   });
   return (
     <Section
@@ -128,6 +128,7 @@ function Log({ endpointId }: { endpointId: string }) {
           label={t.webhooks.status}
           value={status}
           options={DELIVERY_STATUSES}
+          name={(each) => t.statuses[each] ?? each}
           onChange={(value) => void navigate({ search: { status: value }, replace: true })}
         />
       }
@@ -138,7 +139,7 @@ function Log({ endpointId }: { endpointId: string }) {
             label={t.webhooks.log}
             rows={rows}
             id={(delivery) => delivery.id}
-            empty={<Text size="sm">{status ? t.webhooks.noCallsFiltered : t.webhooks.noCalls}</Text>}
+            empty={<Text size="sm">{status ? t.webhooks.noDeliveriesFiltered : t.webhooks.noDeliveries}</Text>}
             columns={[
               { title: t.webhooks.created, cell: (delivery) => <Moment at={delivery.createdAt} /> },
               { title: t.webhooks.type, cell: (delivery) => delivery.type },
@@ -146,10 +147,10 @@ function Log({ endpointId }: { endpointId: string }) {
               { title: t.webhooks.attempts, cell: (delivery) => delivery.attempts.length, end: true },
               { title: t.webhooks.next, cell: (delivery) => <Moment at={delivery.nextAttemptAt} /> },
               {
-                title: t.webhooks.open,
+                title: t.webhooks.view,
                 cell: (delivery) => (
                   <Button size="compact-xs" variant="default" onClick={() => setShown(delivery)}>
-                    {t.webhooks.open}
+                    {t.webhooks.view}
                   </Button>
                 ),
               },
@@ -160,17 +161,23 @@ function Log({ endpointId }: { endpointId: string }) {
       <Modal
         opened={shown !== null}
         onClose={() => setShown(null)}
-        title={t.webhooks.call}
+        title={t.webhooks.delivery}
         size="lg"
         closeButtonProps={{ 'aria-label': t.close }}
       >
-        {shown && <Call endpointId={endpointId} delivery={shown} onResent={() => setShown(null)} />}
+        {shown && <DeliveryDetails endpointId={endpointId} delivery={shown} onResent={() => setShown(null)} />}
       </Modal>
     </Section>
   );
 }
 
-function Call({ endpointId, delivery, onResent }: { endpointId: string; delivery: Delivery; onResent: () => void }) {
+interface DeliveryDetailsProps {
+  endpointId: string;
+  delivery: Delivery;
+  onResent: () => void;
+}
+
+function DeliveryDetails({ endpointId, delivery, onResent }: DeliveryDetailsProps) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const resending = useMutation({
@@ -192,11 +199,11 @@ function Call({ endpointId, delivery, onResent }: { endpointId: string; delivery
         label={t.webhooks.attempts}
         rows={delivery.attempts}
         id={(attempt) => attempt.at}
-        empty={<Text size="sm">{t.webhooks.noCalls}</Text>}
+        empty={<Text size="sm">{t.webhooks.noAttempts}</Text>}
         columns={[
           { title: t.webhooks.created, cell: (attempt) => <Moment at={attempt.at} /> },
           { title: t.webhooks.status, cell: (attempt) => attempt.status ?? '–' },
-          { title: t.webhooks.took, cell: (attempt) => t.webhooks.ms(attempt.durationMs) },
+          { title: t.webhooks.duration, cell: (attempt) => t.webhooks.ms(attempt.durationMs) },
           { title: t.webhooks.error, cell: (attempt) => attempt.error ?? '–' },
           { title: t.webhooks.response, cell: (attempt) => attempt.response ?? '–' },
         ]}

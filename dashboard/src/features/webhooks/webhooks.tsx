@@ -24,7 +24,7 @@ type Endpoint = Schemas['WebhookEndpoint'];
 export function Webhooks() {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const [making, setMaking] = useState(false);
+  const [creating, setCreating] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
   const key = [projectId, 'webhook-endpoints'];
   const endpoints = useQuery({
@@ -32,7 +32,7 @@ export function Webhooks() {
     queryFn: ({ signal }) => read(api.GET('/webhook-endpoints', { signal })),
   });
   return (
-    <Page title={t.webhooks.title} actions={<Button onClick={() => setMaking(true)}>{t.webhooks.create}</Button>}>
+    <Page title={t.webhooks.title} actions={<Button onClick={() => setCreating(true)}>{t.webhooks.create}</Button>}>
       <Text>{t.webhooks.text}</Text>
       <Loaded query={endpoints}>
         {(found) => (
@@ -44,7 +44,7 @@ export function Webhooks() {
               <NextStep
                 title={t.webhooks.emptyTitle}
                 text={t.webhooks.emptyText}
-                label={t.webhooks.happen}
+                label={t.webhooks.trigger}
                 request={REQUESTS.event}
               />
             }
@@ -68,11 +68,11 @@ export function Webhooks() {
           />
         )}
       </Loaded>
-      <EditorModal opened={making} onClose={() => setMaking(false)} title={t.webhooks.create}>
+      <EditorModal opened={creating} onClose={() => setCreating(false)} title={t.webhooks.create}>
         <EndpointForm
           endpoint={null}
           onSaved={(saved) => {
-            setMaking(false);
+            setCreating(false);
             if ('secret' in saved && saved.secret) setSecret(saved.secret);
             else notify(t.webhooks.secretLost, true);
             void client.invalidateQueries({ queryKey: key });
@@ -89,7 +89,11 @@ export function EndpointState({ endpoint }: { endpoint: Endpoint }) {
     <>
       <Status
         of={endpoint.enabled ? 'on' : 'off'}
-        label={endpoint.enabled ? t.webhooks.enabled : (t.webhooks.disabled[endpoint.disabledReason ?? ''] ?? t.no)}
+        label={
+          endpoint.enabled
+            ? t.webhooks.enabled
+            : (t.webhooks.disabled[endpoint.disabledReason ?? ''] ?? t.webhooks.disabledManually)
+        }
       />
       {endpoint.failingSince && (
         <Text size="xs">

@@ -1,67 +1,65 @@
 const count = new Intl.NumberFormat('en');
 
-/** Words of all screens. */
+/** Texts that all screens share. */
 export const shell = {
   product: 'Rekindle',
   close: 'Close',
   cancel: 'Cancel',
   save: 'Save',
   saved: 'Saved.',
-  create: 'Create',
   edit: 'Edit',
   remove: 'Delete',
   add: 'Add',
   copy: 'Copy',
   copied: 'Copied',
-  once: 'This is shown once: only a hash of it is kept. Put it where it is needed before you close this.',
-  kept: 'I have kept it',
+  secretOnce: 'Copy this now. It will not be shown again.',
+  done: 'Done',
   yes: 'Yes',
   no: 'No',
   none: 'None',
   any: 'Any',
-  name: 'Name',
   more: 'Show more',
   number: (value: number) => count.format(value),
-  apply: 'Apply',
-  clear: 'Clear',
-  adminOnly: 'Only an ADMIN of the project can change this.',
+  adminOnly: 'Only an admin of the project can change this.',
   failure: {
     loading: 'Loading',
     retry: 'Try again',
-    request: (id: string) => `Request ${id}`,
+    request: (id: string) => `Request ID: ${id}`,
     title: (status: number) =>
       status === 0
         ? 'No connection'
         : status === 422
-          ? 'Not saved: something needs to be changed'
+          ? 'Not saved: correct the following and try again'
           : status === 403
-            ? 'Not allowed'
+            ? 'Permission denied'
             : status === 404
               ? 'Not found'
               : status === 409
-                ? 'Not possible now'
+                ? 'Not possible in the current state'
                 : status === 412
-                  ? 'Somebody else has changed this meanwhile'
+                  ? 'Changed by someone else'
                   : status === 429
                     ? 'Too many requests'
                     : status === 401
                       ? 'Not signed in'
-                      : 'That did not work',
+                      : 'Something went wrong',
+    unreachable: 'The server cannot be reached. Your input is kept: check your connection and try again.',
+    unexplained: (status: number) => `The server returned status ${status} without an explanation. Try again later.`,
   },
-  json: { unreadable: (why: string) => `This is not JSON yet: ${why}`, properties: 'Properties (JSON)' },
-  ask: { type: (text: string) => `Type ${text} to go on` },
+  json: { unreadable: (why: string) => `Invalid JSON: ${why}`, properties: 'Properties (JSON)' },
+  confirm: { type: (text: string) => `Type ${text} to confirm` },
   draft: {
     title: 'Leave without saving?',
-    text: 'What you changed here is not saved yet.',
+    text: 'Your changes have not been saved.',
     leave: 'Leave without saving',
-    stay: 'Stay here',
+    stay: 'Keep editing',
   },
   conflict: {
-    title: 'Somebody else has changed this meanwhile',
-    text: 'Nothing was overwritten, and what you entered is still here.',
-    see: 'See theirs in a new tab',
-    load: 'Load theirs, and drop mine',
-    over: 'Save mine over theirs',
+    title: 'Changed by someone else',
+    text: 'Nothing was overwritten, and your changes are still here.',
+    view: 'View the other version in a new tab',
+    discard: 'Discard my changes',
+    overwrite: 'Overwrite',
   },
   pager: {
     label: 'Pages',
@@ -69,15 +67,15 @@ export const shell = {
     next: 'Next',
     page: (page: number, pages: number) => `Page ${count.format(page)} of ${count.format(pages)}`,
     total: (total: number, capped: boolean) =>
-      capped ? `More than ${count.format(total)}` : `${count.format(total)} in all`,
+      capped ? `More than ${count.format(total)}` : `${count.format(total)} total`,
   },
-  broken: { title: 'This screen cannot be shown', reload: 'Load it again' },
-  notFound: { title: 'There is no such screen', back: 'To the overview' },
+  broken: { title: 'This page could not be displayed', reload: 'Reload' },
+  notFound: { title: 'Page not found', back: 'Go to overview' },
   shell: {
-    skip: 'To the content',
+    skip: 'Skip to content',
     menu: 'Menu',
     project: 'Project',
-    noProject: 'A project you do not belong to',
+    noProject: 'A project that you do not belong to',
     newProject: 'New project…',
     light: 'Light',
     dark: 'Dark',
@@ -85,14 +83,14 @@ export const shell = {
     signOut: 'Sign out',
   },
   nav: {
-    watch: 'Watch',
-    people: 'People',
-    reach: 'Reach',
-    setUp: 'Set up',
+    activityGroup: 'Activity',
+    audienceGroup: 'Audience',
+    messagingGroup: 'Messaging',
+    settingsGroup: 'Settings',
     overview: 'Overview',
     events: 'Events',
     messages: 'Messages',
-    deadLetters: 'Dead letters',
+    deadLetters: 'Failed messages',
     users: 'Users',
     segments: 'Segments',
     groups: 'Subscription groups',
@@ -105,7 +103,7 @@ export const shell = {
     apiKeys: 'API keys',
     webhooks: 'Webhooks',
     team: 'Team',
-    settings: 'Settings',
+    settings: 'Project settings',
     auditLog: 'Audit log',
   },
   signIn: {
@@ -113,63 +111,64 @@ export const shell = {
     email: 'Email',
     password: 'Password',
     submit: 'Sign in',
-    reveal: 'Show the password',
-    lost: 'The address and password of the first account were printed by `make up`. Whoever runs this installation gives new passwords with `rekindle account reset-password`.',
+    reveal: 'Show password',
+    forgotten:
+      'First sign-in: `make up` printed the address and password of the first account. Forgot your password? Ask your administrator to reset it (`rekindle account reset-password`).',
   },
   ended: {
     title: 'Your session has ended',
-    leave: 'Leave, and lose what is not saved',
-    text: 'Sign in again to go on. What you have entered is still here, and is saved as soon as you are back.',
+    leave: 'Leave without saving',
+    text: 'Sign in again to continue. Your changes are still here and will be saved after you sign in.',
   },
   invite: {
     title: 'Join the team',
-    text: 'Choose a name and a password. If you have an account with this address already, give its password.',
+    text: 'Choose a name and a password. If this address already has an account, enter its password.',
     name: 'Your name',
     password: 'Password',
     passwordHint: '8 to 200 characters; no common password',
     submit: 'Join',
-    noToken: 'This address is incomplete: open the link of the invitation as a whole.',
+    noToken: 'This link is incomplete. Open the full link from your invitation.',
   },
   account: {
     title: 'Account',
     email: (email: string) => `You are signed in as ${email}.`,
-    change: 'Change the password',
+    change: 'Change password',
     current: 'Current password',
     next: 'New password',
-    submit: 'Change the password',
-    done: 'The password is changed, and other sessions of yours have ended.',
-    sessions: 'Where you are signed in',
+    submit: 'Change password',
+    done: 'Password changed. Your other sessions have been signed out.',
+    sessions: 'Active sessions',
     browser: 'Browser',
     unknown: 'Unknown',
     here: '(this one)',
-    since: 'Since',
+    since: 'Signed in',
     used: 'Last used',
     end: 'Sign out',
-    endTitle: 'Sign out there?',
-    endText: (browser: string) => `${browser} is signed out at once.`,
-    endOthers: 'Sign out everywhere else',
-    endOthersTitle: 'Sign out everywhere else?',
-    endOthersText: 'All your sessions but this one end at once.',
+    endTitle: 'Sign out this session?',
+    endText: (browser: string) => `${browser} is signed out immediately.`,
+    endOthers: 'Sign out all other sessions',
+    endOthersTitle: 'Sign out all other sessions?',
+    endOthersText: 'All your sessions except this one end immediately.',
     ended: 'Signed out.',
   },
   start: {
     title: 'New project',
-    text: 'A project is one product and its people. It gets keys of its own.',
+    text: 'A project is one product and its users. Each project has its own API keys.',
     name: 'Name',
-    timezone: 'Timezone',
-    timezoneHint: 'For reports and schedules',
-    submit: 'Create the project',
-    keys: 'Its keys',
+    timezone: 'Time zone',
+    timezoneHint: 'Used for reports and schedules',
+    submit: 'Create project',
+    keys: 'API keys',
     keysText:
-      'These two are shown this once. The public one may be in apps and pages; the secret one stays on servers.',
+      'Copy both keys now: they are shown once. Use the public key in apps and web pages; keep the secret key on your servers.',
     publicKey: 'Public key',
     secretKey: 'Secret key',
-    first: 'Send a first event',
+    first: 'Send your first event',
     firstText: 'From a terminal:',
     waiting: 'Waiting for the first event…',
-    arrived: (name: string) => `It is here: ${name}.`,
-    go: 'To the project',
-    makeKeys: 'Make its keys',
-    none: 'You do not belong to any project yet. Make one, or ask to be invited to one.',
+    arrived: (name: string) => `Event received: ${name}.`,
+    go: 'Go to project',
+    createKeys: 'Create API keys',
+    none: 'You do not belong to a project yet. Create one, or ask for an invitation.',
   },
 };

@@ -11,9 +11,9 @@ export interface StepsProps {
   steps: Step[];
   onChange: (steps: Step[]) => void;
   error: unknown;
-  /** Where these steps are in what the API is sent. */
-  place: string;
-  /** What the list is, for screen readers. */
+  /** Path of the list in the request body. */
+  path: string;
+  /** Accessible name of the list. */
   label: string;
 }
 
@@ -21,58 +21,58 @@ interface Props {
   step: Step;
   onChange: (step: Step) => void;
   error: unknown;
-  place: string;
-  /** Edits the steps of each branch; left out where they are drawn elsewhere. */
+  path: string;
+  /** Editor for the steps of each branch; omitted on the canvas, which shows them itself. */
   Steps?: ComponentType<StepsProps>;
 }
 
-/** The ways that a step leads on by, each with steps of its own. */
-export function StepArms({ step, onChange, error, place, Steps }: Props) {
+/** Editor for the branches of a step, each with its own steps. */
+export function StepBranches({ step, onChange, error, path, Steps }: Props) {
   if (step.type === 'WAIT_FOR_EVENT') {
     return (
       Steps && (
         <>
-          <Arm title={t.steps.then}>
+          <BranchBox title={t.steps.then}>
             <Steps
               steps={step.then ?? []}
               onChange={(then) => onChange({ ...step, then })}
               error={error}
-              place={`${place}.then`}
+              path={`${path}.then`}
               label={t.steps.then}
             />
-          </Arm>
-          <Arm title={t.steps.else}>
+          </BranchBox>
+          <BranchBox title={t.steps.else}>
             <Steps
               steps={step.else ?? []}
               onChange={(next) => onChange({ ...step, else: next })}
               error={error}
-              place={`${place}.else`}
+              path={`${path}.else`}
               label={t.steps.else}
             />
-          </Arm>
+          </BranchBox>
         </>
       )
     );
   }
   if (!step.branches) return null;
-  const arms = step.branches;
-  const isBranch = step.type === 'BRANCH';
-  type ArmOf = (typeof arms)[number];
-  const replace = (index: number, change: Partial<ArmOf>) =>
-    onChange({ ...step, branches: withEntry(arms, index, { ...(arms[index] as ArmOf), ...change }) });
+  const { branches } = step;
+  const isConditional = step.type === 'BRANCH';
+  type BranchInput = (typeof branches)[number];
+  const replace = (index: number, change: Partial<BranchInput>) =>
+    onChange({ ...step, branches: withEntry(branches, index, { ...(branches[index] as BranchInput), ...change }) });
   return (
     <>
-      {arms.map((arm, index) => (
-        <Arm key={identityOf(arm)} title={t.steps.arm(index + 1)}>
+      {branches.map((branch, index) => (
+        <BranchBox key={identityOf(branch)} title={t.steps.path(index + 1)}>
           <Stack gap="xs">
-            {isBranch ? (
+            {isConditional ? (
               <>
-                <Text size="sm">{t.steps.armRules}</Text>
+                <Text size="sm">{t.steps.pathRules}</Text>
                 <RuleList
-                  rules={(arm.rules ?? []) as Rule[]}
+                  rules={(branch.rules ?? []) as Rule[]}
                   onChange={(rules) => replace(index, { rules })}
                   error={error}
-                  place={`${place}.branches[${index}].rules`}
+                  path={`${path}.branches[${index}].rules`}
                 />
               </>
             ) : (
@@ -80,60 +80,63 @@ export function StepArms({ step, onChange, error, place, Steps }: Props) {
                 size="xs"
                 w={120}
                 label={t.steps.weight}
-                value={arm.weight}
+                value={branch.weight}
                 onChange={(weight) => replace(index, { weight: Number(weight) })}
               />
             )}
             {Steps && (
               <Steps
-                steps={arm.steps}
+                steps={branch.steps}
                 onChange={(steps) => replace(index, { steps })}
                 error={error}
-                place={`${place}.branches[${index}].steps`}
-                label={t.steps.arm(index + 1)}
+                path={`${path}.branches[${index}].steps`}
+                label={t.steps.path(index + 1)}
               />
             )}
-            {arms.length > 1 && (
+            {branches.length > 1 && (
               <Group>
                 <Button
                   size="compact-xs"
                   variant="default"
-                  onClick={() => onChange({ ...step, branches: arms.filter((_, at) => at !== index) })}
+                  onClick={() => onChange({ ...step, branches: branches.filter((_, at) => at !== index) })}
                 >
-                  {t.steps.removeArm}
+                  {t.steps.removePath}
                 </Button>
               </Group>
             )}
           </Stack>
-        </Arm>
+        </BranchBox>
       ))}
       <Group>
         <Button
           size="compact-xs"
           variant="default"
           onClick={() =>
-            onChange({ ...step, branches: [...arms, isBranch ? { rules: [], steps: [] } : { weight: 50, steps: [] }] })
+            onChange({
+              ...step,
+              branches: [...branches, isConditional ? { rules: [], steps: [] } : { weight: 50, steps: [] }],
+            })
           }
         >
-          {t.steps.addArm}
+          {t.steps.addPath}
         </Button>
       </Group>
-      {isBranch && Steps && (
-        <Arm title={t.steps.otherwise}>
+      {isConditional && Steps && (
+        <BranchBox title={t.steps.otherwise}>
           <Steps
             steps={step.else ?? []}
             onChange={(next) => onChange({ ...step, else: next })}
             error={error}
-            place={`${place}.else`}
+            path={`${path}.else`}
             label={t.steps.otherwise}
           />
-        </Arm>
+        </BranchBox>
       )}
     </>
   );
 }
 
-function Arm({ title, children }: { title: string; children: ReactNode }) {
+function BranchBox({ title, children }: { title: string; children: ReactNode }) {
   return (
     <Box pl="sm" style={{ borderLeft: '3px solid var(--mantine-color-ember-6)' }}>
       <Text size="sm" fw={500} mb={4}>

@@ -2,8 +2,8 @@ import { Button, Container, Stack, Title } from '@mantine/core';
 import { Failure } from '../components/failure';
 import { t } from '../text';
 
-/** A screen that could not be shown: the server did not answer, a newer version took its files' place, or we erred. */
-export function Broken({ error }: { error: unknown }) {
+/** Error page: the server is unreachable, a newer version replaced the script files, or rendering failed. */
+export function ErrorScreen({ error }: { error: unknown }) {
   return (
     <Container size="xs" py="xl">
       <Stack align="flex-start">

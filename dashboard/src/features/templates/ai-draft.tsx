@@ -8,8 +8,8 @@ import type { Channel } from '../../app/values';
 import { Failure } from '../../components/failure';
 import { t } from '../../text';
 
-/** A draft by the operator's model; where there is none, the API says so. */
-export function Written({
+/** Generates a draft with the operator's language model. If none is configured, the API returns an error. */
+export function AiDraft({
   channel,
   onWritten,
 }: {

@@ -3,42 +3,51 @@ import { useMutation } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
 import { t } from '../text';
 import { Failure } from './failure';
-import { useIsHere } from './is-here';
+import { useIsMounted } from './is-mounted';
 
 interface Props {
-  /** Of the button that opens the question, and of the one that does it. */
+  /** Label of the button that opens the dialog, and of the button that confirms. */
   label: string;
   title: string;
-  /** What goes. */
+  /** Names what is affected. */
   children: ReactNode;
-  /** What must be typed first; never empty, for that asks for nothing. */
-  typed?: string;
+  /** Text that must be typed to confirm. It must not be empty. */
+  confirmationText?: string;
   size?: ButtonProps['size'];
   disabled?: boolean;
-  act: () => Promise<unknown>;
-  /** Also where whoever asked for it has left meanwhile: then they are not `here`, and stay where they are. */
-  onDone?: (isHere: boolean) => void;
+  action: () => Promise<unknown>;
+  /** Called on success, also if the screen has been left in the meantime; `isMounted` is false then, so do not navigate. */
+  onDone?: (isMounted: boolean) => void;
 }
 
-/** A destructive act: it asks, and names what goes. */
-export function Ask({ label, title, children, typed, size = 'xs', disabled, act, onDone }: Props) {
+/** A button for a destructive action, with a confirmation dialog. */
+export function ConfirmButton({
+  label,
+  title,
+  children,
+  confirmationText,
+  size = 'xs',
+  disabled,
+  action,
+  onDone,
+}: Props) {
   const [open, setOpen] = useState(false);
   const [text, setText] = useState('');
-  const isHere = useIsHere();
-  const doing = useMutation({
-    mutationFn: act,
+  const isMounted = useIsMounted();
+  const running = useMutation({
+    mutationFn: action,
     onSuccess() {
       setOpen(false);
       setText('');
-      onDone?.(isHere());
+      onDone?.(isMounted());
     },
   });
   const close = () => {
-    // What comes of it is seen here.
-    if (doing.isPending) return;
+    // The dialog shows the result, so it stays open until there is one.
+    if (running.isPending) return;
     setOpen(false);
     setText('');
-    doing.reset();
+    running.reset();
   };
   return (
     <>
@@ -48,24 +57,24 @@ export function Ask({ label, title, children, typed, size = 'xs', disabled, act,
       <Modal opened={open} onClose={close} title={title} closeButtonProps={{ 'aria-label': t.close }}>
         <Stack>
           {typeof children === 'string' ? <Text size="sm">{children}</Text> : children}
-          {typed !== undefined && (
+          {confirmationText !== undefined && (
             <TextInput
-              label={t.ask.type(typed)}
+              label={t.confirm.type(confirmationText)}
               value={text}
               onChange={(event) => setText(event.currentTarget.value)}
               autoComplete="off"
             />
           )}
-          <Failure error={doing.error} />
+          <Failure error={running.error} />
           <Group justify="flex-end">
-            <Button variant="default" disabled={doing.isPending} onClick={close}>
+            <Button variant="default" disabled={running.isPending} onClick={close}>
               {t.cancel}
             </Button>
             <Button
               color="red.9"
-              loading={doing.isPending}
-              disabled={typed !== undefined && text !== typed}
-              onClick={() => doing.mutate()}
+              loading={running.isPending}
+              disabled={confirmationText !== undefined && text !== confirmationText}
+              onClick={() => running.mutate()}
             >
               {label}
             </Button>

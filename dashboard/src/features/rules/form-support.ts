@@ -1,33 +1,33 @@
 import { COMPARISONS, type Leaf, TOTALS, kindOf, shapeOf } from './rule';
 
-/** Segments are chosen from a list: one alone is a list of one. */
-export function asChoice(leaf: Leaf): Leaf {
+/** Converts a rule on a single segment to a list, because the form selects from a list. */
+export function asSegmentList(leaf: Leaf): Leaf {
   if (leaf.field !== 'segment') return leaf;
   if (leaf.operator === 'eq') return { ...leaf, operator: 'in', value: [leaf.value] };
   if (leaf.operator === 'neq') return { ...leaf, operator: 'not_in', value: [leaf.value] };
   return leaf;
 }
 
-/** Whether the fields for a rule show all that it says. What they do not is edited as JSON, so that nothing of it is lost. */
-export function isWhole(leaf: Leaf): boolean {
+/** Whether the form can represent a rule completely. Other rules are edited as JSON, so that nothing is lost. */
+export function fitsForm(leaf: Leaf): boolean {
   const { operator, value } = leaf;
   if (Object.keys(leaf).some((part) => part !== 'field' && part !== 'operator' && part !== 'value')) return false;
   const kind = kindOf(leaf);
   if (kind === 'segment') {
-    const { operator: chosen, value: ids } = asChoice(leaf);
-    return (chosen === 'in' || chosen === 'not_in') && isListOf(ids, 'string');
+    const { operator: listOperator, value: ids } = asSegmentList(leaf);
+    return (listOperator === 'in' || listOperator === 'not_in') && isListOf(ids, 'string');
   }
   if (kind === 'event' || kind === 'message')
-    return shapeOf(operator) === 'behaviour' && isWholeBehaviour(value, kind === 'event');
+    return shapeOf(operator) === 'behaviour' && behaviourFitsForm(value, kind === 'event');
   switch (shapeOf(operator)) {
     case 'none':
       return value === undefined;
     case 'duration':
-    case 'moment':
+    case 'date':
       return typeof value === 'string';
     case 'scalar':
       return isScalar(value);
-    case 'two':
+    case 'range':
       return Array.isArray(value) && value.length === 2 && isUniform(value) && typeof value[0] !== 'boolean';
     case 'list':
       return Array.isArray(value) && isUniform(value) && (typeof value[0] !== 'boolean' || value.length === 1);
@@ -48,21 +48,21 @@ function isUniform(values: unknown[]): boolean {
   return values.length === 0 || (isScalar(values[0]) && isListOf(values, typeof values[0]));
 }
 
-function isWholeBehaviour(value: unknown, isEvent: boolean): boolean {
+function behaviourFitsForm(value: unknown, isEvent: boolean): boolean {
   if (value === undefined) return true;
   if (!isRecord(value)) return false;
   const totals = TOTALS.filter((total) => value[total] !== undefined);
-  const known: Record<string, (part: unknown) => boolean> = {
+  const checks: Record<string, (part: unknown) => boolean> = {
     count: (count) => isRecord(count) && isOneThreshold(count),
     within: (within) => typeof within === 'string',
     ...(isEvent
-      ? { where: Array.isArray, ...Object.fromEntries(TOTALS.map((total) => [total, isWholeTotal])) }
+      ? { where: Array.isArray, ...Object.fromEntries(TOTALS.map((total) => [total, totalFitsForm])) }
       : { status: (status) => typeof status === 'string' }),
   };
-  return totals.length <= 1 && Object.entries(value).every(([name, part]) => known[name]?.(part) ?? false);
+  return totals.length <= 1 && Object.entries(value).every(([name, part]) => checks[name]?.(part) ?? false);
 }
 
-function isWholeTotal(total: unknown): boolean {
+function totalFitsForm(total: unknown): boolean {
   if (!isRecord(total)) return false;
   const { property, ...thresholds } = total;
   return typeof property === 'string' && isOneThreshold(thresholds);

@@ -1,7 +1,7 @@
 import { Button, type ButtonProps, Group, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import { apiOf, isFound, read } from '../../api/client';
+import { apiFor, isFound, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { APPLIED } from '../../app/applied';
 import { notify } from '../../app/notice';
@@ -10,28 +10,28 @@ import { isReadable } from '../../app/typed-json';
 import { useDraft } from '../../components/draft';
 import { EditorModal, Unsaved } from '../../components/editor-modal';
 import { Failure } from '../../components/failure';
-import { useIsHere } from '../../components/is-here';
+import { useIsMounted } from '../../components/is-mounted';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
-import { type NewPerson, identityInput } from './profile';
+import { type NewUser, identifyInput } from './profile';
 
 interface Props {
   variant?: ButtonProps['variant'];
   size?: ButtonProps['size'];
-  /** Of whoever is still there to hear it; `isThere` is false where it was taken in, and takes a moment yet. */
-  onAdded: (userId: string, isThere: boolean) => void;
+  /** Called if the form is still mounted. `exists` is false if the user was accepted but not stored yet. */
+  onAdded: (userId: string, exists: boolean) => void;
 }
 
-/** Makes a person known by hand, as a sign-up would. */
-export function AddPerson({ variant = 'default', size = 'sm', onAdded }: Props) {
+/** Button and form that create a user, like a sign-up in an app would. */
+export function AddUser({ variant = 'default', size = 'sm', onAdded }: Props) {
   const [open, setOpen] = useState(false);
   const close = () => setOpen(false);
   return (
     <>
       <Button variant={variant} size={size} onClick={() => setOpen(true)}>
-        {t.addPerson.open}
+        {t.addUser.open}
       </Button>
-      <EditorModal opened={open} onClose={close} title={t.addPerson.open}>
+      <EditorModal opened={open} onClose={close} title={t.addUser.open}>
         <Form
           onAdded={(...added) => {
             close();
@@ -43,33 +43,31 @@ export function AddPerson({ variant = 'default', size = 'sm', onAdded }: Props) 
   );
 }
 
-const EMPTY: NewPerson = { userId: '', email: '', name: '', properties: {} };
+const EMPTY: NewUser = { userId: '', email: '', name: '', properties: {} };
 
 function Form({ onAdded }: Pick<Props, 'onAdded'>) {
   const { projectId } = useProject();
   const client = useQueryClient();
-  const isHere = useIsHere();
+  const isMounted = useIsMounted();
   const draft = useDraft(EMPTY);
   const { value, set } = draft;
   const adding = useMutation({
-    async mutationFn(person: NewPerson) {
-      if (await isKnown(projectId, person.userId)) return { isTaken: true, isThere: true };
-      await read(
-        apiOf(projectId).POST('/users/identify', { params: { header: APPLIED }, body: identityInput(person) }),
-      );
-      // Taken in it is, whatever comes of this look: the wait may have run out before it took effect.
-      return { isTaken: false, isThere: await isKnown(projectId, person.userId).catch(() => false) };
+    async mutationFn(user: NewUser) {
+      if (await userExists(projectId, user.userId)) return { isTaken: true, exists: true };
+      await read(apiFor(projectId).POST('/users/identify', { params: { header: APPLIED }, body: identifyInput(user) }));
+      // The user is accepted in any case. They may not be stored yet if the wait timed out.
+      return { isTaken: false, exists: await userExists(projectId, user.userId).catch(() => false) };
     },
-    onSuccess({ isTaken, isThere }, person) {
+    onSuccess({ isTaken, exists }, user) {
       if (isTaken) return;
-      draft.settle(person, person);
-      notify(isThere ? t.addPerson.added(person.userId) : t.addPerson.accepted(person.userId));
+      draft.markSaved(user, user);
+      notify(exists ? t.addUser.added(user.userId) : t.addUser.accepted(user.userId));
       void client.invalidateQueries({ queryKey: [projectId] });
-      if (isHere()) onAdded(person.userId, isThere);
+      if (isMounted()) onAdded(user.userId, exists);
     },
   });
   const { error } = adding;
-  const taken = adding.data?.isTaken && adding.variables.userId === value.userId ? t.addPerson.taken : undefined;
+  const taken = adding.data?.isTaken && adding.variables.userId === value.userId ? t.addUser.taken : undefined;
   const submit = (event: FormEvent) => {
     event.preventDefault();
     adding.mutate(value);
@@ -79,11 +77,11 @@ function Form({ onAdded }: Pick<Props, 'onAdded'>) {
       <Stack>
         <Unsaved when={draft.isDirty && !(adding.isSuccess && !adding.data.isTaken)} />
         <Text size="sm" c="dimmed">
-          {t.addPerson.text}
+          {t.addUser.text}
         </Text>
         <TextInput
-          label={t.addPerson.userId}
-          description={t.addPerson.userIdHint}
+          label={t.addUser.userId}
+          description={t.addUser.userIdHint}
           required
           autoComplete="off"
           value={value.userId}
@@ -107,18 +105,18 @@ function Form({ onAdded }: Pick<Props, 'onAdded'>) {
           error={problemOf(error, 'properties.name')}
         />
         <JsonInput
-          label={t.addPerson.properties}
-          description={t.addPerson.propertiesHint}
+          label={t.addUser.properties}
+          description={t.addUser.propertiesHint}
           rows={2}
           value={value.properties}
-          nothing={{}}
+          emptyValue={{}}
           error={problemOf(error, 'properties')}
           onChange={(properties) => set({ properties })}
         />
         <Failure error={error} />
         <Group justify="flex-end">
           <Button type="submit" loading={adding.isPending} disabled={!isReadable(value)}>
-            {t.addPerson.add}
+            {t.addUser.add}
           </Button>
         </Group>
       </Stack>
@@ -126,6 +124,6 @@ function Form({ onAdded }: Pick<Props, 'onAdded'>) {
   );
 }
 
-/** Whether there is somebody: an `identify` would change them, and not say so. */
-const isKnown = (projectId: string, id: string) =>
-  isFound(apiOf(projectId).GET('/users/{id}', { params: { path: { id } } }));
+/** Whether a user with this ID exists. `identify` would silently update that user. */
+const userExists = (projectId: string, id: string) =>
+  isFound(apiFor(projectId).GET('/users/{id}', { params: { path: { id } } }));

@@ -1,6 +1,6 @@
 import { Text } from '@mantine/core';
 import { type QueryClient, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
-import { type Schemas, api, apiOf, read } from '../../api/client';
+import { type Schemas, api, apiFor, read } from '../../api/client';
 import { useProject } from '../../app/project';
 import { Loaded } from '../../components/failure';
 import { Listing } from '../../components/listing';
@@ -13,28 +13,28 @@ import { EventList } from '../events/event-list';
 import { MessageList } from '../messages/message-list';
 import { INTERNAL } from './user-ref';
 
-const NEWEST = 50;
-const AGAIN_MS = 5_000;
-/** Each automation is asked for the person's run: so many at once. */
-const FEW = 10;
-const LISTED_MS = 60_000;
+const LIMIT = 50;
+const POLL_MS = 5_000;
+/** Number of automations per page. Each needs a request for the user's run. */
+const AUTOMATIONS_PER_PAGE = 10;
+const AUTOMATIONS_STALE_MS = 60_000;
 
-export function PersonEvents({ id }: { id: string }) {
+export function UserEvents({ id }: { id: string }) {
   const { projectId } = useProject();
   const events = useQuery({
     queryKey: [projectId, 'events', 'of', id],
     queryFn: ({ signal }) =>
-      read(api.GET('/events', { params: { query: { ...INTERNAL, user: id, limit: NEWEST } }, signal })),
-    refetchInterval: AGAIN_MS,
+      read(api.GET('/events', { params: { query: { ...INTERNAL, user: id, limit: LIMIT } }, signal })),
+    refetchInterval: POLL_MS,
   });
   return (
     <Loaded query={events}>
       {(found) => (
         <>
-          <EventList events={found.events} projectId={projectId} empty={<Text>{t.person.noEvents}</Text>} />
+          <EventList events={found.events} projectId={projectId} empty={<Text>{t.user.noEvents}</Text>} />
           {found.nextCursor !== null && (
             <ScreenLink to="/p/$projectId/events" params={{ projectId }} search={{ ...INTERNAL, user: id }}>
-              {t.person.looking}
+              {t.user.allEvents}
             </ScreenLink>
           )}
         </>
@@ -43,40 +43,40 @@ export function PersonEvents({ id }: { id: string }) {
   );
 }
 
-export function PersonMessages({ id }: { id: string }) {
+export function UserMessages({ id }: { id: string }) {
   const { projectId } = useProject();
   const messages = useQuery({
     queryKey: [projectId, 'messages', 'of', id],
     queryFn: ({ signal }) =>
-      read(api.GET('/messages', { params: { query: { ...INTERNAL, userId: id, limit: NEWEST } }, signal })),
-    refetchInterval: AGAIN_MS,
+      read(api.GET('/messages', { params: { query: { ...INTERNAL, userId: id, limit: LIMIT } }, signal })),
+    refetchInterval: POLL_MS,
   });
   return (
     <Loaded query={messages}>
       {(found) => (
-        <MessageList messages={found.messages} projectId={projectId} empty={<Text>{t.person.noMessages}</Text>} />
+        <MessageList messages={found.messages} projectId={projectId} empty={<Text>{t.user.noMessages}</Text>} />
       )}
     </Loaded>
   );
 }
 
-/** A place in the list of automations. */
-interface Place {
+/** A position in the list of automations. */
+interface PagePosition {
   cursor?: string;
   from: number;
 }
 
-/** What the API tells of the automations behind a cursor; a few of them are looked at, and then a few more. */
+/** Loads a page of automations. It is cached, because {@link UserAutomations} shows it in smaller parts. */
 function automationsAt(client: QueryClient, projectId: string, cursor: string | undefined) {
   return client.fetchQuery({
     queryKey: [projectId, 'automations', 'at', cursor],
-    queryFn: ({ signal }) => read(apiOf(projectId).GET('/automations', { params: { query: { cursor } }, signal })),
-    staleTime: LISTED_MS,
+    queryFn: ({ signal }) => read(apiFor(projectId).GET('/automations', { params: { query: { cursor } }, signal })),
+    staleTime: AUTOMATIONS_STALE_MS,
   });
 }
 
-/** The newest run in each automation, where there is one. */
-export function PersonAutomations({ id }: { id: string }) {
+/** The user's newest run in each automation that they entered. */
+export function UserAutomations({ id }: { id: string }) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const runs = useInfiniteQuery({
@@ -86,21 +86,21 @@ export function PersonAutomations({ id }: { id: string }) {
       const runOf = async (automation: Schemas['Automation']) => {
         const query = { ...INTERNAL, userId: id, limit: 1 };
         const { runs } = await read(
-          apiOf(projectId).GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }),
+          apiFor(projectId).GET('/automations/{id}/runs', { params: { path: { id: automation.id }, query }, signal }),
         );
         return { automation, run: runs[0] };
       };
-      const asked = await Promise.all(automations.slice(from, from + FEW).map(runOf));
-      const rest: Place | undefined =
-        from + FEW < automations.length
-          ? { cursor, from: from + FEW }
+      const runs = await Promise.all(automations.slice(from, from + AUTOMATIONS_PER_PAGE).map(runOf));
+      const next: PagePosition | undefined =
+        from + AUTOMATIONS_PER_PAGE < automations.length
+          ? { cursor, from: from + AUTOMATIONS_PER_PAGE }
           : nextCursor
             ? { cursor: nextCursor, from: 0 }
             : undefined;
-      return { rows: asked.filter(({ run }) => run !== undefined), rest };
+      return { rows: runs.filter(({ run }) => run !== undefined), next };
     },
-    initialPageParam: { from: 0 } as Place,
-    getNextPageParam: (last) => last.rest,
+    initialPageParam: { from: 0 } as PagePosition,
+    getNextPageParam: (last) => last.next,
   });
   return (
     <More query={runs} rows={(page) => page.rows}>
@@ -109,10 +109,10 @@ export function PersonAutomations({ id }: { id: string }) {
           label={t.nav.automations}
           rows={rows}
           id={({ automation }) => automation.id}
-          empty={<Text>{runs.hasNextPage ? t.person.noRunsSoFar : t.person.noRuns}</Text>}
+          empty={<Text>{runs.hasNextPage ? t.user.noRunsSoFar : t.user.noRuns}</Text>}
           columns={[
             {
-              title: t.person.automation,
+              title: t.user.automation,
               cell: ({ automation }) => (
                 <ScreenLink
                   to="/p/$projectId/automations/$automationId"
@@ -122,10 +122,10 @@ export function PersonAutomations({ id }: { id: string }) {
                 </ScreenLink>
               ),
             },
-            { title: t.person.status, cell: ({ run }) => run && <Status of={run.status} /> },
+            { title: t.user.status, cell: ({ run }) => run && <Status of={run.status} /> },
             { title: t.events.at, cell: ({ run }) => <Moment at={run?.startedAt} /> },
             {
-              title: t.person.run,
+              title: t.user.run,
               cell: ({ automation, run }) =>
                 run && (
                   <ScreenLink

@@ -4,7 +4,7 @@ import { type Schemas, api, read } from '../../api/client';
 import { problemOf } from '../../api/failure';
 import { notify } from '../../app/notice';
 import { isReadable } from '../../app/typed-json';
-import { KeepChanges, useDraft } from '../../components/draft';
+import { UnsavedChangesGuard, useDraft } from '../../components/draft';
 import { Failure } from '../../components/failure';
 import { JsonInput } from '../../components/json';
 import { t } from '../../text';
@@ -12,20 +12,20 @@ import { type Fields, profileOf } from './profile';
 import { INTERNAL } from './user-ref';
 
 interface Props {
-  person: Schemas['Person'];
-  /** Under which the screen caches the person. */
+  user: Schemas['Person'];
+  /** Query key under which the screen caches the user. */
   queryKey: QueryKey;
   onDone: () => void;
 }
 
-export function EditPerson({ person, queryKey, onDone }: Props) {
+export function EditUser({ user, queryKey, onDone }: Props) {
   const client = useQueryClient();
-  const draft = useDraft<Fields>({ name: person.name ?? '', email: person.email ?? '', properties: {} });
+  const draft = useDraft<Fields>({ name: user.name ?? '', email: user.email ?? '', properties: {} });
   const saving = useMutation({
     mutationFn: () =>
       read(
         api.PUT('/users/{id}', {
-          params: { path: { id: person.id }, query: INTERNAL },
+          params: { path: { id: user.id }, query: INTERNAL },
           body: profileOf(draft.changes),
         }),
       ),
@@ -37,7 +37,7 @@ export function EditPerson({ person, queryKey, onDone }: Props) {
   });
   return (
     <Stack>
-      <KeepChanges when={draft.isDirty && !saving.isSuccess} />
+      <UnsavedChangesGuard when={draft.isDirty && !saving.isSuccess} />
       <TextInput
         label={t.users.name}
         value={draft.value.name}
@@ -52,13 +52,13 @@ export function EditPerson({ person, queryKey, onDone }: Props) {
       />
       <JsonInput
         label={t.json.properties}
-        description={t.person.merge}
+        description={t.user.merge}
         value={draft.value.properties}
-        nothing={{}}
+        emptyValue={{}}
         onChange={(properties) => draft.set({ properties })}
       />
       <Text size="xs" c="dimmed" component="pre" style={{ whiteSpace: 'pre-wrap', overflowWrap: 'anywhere' }} m={0}>
-        {JSON.stringify(person.properties, null, 2)}
+        {JSON.stringify(user.properties, null, 2)}
       </Text>
       <Failure error={saving.error} />
       <Group>
@@ -77,10 +77,10 @@ export function EditPerson({ person, queryKey, onDone }: Props) {
   );
 }
 
-EditPerson.Open = function Open({ onClick }: { onClick: () => void }) {
+EditUser.Open = function Open({ onClick }: { onClick: () => void }) {
   return (
     <Button size="xs" variant="default" onClick={onClick}>
-      {t.person.edit}
+      {t.user.edit}
     </Button>
   );
 };

@@ -8,16 +8,16 @@ import { userPage } from './user-ref';
 
 type User = Schemas['User'];
 
-/** How a person is called, by the best that is known. */
-export function personName(user: Pick<User, 'name' | 'email' | 'externalId' | 'anonymousId' | 'id'>): string {
+/** Returns the best available name of a user. */
+export function displayName(user: Pick<User, 'name' | 'email' | 'externalId' | 'anonymousId' | 'id'>): string {
   return user.name ?? user.email ?? user.externalId ?? user.anonymousId ?? user.id;
 }
 
-export function PeopleList({ people, projectId, empty }: { people: User[]; projectId: string; empty?: ReactNode }) {
+export function UserList({ users, projectId, empty }: { users: User[]; projectId: string; empty?: ReactNode }) {
   return (
     <Listing
       label={t.users.title}
-      rows={people}
+      rows={users}
       id={(user) => user.id}
       empty={empty}
       columns={[
@@ -27,7 +27,7 @@ export function PeopleList({ people, projectId, empty }: { people: User[]; proje
             const { userId, search } = userPage(user);
             return (
               <ScreenLink to="/p/$projectId/users/$userId" params={{ projectId, userId }} search={search}>
-                {personName(user)}
+                {displayName(user)}
               </ScreenLink>
             );
           },

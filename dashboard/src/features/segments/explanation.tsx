@@ -6,7 +6,7 @@ import { Loaded } from '../../components/failure';
 import { Status } from '../../components/status';
 import { t } from '../../text';
 
-/** A rule as the API explains it: groups hold others, the rest say what was found. */
+/** A rule as the API explains it. Groups contain rules; other rules have the actual value. */
 interface ExplainedRule {
   matches?: boolean;
   field?: string;
@@ -18,26 +18,29 @@ interface ExplainedRule {
   not?: ExplainedRule;
 }
 
-/** Why a person is in a segment, or is not. */
-export function Explained({ segmentId, person, idType }: { segmentId: string; person: string; idType?: 'internal' }) {
+/** Explains why a user is in a segment or not. */
+export function Explanation({ segmentId, userId, idType }: { segmentId: string; userId: string; idType?: 'internal' }) {
   const { projectId } = useProject();
   const explained = useQuery({
-    queryKey: [projectId, 'explain', segmentId, person, idType],
+    queryKey: [projectId, 'explain', segmentId, userId, idType],
     queryFn: ({ signal }) =>
       read(
         api.GET('/segments/{id}/explain', {
-          params: { path: { id: segmentId }, query: { user_id: person, idType } },
+          params: { path: { id: segmentId }, query: { user_id: userId, idType } },
           signal,
         }),
       ),
   });
   return (
     <Loaded query={explained} rows={2}>
-      {(told) => (
+      {(explanation) => (
         <Stack gap={4}>
-          <Status of={told.matches ? 'on' : 'off'} label={told.matches ? t.segments.in : t.segments.out} />
-          {(told.rules as ExplainedRule[]).map((rule, index) => (
-            <Part key={index} rule={rule} />
+          <Status
+            of={explanation.matches ? 'on' : 'off'}
+            label={explanation.matches ? t.segments.in : t.segments.out}
+          />
+          {(explanation.rules as ExplainedRule[]).map((rule, index) => (
+            <RuleResult key={index} rule={rule} />
           ))}
         </Stack>
       )}
@@ -45,17 +48,17 @@ export function Explained({ segmentId, person, idType }: { segmentId: string; pe
   );
 }
 
-function Part({ rule }: { rule: ExplainedRule }) {
-  const verdict = rule.matches ? t.segments.holds : t.segments.fails;
+function RuleResult({ rule }: { rule: ExplainedRule }) {
+  const result = rule.matches ? t.segments.matches : t.segments.doesNotMatch;
   const group = rule.any ?? rule.all ?? (rule.not && [rule.not]);
   if (group) {
     return (
       <Box pl="sm" style={{ borderLeft: '2px solid var(--mantine-color-default-border)' }}>
         <Text size="sm">
-          {rule.any ? t.rules.kinds.any : rule.all ? t.rules.kinds.all : t.rules.kinds.not} <b>{verdict}</b>
+          {rule.any ? t.rules.kinds.any : rule.all ? t.rules.kinds.all : t.rules.kinds.not} <b>{result}</b>
         </Text>
         {group.map((inner, index) => (
-          <Part key={index} rule={inner} />
+          <RuleResult key={index} rule={inner} />
         ))}
       </Box>
     );
@@ -63,7 +66,7 @@ function Part({ rule }: { rule: ExplainedRule }) {
   return (
     <Text size="sm">
       {rule.field} {t.rules.operators[rule.operator ?? ''] ?? rule.operator}{' '}
-      {rule.value !== undefined && <Code>{JSON.stringify(rule.value)}</Code>} <b>{verdict}</b>. {t.segments.found}:{' '}
+      {rule.value !== undefined && <Code>{JSON.stringify(rule.value)}</Code>} <b>{result}</b>. {t.segments.found}:{' '}
       {rule.actual === undefined || rule.actual === null ? (
         t.segments.nothing
       ) : (

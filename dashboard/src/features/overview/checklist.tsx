@@ -5,58 +5,66 @@ import { ButtonLink } from '../../components/links';
 import { t } from '../../text';
 import { localServer } from '../channels/mailbox';
 import { SendEvent } from '../events/send-event';
-import { AddPerson } from '../users/add-person';
-import { type Found, STEPS, type StepName, candidate, doneOf, nextOf, startOf } from './progress';
+import { AddUser } from '../users/add-user';
+import {
+  type Progress,
+  STEPS,
+  type StepName,
+  sampleUserId,
+  completedSteps,
+  nextStepOf,
+  triggerEventOf,
+} from './progress';
 
-/** Each step, whether it is done, and the act that does it; what comes next stands out. */
-export function StepsToTake({ found }: { found: Found }) {
+/** The steps with their state and actions. The next step is highlighted. */
+export function Checklist({ progress }: { progress: Progress }) {
   const { projectId, isAdmin } = useProject();
   const [added, setAdded] = useState<string>();
-  const done = doneOf(found);
-  const next = nextOf(done, isAdmin);
-  const { automation, message } = found;
+  const done = completedSteps(progress);
+  const next = nextStepOf(done, isAdmin);
+  const { automation, message } = progress;
   const variant = (step: StepName) => (step === next ? 'filled' : 'default');
-  const event = startOf(automation);
-  const look = (step: StepName) => ({ size: 'xs', variant: variant(step) }) as const;
-  const acts: Record<StepName, ReactNode> = {
+  const event = triggerEventOf(automation);
+  const buttonProps = (step: StepName) => ({ size: 'xs', variant: variant(step) }) as const;
+  const actions: Record<StepName, ReactNode> = {
     channel: isAdmin && (
-      <ButtonLink {...look('channel')} to="/p/$projectId/channels" params={{ projectId }}>
-        {t.overview.acts.channel}
+      <ButtonLink {...buttonProps('channel')} to="/p/$projectId/channels" params={{ projectId }}>
+        {t.overview.actions.channel}
       </ButtonLink>
     ),
     template: (
       <ButtonLink
-        {...look('template')}
+        {...buttonProps('template')}
         to="/p/$projectId/templates/$templateId"
         params={{ projectId, templateId: 'new' }}
       >
-        {t.overview.acts.template}
+        {t.overview.actions.template}
       </ButtonLink>
     ),
     automation: (
       <ButtonLink
-        {...look('automation')}
+        {...buttonProps('automation')}
         to="/p/$projectId/automations/$automationId"
         params={{ projectId, automationId: automation?.id ?? 'new' }}
       >
-        {automation ? t.overview.acts.open : t.overview.acts.automation}
+        {automation ? t.overview.actions.open : t.overview.actions.automation}
       </ButtonLink>
     ),
-    person: <AddPerson {...look('person')} onAdded={setAdded} />,
-    event: <SendEvent {...look('event')} event={event} user={added ?? candidate(found.people)} />,
+    user: <AddUser {...buttonProps('user')} onAdded={setAdded} />,
+    event: <SendEvent {...buttonProps('event')} event={event} user={added ?? sampleUserId(progress.users)} />,
     message: message && (
       <ButtonLink
-        {...look('message')}
+        {...buttonProps('message')}
         to="/p/$projectId/messages/$messageId"
         params={{ projectId, messageId: message.id }}
       >
-        {t.overview.acts.message}
+        {t.overview.actions.message}
       </ButtonLink>
     ),
   };
   const texts: Record<StepName, string> = {
     ...t.overview.stepTexts,
-    channel: channelText(found, isAdmin),
+    channel: channelText(progress, isAdmin),
     automation: automation && !automation.active ? t.overview.inactive : t.overview.stepTexts.automation,
     event: event ? t.overview.eventOf(event) : t.overview.stepTexts.event,
     message: message && !done.message ? t.overview.messageNow(message.status) : t.overview.stepTexts.message,
@@ -71,7 +79,7 @@ export function StepsToTake({ found }: { found: Found }) {
             radius="xl"
             size="md"
             role="img"
-            aria-label={t.overview.mark(index + 1, done[step])}
+            aria-label={t.overview.stepState(index + 1, done[step])}
           >
             <span aria-hidden>{done[step] ? '✓' : index + 1}</span>
           </ThemeIcon>
@@ -81,14 +89,14 @@ export function StepsToTake({ found }: { found: Found }) {
               {texts[step]}
             </Text>
           </Box>
-          {acts[step]}
+          {actions[step]}
         </Group>
       ))}
     </Stack>
   );
 }
 
-function channelText({ channels: { email } }: Found, isAdmin: boolean): string {
+function channelText({ channels: { email } }: Progress, isAdmin: boolean): string {
   const local = localServer(email);
   if (local) return local.isMailbox ? t.overview.mailbox(local.server) : t.overview.local(local.server);
   return isAdmin ? t.overview.stepTexts.channel : t.overview.channelMember;

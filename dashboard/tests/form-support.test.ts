@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { type Kind, type Leaf, fresh, operatorsOf, withOperator } from '../src/features/rules/rule';
-import { asChoice, isWhole } from '../src/features/rules/whole';
+import { type Kind, type Leaf, newRule, operatorsOf, withOperator } from '../src/features/rules/rule';
+import { asSegmentList, fitsForm } from '../src/features/rules/form-support';
 
 const event = (value: unknown): Leaf => ({ field: 'event:order_completed', operator: 'did', value });
 const message = (value: unknown): Leaf => ({ field: 'message:EMAIL', operator: 'did_not', value });
@@ -10,15 +10,15 @@ const property = (operator: Leaf['operator'], value?: unknown): Leaf => ({
   ...(value !== undefined && { value }),
 });
 
-test('what is made in the fields is shown in them', () => {
+test('rules created in the form fit the form', () => {
   for (const kind of ['property', 'event', 'message', 'segment'] satisfies Kind[]) {
     for (const operator of operatorsOf(kind))
-      expect(isWhole(withOperator(fresh(kind) as Leaf, operator)), operator).toBe(true);
+      expect(fitsForm(withOperator(newRule(kind) as Leaf, operator)), operator).toBe(true);
   }
 });
 
-test('what the fields show whole is edited in them', () => {
-  const whole = [
+test('rules that the form can represent fit the form', () => {
+  const simple = [
     property('eq', 3),
     property('in', ['pro', 'free']),
     property('in', [true]),
@@ -29,11 +29,11 @@ test('what the fields show whole is edited in them', () => {
     event({ count: { lte: 0 }, within: '30d', where: [property('eq', 'pro')], sum: { property: 'total', gte: 100 } }),
     message({ status: 'clicked', count: { eq: 2 } }),
   ];
-  for (const leaf of whole) expect(isWhole(leaf), JSON.stringify(leaf)).toBe(true);
+  for (const leaf of simple) expect(fitsForm(leaf), JSON.stringify(leaf)).toBe(true);
 });
 
-test('what says more than the fields show is not', () => {
-  const more = [
+test('rules that the form cannot represent do not fit', () => {
+  const complex = [
     property('in', [1, '1']),
     property('in', [true, false]),
     property('eq', null),
@@ -48,22 +48,22 @@ test('what says more than the fields show is not', () => {
     message({ where: [] }),
     message({ sum: { property: 'total', gte: 1 } }),
   ];
-  for (const leaf of more) expect(isWhole(leaf), JSON.stringify(leaf)).toBe(false);
+  for (const leaf of complex) expect(fitsForm(leaf), JSON.stringify(leaf)).toBe(false);
 });
 
-test('one segment alone is shown as a list of one', () => {
-  expect(asChoice({ field: 'segment', operator: 'eq', value: 'a' })).toEqual({
+test('single segment is converted to a list', () => {
+  expect(asSegmentList({ field: 'segment', operator: 'eq', value: 'a' })).toEqual({
     field: 'segment',
     operator: 'in',
     value: ['a'],
   });
-  expect(asChoice({ field: 'segment', operator: 'neq', value: 'a' })).toEqual({
+  expect(asSegmentList({ field: 'segment', operator: 'neq', value: 'a' })).toEqual({
     field: 'segment',
     operator: 'not_in',
     value: ['a'],
   });
   expect([
-    isWhole({ field: 'segment', operator: 'eq', value: 'a' }),
-    isWhole({ field: 'segment', operator: 'eq', value: 7 }),
+    fitsForm({ field: 'segment', operator: 'eq', value: 'a' }),
+    fitsForm({ field: 'segment', operator: 'eq', value: 7 }),
   ]).toEqual([true, false]);
 });

@@ -8,15 +8,15 @@ import { Listing } from '../../components/listing';
 import { ScreenLink } from '../../components/links';
 import { More } from '../../components/more';
 import { t } from '../../text';
-import { Explained } from '../segments/explained';
+import { Explanation } from '../segments/explanation';
 import { useSegmentPages } from '../segments/all-segments';
 import { INTERNAL } from './user-ref';
 
-/** Each is evaluated for the person: so many at once, and of more those that are asked about. */
-const FEW = 20;
+/** Up to this number of segments are evaluated for the user at once; beyond that, only on request. */
+const MAX_EXPLAINED = 20;
 
-/** Every segment, and why the person is in it or is not. */
-export function PersonSegments({ id }: { id: string }) {
+/** All segments, and why the user is in each or not. */
+export function UserSegments({ id }: { id: string }) {
   const { projectId } = useProject();
   const segments = useSegmentPages(projectId);
   return (
@@ -26,10 +26,10 @@ export function PersonSegments({ id }: { id: string }) {
           label={t.nav.segments}
           rows={rows}
           id={(segment) => segment.id}
-          empty={<Text>{t.person.noSegments}</Text>}
+          empty={<Text>{t.user.noSegments}</Text>}
           columns={[
             {
-              title: t.person.segment,
+              title: t.user.segment,
               cell: (segment) => (
                 <ScreenLink to="/p/$projectId/segments/$segmentId" params={{ projectId, segmentId: segment.id }}>
                   {segment.name}
@@ -37,8 +37,10 @@ export function PersonSegments({ id }: { id: string }) {
               ),
             },
             {
-              title: t.person.member,
-              cell: (segment) => <Why segment={segment} person={id} asked={rows.length <= FEW} />,
+              title: t.user.member,
+              cell: (segment) => (
+                <SegmentMembership segment={segment} userId={id} openInitially={rows.length <= MAX_EXPLAINED} />
+              ),
             },
           ]}
         />
@@ -47,23 +49,29 @@ export function PersonSegments({ id }: { id: string }) {
   );
 }
 
-function Why({ segment, person, asked }: { segment: Schemas['Segment']; person: string; asked: boolean }) {
-  const [open, setOpen] = useState(asked);
+interface SegmentMembershipProps {
+  segment: Schemas['Segment'];
+  userId: string;
+  openInitially: boolean;
+}
+
+function SegmentMembership({ segment, userId, openInitially }: SegmentMembershipProps) {
+  const [open, setOpen] = useState(openInitially);
   return open ? (
     <Stack gap="xs" align="flex-start">
-      <Explained segmentId={segment.id} person={person} {...INTERNAL} />
+      <Explanation segmentId={segment.id} userId={userId} {...INTERNAL} />
       <Button size="compact-xs" variant="default" onClick={() => setOpen(false)}>
-        {t.person.hide}
+        {t.user.hide}
       </Button>
     </Stack>
   ) : (
     <Button size="compact-xs" variant="default" onClick={() => setOpen(true)}>
-      {t.person.why}
+      {t.user.why}
     </Button>
   );
 }
 
-export function PersonSubscriptions({ id }: { id: string }) {
+export function UserSubscriptions({ id }: { id: string }) {
   const { projectId } = useProject();
   const client = useQueryClient();
   const key = [projectId, 'subscriptions', id];
@@ -88,11 +96,11 @@ export function PersonSubscriptions({ id }: { id: string }) {
             label={t.nav.groups}
             rows={groups}
             id={(group) => group.id}
-            empty={<Text>{t.person.noGroups}</Text>}
+            empty={<Text>{t.user.noGroups}</Text>}
             columns={[
-              { title: t.person.group, cell: (group) => group.name },
-              { title: t.person.subscribed, cell: (group) => (group.subscribed ? t.yes : t.no) },
-              { title: t.person.source, cell: (group) => group.source ?? t.person.default },
+              { title: t.user.group, cell: (group) => group.name },
+              { title: t.user.subscribed, cell: (group) => (group.subscribed ? t.yes : t.no) },
+              { title: t.user.source, cell: (group) => (group.source ? t.user.sources[group.source] : t.user.default) },
               {
                 title: t.edit,
                 cell: (group) => (
@@ -102,7 +110,7 @@ export function PersonSubscriptions({ id }: { id: string }) {
                     loading={changing.isPending}
                     onClick={() => changing.mutate({ id: group.id, subscribed: !group.subscribed })}
                   >
-                    {group.subscribed ? t.person.unsubscribe : t.person.subscribe}
+                    {group.subscribed ? t.user.unsubscribe : t.user.subscribe}
                   </Button>
                 ),
               },

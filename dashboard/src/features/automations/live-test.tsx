@@ -5,43 +5,43 @@ import { useProject } from '../../app/project';
 import { ScreenLink } from '../../components/links';
 import { t } from '../../text';
 import { SendEvent } from '../events/send-event';
-import { AddPerson } from '../users/add-person';
+import { AddUser } from '../users/add-user';
 
-/** Of an automation that waits for an event: how to see it work, without an app that sends one. */
-export function TryIt({
+/** Tests an active automation with an event trigger, without an app that sends the event. */
+export function LiveTest({
   automation: { id, active, triggerType, triggerEvent },
 }: {
   automation: Schemas['Automation'];
 }) {
   const { projectId } = useProject();
-  const [person, setPerson] = useState('');
+  const [user, setUser] = useState('');
   const [sent, setSent] = useState<string | null>(null);
   if (!active || triggerType !== 'EVENT' || !triggerEvent) return null;
   return (
-    <Paper withBorder p="md" component="section" aria-label={t.automations.tryIt}>
+    <Paper withBorder p="md" component="section" aria-label={t.automations.liveTest}>
       <Stack gap="xs">
         <Text size="sm">
-          <b>{t.automations.tryIt}</b> {t.automations.tryItText(triggerEvent)}
+          <b>{t.automations.liveTest}</b> {t.automations.liveTestText(triggerEvent)}
         </Text>
         <Group gap="xs">
           <SendEvent
             size="xs"
             event={triggerEvent}
-            user={person}
-            onSent={(event, user) => event === triggerEvent && setSent(user)}
+            user={user}
+            onSent={(event, recipient) => event === triggerEvent && setSent(recipient)}
           />
-          <AddPerson size="xs" onAdded={setPerson} />
+          <AddUser size="xs" onAdded={setUser} />
         </Group>
         {sent !== null && (
           <Group gap="xs" role="status">
-            <Text size="sm">{t.automations.triedBy(sent)}</Text>
+            <Text size="sm">{t.automations.liveTestSent(sent)}</Text>
             <ScreenLink
               fz="sm"
               to="/p/$projectId/automations/$automationId/runs"
               params={{ projectId, automationId: id }}
               search={{ user: sent }}
             >
-              {t.automations.triedRuns}
+              {t.automations.liveTestRuns}
             </ScreenLink>
             <ScreenLink
               fz="sm"
@@ -49,7 +49,7 @@ export function TryIt({
               params={{ projectId, userId: sent }}
               search={{ tab: 'messages' }}
             >
-              {t.automations.triedMessages}
+              {t.automations.liveTestMessages}
             </ScreenLink>
           </Group>
         )}
