@@ -1,6 +1,6 @@
 import { type UserConfig, defineConfig } from 'tsdown';
 
-/** What an app's bundler makes of each entry: everything in one file, minified. */
+/** Bundles each entry like an app's bundler: everything in one minified file. */
 const entry = (name: string, from: string, external: string[] = []): UserConfig => ({
   entry: { [name]: from },
   outDir: 'size',

@@ -5,12 +5,12 @@ const source = (path: string) => fileURLToPath(new URL(`packages/${path}`, impor
 
 const config: ViteUserConfig = defineConfig({
   resolve: {
-    // React Navigation 6 has its modules under a name of old.
+    // React Navigation 6 declares its modules in `module`.
     mainFields: ['module', 'main'],
     alias: {
       '@rekindle/core': source('core/src/index.ts'),
       '@rekindle/web': source('web/src/index.ts'),
-      // React Native as it runs in a browser: its own sources are not JavaScript.
+      // React Native for browsers: React Native's own sources are not JavaScript.
       'react-native': 'react-native-web',
     },
   },

@@ -35,12 +35,12 @@ impl Api {
         );
         write(&self.stream, request.as_bytes()).await?;
         let answer = self.answers.next(&mut self.stream, expected).await.with_context(|| format!("{method} {path}"))?;
-        serde_json::from_slice(answer).with_context(|| format!("{method} {path}: the answer"))
+        serde_json::from_slice(answer).with_context(|| format!("{method} {path}: the response"))
     }
 
     /// Creates a resource and returns its ID.
     pub async fn create(&mut self, path: &str, body: &Value) -> Result<String> {
         let made = self.call("POST", path, body, b"201").await?;
-        Ok(made["id"].as_str().with_context(|| format!("POST {path}: an answer without id: {made}"))?.to_owned())
+        Ok(made["id"].as_str().with_context(|| format!("POST {path}: a response without an ID: {made}"))?.to_owned())
     }
 }

@@ -22,8 +22,8 @@ impl Server {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command.args(args).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line).await?;
-        let addr = line.trim().parse().with_context(|| format!("the {name} printed no address"))?;
+        BufReader::new(child.stdout.take().context("the child has no standard output")?).read_line(&mut line).await?;
+        let addr = line.trim().parse().with_context(|| format!("the {name} did not print an address"))?;
         Ok(Self { child, name, addr })
     }
 

@@ -39,7 +39,7 @@ pub async fn rows(client: &Client, table: &str, columns: &str, rows: Vec<Row>) -
 pub async fn writer(client: &Client, table: &str, columns: &str) -> Result<BinaryCopyInWriter> {
     let (mut names, mut types) = (Vec::new(), Vec::new());
     for column in columns.split(", ") {
-        let (name, kind) = column.split_once(' ').with_context(|| format!("{column}: no type"))?;
+        let (name, kind) = column.split_once(' ').with_context(|| format!("{column}: missing type"))?;
         names.push(name);
         types.push(match kind {
             "uuid" => Type::UUID,
@@ -52,7 +52,7 @@ pub async fn writer(client: &Client, table: &str, columns: &str) -> Result<Binar
             "date" => Type::DATE,
             "jsonb" => Type::JSONB,
             "timestamptz" => Type::TIMESTAMPTZ,
-            other => bail!("{other}: a type that is not copied here"),
+            other => bail!("{other}: unsupported column type"),
         });
     }
     let sql = format!("COPY {table} ({}) FROM STDIN BINARY", names.join(", "));

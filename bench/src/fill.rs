@@ -29,13 +29,16 @@ const CONNECTIONS: u32 = 2;
 
 #[derive(Clone, Debug, Args)]
 pub struct FillArgs {
+    /// Number of events.
     #[arg(long, default_value_t = 10_000_000)]
     pub events: u64,
+    /// Number of users.
     #[arg(long, default_value_t = 1_000_000)]
     pub users: u64,
+    /// Number of projects.
     #[arg(long, default_value_t = tenants::PROJECTS)]
     pub projects: u32,
-    /// An empty database, or one that was migrated and holds none of the bench's projects.
+    /// URL of an empty database, or of a migrated one without the benchmark's projects.
     #[arg(long, env = "DATABASE_URL")]
     pub database_url: String,
 }
@@ -64,7 +67,7 @@ impl Shares {
 
 pub async fn run(args: &FillArgs, progress: &Steps) -> Result<()> {
     if args.projects == 0 || args.users < u64::from(args.projects) {
-        bail!("--projects must be at least 1, and --users at least as many");
+        bail!("--projects must be at least 1, and --users at least --projects");
     }
     let clock = Clock::system();
     let started = Instant::now();
@@ -78,7 +81,7 @@ pub async fn run(args: &FillArgs, progress: &Steps) -> Result<()> {
     let events = Shares { projects: args.projects, total: args.events };
     events::fill(&args.database_url, events, users, clock.now_ms(), progress).await?;
 
-    progress.step("writing what people are searched by");
+    progress.step("writing the search data of users");
     provision::searchable(&args.database_url).await?;
     fold(&args.database_url).await?;
 
@@ -87,7 +90,7 @@ pub async fn run(args: &FillArgs, progress: &Steps) -> Result<()> {
         client.batch_execute(&format!("VACUUM (ANALYZE) {table}")).await?;
     }
     let took = started.elapsed().as_secs_f64();
-    progress.done(&format!("{} events and {} people in {took:.0} s", args.events, args.users));
+    progress.done(&format!("{} events and {} users in {took:.0} s", args.events, args.users));
     Ok(())
 }
 

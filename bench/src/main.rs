@@ -41,7 +41,7 @@ use system::Options;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Debug, Parser)]
-#[command(about = "Measures the product on this machine, beside what the machine allows at most.")]
+#[command(about = "Measures the product on this machine, and compares it with the machine's limits.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -51,45 +51,46 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Fills a database as months of use would.
+    /// Fills a database with months of data.
     Fill(FillArgs),
-    /// The bare server that the product is compared with.
+    /// Runs the bare server that the product is compared with.
     #[command(hide = true)]
     Serve(ServeArgs),
-    /// A provider that takes every message.
+    /// Runs a provider that accepts every message.
     #[command(hide = true)]
     Sink(SinkArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// What is measured; everything in turn where it is left out.
+    /// Scenario to measure. Default: all, one after the other.
     #[arg(long, env = "SCENARIO")]
     scenario: Option<Scenario>,
-    /// Seconds of each sustained load (60; 600 for memory; 5 with --quick).
+    /// Seconds of each sustained load. Default: 60; 600 for memory; 5 with --quick.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Items a second of each sustained load (36,000 single events; 82,000 in batches).
+    /// Items per second of each sustained load. Default: 36,000 single events; 82,000 in batches.
     #[arg(long)]
     offered: Option<f64>,
-    /// Small and short, to see that it works.
+    /// Runs small, short loads, to check that the benchmark works.
     #[arg(long)]
     quick: bool,
-    /// Events and people of the database that reads are measured on.
+    /// Events in the database on which reads are measured.
     #[arg(long)]
     events: Option<u64>,
+    /// Users in the database on which reads are measured.
     #[arg(long)]
     users: Option<u64>,
-    /// Messages that wait in front of a worker (1,000,000).
+    /// Messages in the worker's queue. Default: 1,000,000.
     #[arg(long)]
     queued: Option<u32>,
-    /// Active automations of each project.
+    /// Active automations per project.
     #[arg(long, default_value_t = 50)]
     automations: u32,
-    /// Puts the tables into this file, between its markers, and the drawings into the folder of the same name.
+    /// Writes the tables to this file, between its markers, and the charts to the directory of the same name.
     #[arg(long)]
     write_docs: Option<PathBuf>,
-    /// The folder with the four programs, where it is not this one's.
+    /// Directory of the four programs. Default: this program's.
     #[arg(long)]
     programs: Option<PathBuf>,
 }
@@ -139,7 +140,7 @@ async fn measure_all(args: &RunArgs, progress: &Steps) -> Result<()> {
         tokio::select! {
             section = lab.run(scenario) => sections.push(section),
             () = shutdown.cancelled() => {
-                progress.warn("interrupted; what was measured so far follows");
+                progress.warn("interrupted; the results so far follow");
                 break;
             }
         }
@@ -157,7 +158,7 @@ async fn measure_all(args: &RunArgs, progress: &Steps) -> Result<()> {
     write_json(&report, &place.join("latest.json"))?;
     let drawn = plot::draw(&report, &place.join("drawings"))?;
     if !drawn.is_empty() {
-        println!("Drawings: {}", place.join("drawings").display());
+        println!("Charts: {}", place.join("drawings").display());
     }
     if let Some(path) = &args.write_docs {
         let drawn = plot::draw(&report, &path.with_extension(""))?;
@@ -170,6 +171,6 @@ async fn measure_all(args: &RunArgs, progress: &Steps) -> Result<()> {
 fn write_json(report: &Report, path: &Path) -> Result<()> {
     std::fs::create_dir_all(path.parent().unwrap_or(path))?;
     std::fs::write(path, serde_json::to_vec_pretty(report)?).with_context(|| path.display().to_string())?;
-    println!("\nThe same as JSON: {}", path.display());
+    println!("\nJSON: {}", path.display());
     Ok(())
 }

@@ -126,7 +126,7 @@ pub async fn sustained(system: &System, sender: &mut Sender, pace: Pace, time: D
     keep_peaks(&mut peaks, usage::memory(&watched));
     let recorded = system.recorded().await? - recorded_before;
     if recorded != outcome.events {
-        bail!("{} events were accepted, {recorded} recorded", outcome.events);
+        bail!("{} events were accepted, but {recorded} recorded", outcome.events);
     }
     result.measured = Measured { outcome, used, memory: peaks };
     Ok(result)
@@ -168,7 +168,7 @@ pub fn slope(points: &[(f64, f64)]) -> f64 {
 
 /// Returns a warning for standard error if other processes used the machine during a round.
 pub fn noise(used: &Used) -> Option<String> {
-    (used.others > NOISE).then(|| format!("others used {:.0} % of a core in this round", used.others * 100.0))
+    (used.others > NOISE).then(|| format!("other processes used {:.0} % of a core in this round", used.others * 100.0))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ const PERSON: &str = "project_id uuid, id uuid, external_id text, properties jso
 
 /// Creates projects `0..count`, each with a public and a secret key.
 pub async fn projects(client: &Client, count: u32, now: Timestamp) -> Result<()> {
-    let keys = MasterKeys::parse(MASTER_KEY).ok_or_else(|| anyhow::anyhow!("the bench's master key is malformed"))?;
+    let keys = MasterKeys::parse(MASTER_KEY).ok_or_else(|| anyhow::anyhow!("the benchmark's master key is malformed"))?;
     client.batch_execute("BEGIN").await?;
     let project_seq = next(client, "project").await?;
     let mut rows = Vec::new();

@@ -33,61 +33,61 @@ const PEOPLE: u32 = 100;
 /// In the order in which they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
-    /// Half a minute without a request.
+    /// Half a minute without requests.
     Idle,
-    /// One event a request, acknowledged, over 256 connections.
+    /// One event per request over 256 connections, until acknowledged.
     Single,
-    /// Batches of 100, acknowledged.
+    /// Batches of 100 events, until acknowledged.
     Batch,
-    /// Single events at a steady rate, all the way into the database; then at growing rates.
+    /// Single events from request to database, at a steady rate and then at increasing rates.
     EndToEndSingle,
-    /// Batches at a steady rate, all the way into the database; then at growing rates.
+    /// Batches from request to database, at a steady rate and then at increasing rates.
     EndToEndBatch,
-    /// Recording alone, by one worker and by two.
+    /// Recording only, by one worker and by two.
     Drain,
-    /// CPU per event as projects, people and automations grow.
+    /// CPU per event with increasing numbers of projects, users and automations.
     Growth,
-    /// The cost of tracing one request in a hundred.
+    /// Cost of tracing one request in a hundred.
     Tracing,
-    /// Accepting with NATS syncing every message.
+    /// Accepting while NATS syncs every message to disk.
     Durable,
-    /// What one project feels of another that sends ten times what it may.
+    /// Effect on one project of another that sends ten times its limit.
     Fairness,
-    /// Pushes by a JSON API over HTTP/2.
+    /// Pushes through a JSON API over HTTP/2.
     DeliverApi,
-    /// Pushes to browsers, encrypted.
+    /// Encrypted pushes to browsers.
     DeliverWebPush,
     /// Mails to a mail server.
     DeliverSmtp,
-    /// The memory of a worker in front of a full queue.
+    /// Memory of a worker with a full queue.
     DeliverQueue,
-    /// The same number of messages of 1, 10 and 1,000 projects, in full chunks and one by one.
+    /// The same number of messages from 1, 10 and 1,000 projects, in full chunks and one by one.
     DeliverProjects,
-    /// From the acceptance of a direct message to its arrival at the provider, one at a time.
+    /// Latency of direct messages from acceptance to arrival at the provider, one at a time.
     DeliverLatency,
     /// Delivery with a year of messages in the ledger.
     DeliverYear,
-    /// Delivery of one project while the provider of another never answers.
+    /// Delivery for one project while the provider of another never responds.
     DeliverHanging,
-    /// Delivery while another transaction has been open for two million messages; only by name.
+    /// Delivery while a transaction stays open for two million messages. Runs only by name.
     DeliverHeld,
-    /// Templates by themselves.
+    /// Template rendering only.
     Render,
-    /// Finding the automations that an event starts, by itself.
+    /// Matching of events to automations only.
     AutomationMatch,
-    /// Runs that start and send a message at once.
+    /// Runs that start and send a message immediately.
     AutomationRuns,
-    /// Waits that end: handed over by the scheduler, resumed by the worker.
+    /// Waits that end: published by the scheduler, resumed by the worker.
     AutomationResume,
-    /// Recording, with and without segments whose members are kept.
+    /// Recording with and without tracked segments.
     SegmentIngest,
     /// Reads from a filled database.
     Reads,
-    /// Counting who satisfies rules, in the filled database.
+    /// Segment estimates on the filled database.
     SegmentEstimate,
-    /// A campaign to everybody who has an address, in the filled database: its audience taken, and all of it sent.
+    /// A campaign to all users with an address in the filled database: enqueueing the audience, and sending.
     Campaign,
-    /// Memory over ten minutes (or --seconds); only by name.
+    /// Memory over ten minutes, or --seconds. Runs only by name.
     Memory,
 }
 
@@ -168,7 +168,7 @@ impl Lab {
             let database_url = system.use_database(FILLED).await?;
             let started = Instant::now();
             fill::run(&FillArgs { events, users, projects: PROJECTS, database_url }, &progress).await?;
-            section.figures.push(Figure::one("time of the fill", "s", started.elapsed().as_secs_f64()));
+            section.figures.push(Figure::one("fill time", "s", started.elapsed().as_secs_f64()));
             self.filled = true;
         }
         self.opened()
@@ -182,12 +182,12 @@ impl Lab {
     }
 
     fn opened(&mut self) -> Result<&mut System> {
-        self.system.as_mut().ok_or_else(|| anyhow::anyhow!("no system runs"))
+        self.system.as_mut().ok_or_else(|| anyhow::anyhow!("no system is running"))
     }
 
     /// Creates the projects, with `automations` automations each, and their users.
     pub async fn provision(&mut self, automations: u32) -> Result<&mut System> {
-        self.progress.step("making 1,000 projects, their automations and 100,000 people");
+        self.progress.step("creating 1,000 projects, their automations and 100,000 users");
         let system = self.opened()?;
         let now = Clock::system().now();
         provision::projects(&system.database, PROJECTS, now).await?;

@@ -28,9 +28,10 @@ pub enum Kind {
 
 #[derive(Clone, Debug, Args)]
 pub struct SinkArgs {
+    /// Protocol of the sink.
     #[arg(long, value_enum)]
     kind: Kind,
-    /// Where the certificate is written that callers are to trust.
+    /// File to which the sink writes the certificate that callers must trust.
     #[arg(long)]
     certificate: Option<PathBuf>,
 }
@@ -54,7 +55,7 @@ pub async fn start(kind: Kind, certificate: Option<&Path>) -> Result<Server> {
     let value = kind.to_possible_value().context("a kind has a name")?;
     let mut args = vec!["sink", "--kind", value.get_name()];
     if let Some(path) = certificate {
-        args.extend(["--certificate", path.to_str().context("a path that is no text")?]);
+        args.extend(["--certificate", path.to_str().context("the path is not valid UTF-8")?]);
     }
     Server::start(NAME, &args).await
 }

@@ -50,7 +50,7 @@ impl Options {
     /// Returns the options of `rekindle up`, with the programs from this program's directory.
     pub fn new() -> Result<Self> {
         let own = std::env::current_exe()?;
-        let programs = own.parent().context("this program lies in no directory")?.to_owned();
+        let programs = own.parent().context("this program has no parent directory")?.to_owned();
         Ok(Self { sync_interval: NatsOptions::default().sync_interval, programs })
     }
 }
@@ -298,7 +298,7 @@ async fn tools(place: &Path, progress: &Steps) -> Result<Tools> {
     });
     let tools = found.await??;
     if tools.redis.is_none() {
-        bail!("the bench needs Redis, since the limits that it shares between gateways are on: install redis-server");
+        bail!("the benchmark needs Redis, because rate limits are shared between gateways: install redis-server");
     }
     Ok(tools)
 }

@@ -54,7 +54,7 @@ impl Moment {
         let mut by_process = Vec::new();
         let this = Watched::process(own, std::process::id());
         for watched in watched.iter().chain([&this]) {
-            let first = stat(watched.pid).with_context(|| format!("{} is gone", watched.name))?;
+            let first = stat(watched.pid).with_context(|| format!("{} has exited", watched.name))?;
             // The CPU of ended children is accounted to their parent.
             let ended = if watched.family { first.of_ended_children } else { Duration::ZERO };
             let used = watched.pids().into_iter().filter_map(stat).map(|s| s.used).sum::<Duration>() + ended;

@@ -26,19 +26,19 @@ pub use setup::SetupArgs;
 const EXAMPLES: &str = "\
 Examples:
   rekindle up                                     start everything under .run, gateway on port 8080
-  RUN_DIR=/srv/rk PORT=9090 rekindle up           a second system beside it
+  RUN_DIR=/srv/rk PORT=9090 rekindle up           start a second system
   REDIS=off rekindle up                           without Redis
-  rekindle status                                 what runs, and whether it is ready
-  rekindle logs --follow gateway                  one process's log as it grows
-  rekindle demo                                   replay a shop's day and balance its books
-  rekindle project create --name \"My shop\"        a project and its id
+  rekindle status                                 show what is running and whether it is ready
+  rekindle logs --follow gateway                  follow one process's log
+  rekindle demo                                   replay a shop's day and reconcile the results
+  rekindle project create --name \"My shop\"        create a project and print its ID
   rekindle key create --project <ID> --type secret --name backend
   rekindle account create --email ada@example.com --project <ID>
   rekindle invite link --project <ID> --email grace@example.com
-  rekindle dead-letters replay --project <ID>     another try for what failed
-  rekindle doctor                                 what is wrong with a deployment, and what to do
+  rekindle dead-letters replay --project <ID>     retry failed messages and items
+  rekindle doctor                                 check a deployment and suggest fixes
   rekindle secrets rotate --help                  how to change the master key
-  rekindle down                                   stop what `up` started; the data stays";
+  rekindle down                                   stop what `up` started; the data is kept";
 
 #[derive(Debug, Parser)]
 #[command(name = "rekindle", version, about = "Runs and administers Rekindle.", after_help = EXAMPLES)]
@@ -52,62 +52,62 @@ pub enum Command {
     /// Start everything on this machine: PostgreSQL, NATS, Redis, the four processes and a local mailbox.
     ///
     /// Finds the servers or installs them, keeps all data under RUN_DIR, creates a first project with keys and an
-    /// admin, waits until everything is ready and prints how to reach it. Run again, it starts only what is not
-    /// running, and restarts what was built anew since.
+    /// admin, waits until everything is ready and prints how to reach it. If run again, it starts only what is not
+    /// running, and restarts the processes whose programs were rebuilt.
     Up(UpArgs),
-    /// Stop exactly what `up` started in RUN_DIR. The data stays.
+    /// Stop everything that `up` started in RUN_DIR, and nothing else. The data is kept.
     Down(RunDirArg),
     /// Show the logs of all processes, or of one.
     Logs(LogsArgs),
-    /// What is running, since when, and whether it is ready.
+    /// Show what is running, since when, and whether it is ready.
     Status(RunDirArg),
-    /// Replay a shop's day against the running system, and balance its books from outside.
+    /// Replay a shop's day against the running system, and reconcile the results from outside.
     Demo(crate::demo::Options),
     /// Bring the database's schema up to date.
     Migrate(MigrateArgs),
-    /// What a deployment needs before its processes start: a master key, the streams, a first project.
+    /// Create what a deployment needs before its processes start: a master key, the streams, a first project.
     Setup(SetupArgs),
-    /// Projects: the tenants of an installation.
+    /// Manage projects, the tenants of an installation.
     Project {
         #[command(subcommand)]
         command: ProjectCommand,
     },
-    /// API keys of a project.
+    /// Manage a project's API keys.
     Key {
         #[command(subcommand)]
         command: KeyCommand,
     },
-    /// The people who log in to the dashboard.
+    /// Manage dashboard accounts.
     Account {
         #[command(subcommand)]
         command: AccountCommand,
     },
-    /// Invitations to a project's team.
+    /// Manage invitations to a project's team.
     Invite {
         #[command(subcommand)]
         command: InviteCommand,
     },
-    /// Messages and items that failed, and not by their own fault.
+    /// List or replay dead letters: messages and items that failed.
     DeadLetters {
         #[command(subcommand)]
         command: DeadLettersCommand,
     },
-    /// The database's clock, where it jumped ahead.
+    /// Show or accept a jump of the database's clock.
     Clock {
         #[command(subcommand)]
         command: ClockCommand,
     },
-    /// The master key that projects' secrets are sealed under.
+    /// Manage the master key that encrypts the projects' secrets.
     Secrets {
         #[command(subcommand)]
         command: SecretsCommand,
     },
-    /// Check a deployment by its environment variables, and say what is wrong and what to do about it.
+    /// Check a deployment by its environment variables, report problems and suggest fixes.
     Doctor(DoctorArgs),
-    /// Keep the processes of RUN_DIR running: what `up` starts in the background.
+    /// Keep the processes of RUN_DIR running. `up` starts this in the background.
     #[command(hide = true)]
     Supervise(RunDirArg),
-    /// Take mail for trying things out, and keep each as a file.
+    /// Accept mail for testing, and store each message as a file.
     #[command(hide = true)]
     Mailbox(MailboxArgs),
 }
@@ -116,10 +116,10 @@ pub enum Command {
 pub struct UpArgs {
     #[command(flatten)]
     pub place: RunDirArg,
-    /// The gateway's port. Without it 8080, or the next one that is free.
+    /// The gateway's port. The default is 8080, or the next free port.
     #[arg(long, env = "PORT", default_value = "", hide_default_value = true, value_name = "PORT")]
     pub port: PortWish,
-    /// Whether to use Redis where it can be had.
+    /// Whether to use Redis if it is available.
     #[arg(long, env = "REDIS", default_value = "on", value_name = "on|off")]
     pub redis: RedisWish,
 }
@@ -128,22 +128,22 @@ pub struct UpArgs {
 pub struct LogsArgs {
     #[command(flatten)]
     pub place: RunDirArg,
-    /// Go on showing what is added.
+    /// Follow the logs as they grow.
     #[arg(short, long)]
     pub follow: bool,
-    /// How many lines of each log to begin with.
+    /// Number of lines of each log to show first.
     #[arg(short = 'n', long, default_value_t = 40, value_name = "N")]
     pub lines: usize,
-    /// One process only, by the name of its log (gateway, worker-automation, postgres, ...).
+    /// Show only the log with this name (gateway, worker-automation, postgres, ...).
     pub name: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct MailboxArgs {
-    /// The address to take mail on.
+    /// The address to listen on.
     #[arg(long)]
     pub listen: std::net::SocketAddr,
-    /// Where each mail becomes a file.
+    /// The directory for the mail files.
     #[arg(long, value_name = "DIR")]
     pub mail_dir: PathBuf,
 }
@@ -151,7 +151,7 @@ pub struct MailboxArgs {
 /// Which database a command works on.
 #[derive(Debug, Args)]
 pub struct DatabaseArgs {
-    /// The database. Without it the one of the system that runs in RUN_DIR.
+    /// The database's URL. The default is the database of the system that runs in RUN_DIR.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: Option<String>,
     #[command(flatten)]
@@ -160,11 +160,11 @@ pub struct DatabaseArgs {
 
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// Also spread the tables over the workers of Citus, by project. The database is the coordinator's; start the
-    /// programs anew afterwards.
+    /// Also distribute the tables over the Citus workers, by project. Connect to the coordinator, and restart the
+    /// programs afterwards.
     #[arg(long)]
     pub citus: bool,
-    /// Into how many parts, the first time; Citus' own setting without it (32).
+    /// Number of shards, on the first run. The default is Citus' own setting (32).
     #[arg(long, requires = "citus", value_name = "N", value_parser = clap::value_parser!(i32).range(1..=1024))]
     pub shards: Option<i32>,
     #[command(flatten)]
@@ -173,10 +173,10 @@ pub struct MigrateArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ProjectCommand {
-    /// Create a project and print its id.
+    /// Create a project and print its ID.
     #[command(after_help = "Example:\n  rekindle project create --name \"My shop\"")]
     Create {
-        /// What people call it.
+        /// The project's name.
         #[arg(long, value_parser = name)]
         name: String,
         #[command(flatten)]
@@ -186,16 +186,16 @@ pub enum ProjectCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Create a key and print it: this once, for only its hash is kept.
+    /// Create a key and print it. It cannot be shown again: only its hash is stored.
     #[command(after_help = "Example:\n  rekindle key create --project <ID> --type public --name website")]
     Create {
-        /// The project's id.
+        /// The project's ID.
         #[arg(long, value_name = "ID")]
         project: Uuid,
         /// `public` for browsers and apps, `secret` for servers.
         #[arg(long = "type", value_enum, default_value_t = KeyKind::Secret)]
         kind: KeyKind,
-        /// What the key is for.
+        /// A name for the key, such as its purpose.
         #[arg(long, default_value = "", value_parser = label)]
         name: String,
         #[command(flatten)]
@@ -204,10 +204,10 @@ pub enum KeyCommand {
     /// Revoke a key: it stops working on every gateway within a second.
     #[command(after_help = "Example:\n  rekindle key revoke --project <ID> <KEY-ID>")]
     Revoke {
-        /// The project's id.
+        /// The project's ID.
         #[arg(long, value_name = "ID")]
         project: Uuid,
-        /// The key's id, as `key create` printed it.
+        /// The key's ID, as printed by `key create`.
         #[arg(value_name = "KEY-ID")]
         key: Uuid,
         #[command(flatten)]
@@ -250,7 +250,7 @@ impl FromStr for PortWish {
 
 fn name(text: &str) -> Result<String, String> {
     let text = label(text)?;
-    if text.is_empty() { Err("a name is needed".into()) } else { Ok(text) }
+    if text.is_empty() { Err("the name must not be empty".into()) } else { Ok(text) }
 }
 
 fn label(text: &str) -> Result<String, String> {

@@ -32,26 +32,26 @@ use send::Replay;
 use target::{Known, Target};
 
 const AFTER_HELP: &str = "\
-The day ends now: its events happened within the last 24 hours, and are replayed as fast as the service takes them (or
-at --events-per-second). People come anonymously and sign up later; batches come twice, timestamps run backwards, two
-clients have wrong clocks. Three automations answer: a welcome at sign-up, by mail and in the person's inbox, a push to
-phones that allow it, and a reminder by mail 5 s after checkout_started.
+The day ends now: its events happened within the last 24 hours, and are replayed as fast as the service accepts them (or
+at --events-per-second). Users arrive anonymously and sign up later; some batches are sent twice, some timestamps run
+backwards, and two clients have wrong clocks. Three automations respond: a welcome at sign-up, by mail and in the user's
+inbox; a push to phones that allow it; and a reminder by mail 5 s after checkout_started.
 
-Calls that fail because the service is away (429, 5xx, no answer) are made again with the same ids, for up to 5 minutes
-each. Any other refusal ends the demo.
+Calls that fail because the service is unavailable (429, 5xx, no response) are retried with the same IDs, for up to
+5 minutes each. Any other error ends the demo.
 
-The run's id is part of every user id, address and event id, so runs do not collide. The same --run-id again sends the
-same day again: all of it must be refused as repeats. A run that was interrupted is continued that way.
+The run's ID is part of every user ID, address and event ID, so runs do not collide. Repeating a --run-id sends the same
+day again: the service must reject all of it as duplicates. Use this to continue an interrupted run, too.
 
-Exit status: 0 when the books balance, 1 when they do not or the demo could not be carried out.";
+Exit status: 0 if all counts match, 1 if they do not or the demo failed.";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Options {
-    /// Credentials are read there, and the demo remembers its runs under demo/.
+    /// Credentials are read there, and the state of each run is stored under demo/.
     #[command(flatten)]
     place: RunDirArg,
-    /// The service's address, instead of the one in credentials.json.
+    /// The service's URL, instead of the one in credentials.json.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// A public key, instead of the one in credentials.json.
@@ -60,34 +60,34 @@ pub struct Options {
     /// A secret key of the same project, instead of the one in credentials.json.
     #[arg(long, value_name = "KEY")]
     secret_key: Option<String>,
-    /// Where the local mailbox puts its .eml files, instead of the folder in credentials.json.
+    /// The local mailbox's directory of .eml files, instead of the one in credentials.json.
     #[arg(long, value_name = "DIR")]
     mail_dir: Option<PathBuf>,
-    /// Where pushes to made-up devices become files (PUSH_MAILBOX_DIR), instead of the folder in credentials.json.
+    /// Directory of the pushes to test devices (PUSH_MAILBOX_DIR), instead of the one in credentials.json.
     #[arg(long, value_name = "DIR")]
     push_dir: Option<PathBuf>,
-    /// Which day to replay: the same seed is the same day.
+    /// Seed of the generated day. The same seed generates the same day.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many people come; 2,000 make about 50,000 events.
+    /// Number of users. 2,000 users send about 50,000 events.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(20..=9_000))]
     people: u32,
-    /// The run's name, 3 to 24 of a-z and 0-9. Without it a new one.
+    /// The run's ID: 3 to 24 characters of a-z and 0-9. The default is a new ID.
     #[arg(long, value_name = "ID", value_parser = run_id)]
     run_id: Option<String>,
-    /// Connections to the gateway; one person's requests stay in order on one of them.
+    /// Number of connections to the gateway. Each user's requests are sent in order on one of them.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     connections: u16,
-    /// No more than so many events a second. Without it as fast as they are taken.
+    /// Maximum events per second. The default is as fast as the service accepts them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     events_per_second: Option<u32>,
     /// How long to wait, after the last request, for everything to be stored and sent.
     #[arg(long, default_value_t = 180, value_name = "SECONDS")]
     timeout: u64,
-    /// Print the books as JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// For programs that hold the day back until something else is done.
+    /// For programs that slow the replay down until they set this to true.
     #[arg(skip)]
     pub hurry: Hurry,
 }
@@ -116,7 +116,7 @@ pub async fn carry_out(options: &Options) -> anyhow::Result<Books> {
     setup::prepare(&api, &run).await?;
     let books = replay_and_check(options, &run, &clock, &api, [target.mail_dir, target.push_dir]).await;
     // In any case, the next run must not trigger this run's automations. It also checks for leftovers itself.
-    let rested = setup::finish(&api, &run).await.context("putting the automations to rest");
+    let rested = setup::finish(&api, &run).await.context("deactivating the automations");
     let books = books?;
     rested?;
     Ok(books)
@@ -135,7 +135,7 @@ async fn replay_and_check(
     let start_ms = remembered.as_ref().map_or_else(|| clock.now_ms(), |memory| memory.start_ms);
     let recipe = Recipe { seed: options.seed, run: run.to_owned(), people, start_ms };
     let day = Day::generate(&recipe);
-    eprintln!("Run {run}: {people} people, {} events and {} repeats.", day.events(), day.repeats());
+    eprintln!("Run {run}: {people} users, {} events and {} repeats.", day.events(), day.repeats());
 
     let names: Vec<_> = day.events_by_name().into_keys().collect();
     let before_replay = still_totals(api, &names, deadline).await?;
@@ -144,7 +144,7 @@ async fn replay_and_check(
         None => Memory { seed: options.seed, people, start_ms, before: before_replay.clone(), gained: None },
     };
     if let Some(other) = memory.overtaken_by(&dir, run) {
-        bail!("run {run} never settled, and run {other} was begun since: their books cannot be told apart");
+        bail!("run {run} never settled, and run {other} started after it: their events cannot be separated");
     }
     memory.keep(&dir, run)?;
     let before_run = memory.without(&before_replay);
@@ -213,7 +213,7 @@ impl Options {
 /// Validates a run ID, which becomes part of addresses, IDs and file names.
 fn run_id(text: &str) -> Result<String, String> {
     let fits = (3..=24).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    if fits { Ok(text.to_owned()) } else { Err("3 to 24 of a-z and 0-9".to_owned()) }
+    if fits { Ok(text.to_owned()) } else { Err("use 3 to 24 characters of a-z and 0-9".to_owned()) }
 }
 
 /// Returns a new run ID: `d`, the time in seconds and a 16-bit random number, both in hexadecimal.

@@ -23,7 +23,7 @@ pub async fn run(args: &RunDirArg) -> Result<()> {
     if stopped.is_empty() {
         println!("Nothing is running in {}.", dir.path().display());
     } else {
-        println!("Stopped {}. The data stays in {}.", stopped.join(", "), dir.path().display());
+        println!("Stopped {}. The data is kept in {}.", stopped.join(", "), dir.path().display());
     }
     Ok(())
 }

@@ -38,12 +38,12 @@ pub async fn run(cli: Cli) -> Result<ExitCode> {
         Command::Up(args) => {
             return interruptible(
                 up::run(&args),
-                "`rekindle up` goes on from here, `rekindle down` stops what was started",
+                "run `rekindle up` to continue, or `rekindle down` to stop what was started",
             )
             .await;
         }
         Command::Down(place) => {
-            return interruptible(down::run(&place), "`rekindle down` again stops the rest").await;
+            return interruptible(down::run(&place), "run `rekindle down` again to stop the rest").await;
         }
         Command::Logs(args) => logs::run(&args).await?,
         Command::Status(place) => {

@@ -83,14 +83,14 @@ fn all(dir: &RunDir) -> Result<Vec<(String, PathBuf)>> {
 fn chosen(logs: Vec<(String, PathBuf)>, name: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     let Some(name) = name else {
         if logs.is_empty() {
-            bail!("there are no logs yet: `rekindle up` starts the processes");
+            bail!("there are no logs yet: start the processes with `rekindle up`");
         }
         return Ok(logs);
     };
     let names: Vec<String> = logs.iter().map(|l| l.0.clone()).collect();
     let found: Vec<_> = logs.into_iter().filter(|l| l.0 == name).collect();
     if found.is_empty() {
-        bail!("there is no log of {name:?}; there are: {}", names.join(", "));
+        bail!("there is no log named {name:?}; the logs are: {}", names.join(", "));
     }
     Ok(found)
 }

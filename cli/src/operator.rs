@@ -38,7 +38,7 @@ impl Target {
         let found = dir.and_then(|dir| up::attached_database(&dir).ok().map(|url| (dir, url)));
         let (dir, url) = found.with_context(|| {
             format!(
-                "no database: set DATABASE_URL, or start a system with `rekindle up` (none runs in {})",
+                "no database: set DATABASE_URL, or start a system with `rekindle up` (none is running in {})",
                 args.place.run_dir.display()
             )
         })?;
@@ -56,7 +56,7 @@ impl Target {
                 let env = Env::from_process();
                 // A default would print a link that leads nowhere, and would invalidate the previous link.
                 env.get("PUBLIC_BASE_URL")
-                    .context("set PUBLIC_BASE_URL to the gateway's public address: the link leads there")?;
+                    .context("set PUBLIC_BASE_URL to the gateway's public URL: the link points there")?;
                 Ok(public_base_url(&env, "")?)
             }
         }
@@ -82,7 +82,7 @@ pub async fn migrate(args: &MigrateArgs) -> Result<()> {
     if args.citus {
         match provision.distribute(args.shards, |table| println!("distributed {table}")).await? {
             0 => println!("All tables are distributed."),
-            count => println!("Distributed {count} tables. Start the programs anew, so that they know."),
+            count => println!("Distributed {count} tables. Restart the programs."),
         }
     }
     Ok(())
@@ -104,7 +104,7 @@ pub async fn key(command: &KeyCommand) -> Result<()> {
                 KeyKind::Public => KeyType::Public,
             };
             let new = Target::of(database)?.provision.create_key(*project, key_type, name).await?;
-            eprintln!("The key is shown this once; only its hash is kept.");
+            eprintln!("The key cannot be shown again: only its hash is stored.");
             println!("id   {}\nkey  {}", new.id, new.key);
         }
         KeyCommand::Revoke { project, key, database } => {
@@ -120,12 +120,12 @@ pub async fn account(command: &AccountCommand) -> Result<()> {
         AccountCommand::Create { email, name, project, role, database } => {
             let joins = project.map(|project| (project, role_of(*role)));
             let password = Target::of(database)?.provision.create_account(email, name, joins).await?;
-            eprintln!("The password is shown this once; only its hash is kept.");
+            eprintln!("The password cannot be shown again: only its hash is stored.");
             println!("email     {email}\npassword  {password}");
         }
         AccountCommand::ResetPassword { email, database } => {
             let password = Target::of(database)?.provision.reset_password(email).await?;
-            eprintln!("The password is shown this once; only its hash is kept.");
+            eprintln!("The password cannot be shown again: only its hash is stored.");
             println!("email     {email}\npassword  {password}");
         }
         AccountCommand::Verify { email, database } => {
@@ -156,7 +156,7 @@ pub async fn dead_letters(command: &DeadLettersCommand) -> Result<()> {
             let provision = Target::of(database)?.provision;
             let found = provision.dead_letters(ProjectId(which.project), &filter_of(which), *limit).await?;
             if found.is_empty() {
-                eprintln!("There are none.");
+                eprintln!("There are no matching dead letters.");
             }
             for letter in found {
                 let what = letter.channel.map(Channel::as_str).or(letter.name.as_deref()).unwrap_or("item");
@@ -182,13 +182,15 @@ pub async fn clock(command: &ClockCommand) -> Result<()> {
         ClockCommand::Status { database } => match Target::of(database)?.provision.clock_jump().await? {
             Some(jump) => {
                 let (minutes, at) = (jump.ahead_ms / 60_000, rfc3339(jump.jumped_at));
-                println!("The clock jumped ahead by {minutes} minutes, to {at}: what became due by that is held.");
+                println!(
+                    "The clock jumped ahead by {minutes} minutes, to {at}: work that became due by the jump is held."
+                );
             }
             None => println!("Nothing is held."),
         },
         ClockCommand::Accept { database } => {
             let held = Target::of(database)?.provision.accept_clock().await?;
-            println!("{}", if held { "What was held is due now." } else { "Nothing is held." });
+            println!("{}", if held { "The held work is due now." } else { "Nothing is held." });
         }
     }
     Ok(())
@@ -210,16 +212,16 @@ pub async fn secrets(command: &SecretsCommand) -> Result<bool> {
             let rotated = target.provision.rotate_secrets(&keys).await?;
             println!("sealed anew  {}", rotated.resealed);
             for (table, (project, key)) in &rotated.unreadable {
-                eprintln!("{table} of project {project} {key}: no key of MASTER_KEY opens it");
+                eprintln!("{table} of project {project} {key}: no key of MASTER_KEY decrypts it");
             }
             if !rotated.unreadable.is_empty() {
                 eprintln!(
-                    "Add the key that they were sealed under to MASTER_KEY, behind the others, and run this again."
+                    "Add the key that they were encrypted under to the end of MASTER_KEY, and run this command again."
                 );
                 return Ok(false);
             }
             if keys.count() > 1 {
-                eprintln!("Everything is under the first key: the others can be taken out of MASTER_KEY.");
+                eprintln!("Everything is encrypted under the first key: the others can be removed from MASTER_KEY.");
             }
         }
     }

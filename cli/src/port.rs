@@ -24,12 +24,12 @@ pub struct Choice {
 pub fn choose(wish: PortWish, before: Option<u16>, free: impl Fn(u16) -> bool) -> Result<Choice> {
     let expected = match wish {
         PortWish::Exactly(port) if free(port) => return Ok(Choice { port, note: None }),
-        PortWish::Exactly(port) => bail!("port {port} is taken by another program: choose another with PORT=..."),
+        PortWish::Exactly(port) => bail!("port {port} is taken by another program: choose another port with PORT=..."),
         PortWish::Any => before.unwrap_or(DEFAULT),
     };
     let candidates = std::iter::once(expected).chain(DEFAULT..DEFAULT + TRIES);
     let port = candidates.into_iter().find(|p| free(*p)).context("no free port found for the gateway: set PORT=...")?;
-    let note = (port != expected).then(|| format!("port {expected} is taken by another program, so it is {port}"));
+    let note = (port != expected).then(|| format!("port {expected} is taken by another program; using {port}"));
     Ok(Choice { port, note })
 }
 

@@ -116,7 +116,7 @@ mod tests {
             t.processes.insert("gateway".into(), entry);
         });
         published.update_entry("gateway", |e| e.deaths += 1);
-        published.update_entry("nobody", |e| e.deaths += 1);
+        published.update_entry("missing", |e| e.deaths += 1);
         let read = ProcessTable::load(&dir).unwrap().unwrap();
         assert_eq!((read.processes.len(), read.processes["gateway"].deaths), (1, 1));
         assert_eq!(read.supervisor, std::process::id());

@@ -50,7 +50,7 @@ impl FromStr for Mailbox {
         let (host, port) = text.rsplit_once(':').unwrap_or_default();
         match port.parse() {
             Ok(port) if port > 0 && !host.is_empty() => Ok(Self { host: host.to_owned(), port }),
-            _ => Err("a host and a port, such as mailbox:2525".into()),
+            _ => Err("use a host and a port, such as mailbox:2525".into()),
         }
     }
 }
@@ -162,7 +162,7 @@ impl Provision {
     pub async fn create_key(&self, project: Uuid, key_type: KeyType, name: &str) -> Result<NewKey> {
         let mut connection = self.connection().await?;
         if projects::get(&connection, ProjectId(project)).await?.is_none() {
-            bail!("there is no project {project}: `rekindle project create` makes one");
+            bail!("there is no project {project}: create one with `rekindle project create`");
         }
         let new = NewKey { id: ids::fresh(self.clock.now_ms()), key: api_keys::random_key(key_type) };
         let tx = connection.transaction().await?;
@@ -176,7 +176,7 @@ impl Provision {
         let mut connection = self.connection().await?;
         let tx = connection.transaction().await?;
         if !api_keys::revoke(&tx, ProjectId(project), key, self.clock.now()).await? {
-            bail!("project {project} has no key {key} that still works");
+            bail!("project {project} has no active key {key}");
         }
         tx.commit().await?;
         Ok(())

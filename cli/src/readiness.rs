@@ -23,7 +23,7 @@ impl Asker {
             .no_proxy()
             .pool_max_idle_per_host(0)
             .build()
-            .context("cannot make an HTTP client")?;
+            .context("cannot create an HTTP client")?;
         Ok(Self(client))
     }
 
@@ -31,7 +31,7 @@ impl Asker {
     pub async fn is_ready(&self, address: SocketAddr) -> Result<(), String> {
         let response = match self.0.get(format!("http://{address}/readyz")).send().await {
             Ok(response) => response,
-            Err(error) if error.is_timeout() => return Err("does not answer".into()),
+            Err(error) if error.is_timeout() => return Err("does not respond".into()),
             Err(_) => return Err("does not listen yet".into()),
         };
         if response.status().is_success() {
@@ -39,7 +39,7 @@ impl Asker {
         }
         let status = response.status();
         let body = response.text().await.unwrap_or_default();
-        Err(reason(&body).unwrap_or_else(|| format!("answers {status}")))
+        Err(reason(&body).unwrap_or_else(|| format!("responds with {status}")))
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 /// Which run directory is meant.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunDirArg {
-    /// Where data, logs, state and credentials are kept.
+    /// Directory for data, logs, state and credentials.
     #[arg(long, env = "RUN_DIR", default_value = ".run", value_name = "DIR")]
     pub run_dir: PathBuf,
 }
@@ -36,7 +36,7 @@ impl RunDir {
     pub fn existing(path: &Path) -> Result<Option<Self>> {
         match fs::canonicalize(path) {
             Ok(path) if path.is_dir() => Ok(Some(Self(path))),
-            Ok(path) => bail!("{} is no directory (RUN_DIR)", path.display()),
+            Ok(path) => bail!("{} is not a directory (RUN_DIR)", path.display()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| format!("cannot open {} (RUN_DIR)", path.display())),
         }
@@ -50,7 +50,7 @@ impl RunDir {
         match file.try_lock() {
             Ok(()) => Ok(file),
             Err(TryLockError::WouldBlock) => {
-                bail!("another `rekindle up` or `down` is at work in {}: wait for it to finish", self.0.display())
+                bail!("another `rekindle up` or `down` is running in {}: wait for it to finish", self.0.display())
             }
             Err(TryLockError::Error(e)) => Err(e).context("cannot lock the run directory"),
         }
@@ -127,7 +127,7 @@ mod tests {
         let dir = RunDir::create(&folder.path().join("run")).unwrap();
         assert!(dir.path().is_absolute());
         let held = dir.lock().unwrap();
-        assert!(dir.lock().unwrap_err().to_string().contains("at work"));
+        assert!(dir.lock().unwrap_err().to_string().contains("is running"));
         drop(held);
         dir.lock().unwrap();
     }

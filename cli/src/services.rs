@@ -98,10 +98,10 @@ fn system_mail(state: &State) -> Result<Vec<(&'static str, String)>> {
 
 /// Returns the directory of this program, which holds the other programs too.
 pub fn program_dir() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot tell where this program lies")?;
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
     // Linux appends this to the path of a program that was replaced while it ran.
     let own = PathBuf::from(own.to_string_lossy().trim_end_matches(" (deleted)"));
-    own.parent().map(Path::to_owned).context("this program lies in no directory")
+    own.parent().map(Path::to_owned).context("the path of this program has no directory")
 }
 
 /// Identifies a build of a program by size and modification time.

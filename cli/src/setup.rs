@@ -31,7 +31,7 @@ pub async fn run(args: &SetupArgs) -> Result<()> {
     let has_projects = provision.has_projects().await?;
     let keys = master_keys(&env, has_projects)?;
     if !dir.state_file().exists() && has_projects {
-        println!("There are projects, made by others: no first one is made.");
+        println!("The database already has projects; no first project is created.");
         return Ok(());
     }
     let state = State::load_or_create(&dir, Clock::system().now_ms())?;
@@ -61,8 +61,8 @@ fn master_keys(env: &Env, has_projects: bool) -> Result<MasterKeys> {
         let file = Path::new(file);
         if has_projects && !file.exists() {
             bail!(
-                "the database has projects, and {} (MASTER_KEY_FILE) with the key that their secrets are sealed under is not there: \
-                 put it back, or give the key in MASTER_KEY",
+                "the database has projects, but {} (MASTER_KEY_FILE) with the key that encrypts their secrets is missing: \
+                 restore it, or set MASTER_KEY",
                 file.display()
             );
         }
@@ -72,7 +72,7 @@ fn master_keys(env: &Env, has_projects: bool) -> Result<MasterKeys> {
 }
 
 fn again(file: &Path) -> String {
-    format!("The first project is there; what opens it lies in {}.", file.display())
+    format!("The first project already exists. Its credentials are in {}.", file.display())
 }
 
 fn text(credentials: &Credentials, file: &Path) -> String {
@@ -81,7 +81,7 @@ fn text(credentials: &Credentials, file: &Path) -> String {
     } = credentials;
     format!(
         "
-The first project is made. This is shown once:
+The first project is created. Its credentials are shown only once:
 
   project      {project_id}
   public key   {public_key}
@@ -89,7 +89,7 @@ The first project is made. This is shown once:
   dashboard    {dashboard_url}
   admin        {admin_email}, password {admin_password}
   API          {base_url}
-  all of it    {}
+  all values   {}
 
 ",
         file.display()

@@ -95,7 +95,7 @@ impl State {
             return Ok(None);
         };
         let state: Self = serde_json::from_str(&text).with_context(|| {
-            format!("{} is damaged: mend it, or remove {} to start afresh", path.display(), dir.path().display())
+            format!("{} is damaged: repair it, or remove {} to start over", path.display(), dir.path().display())
         })?;
         if state.version != VERSION {
             bail!("{} was written by another version of rekindle ({})", path.display(), state.version);

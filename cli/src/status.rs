@@ -29,7 +29,7 @@ pub async fn run(args: &RunDirArg) -> Result<bool> {
             println!("Nothing is running in {}.", dir.path().display());
             return Ok(false);
         }
-        None => rows.push(Row::new(SUPERVISOR, "-", "", "not running: `rekindle up` starts it")),
+        None => rows.push(Row::new(SUPERVISOR, "-", "", "not running: start it with `rekindle up`")),
     }
     print!("{}", table(&rows));
     Ok(supervised.is_some() && rows.iter().all(|r| ["ready", "running"].contains(&r.ready.as_str())))
@@ -81,8 +81,8 @@ async fn processes(dir: &RunDir) -> Result<Vec<Row>> {
 
 fn why_waiting(entry: &Entry, last_line: Option<&str>) -> String {
     let end = entry.last_end.as_deref().unwrap_or("ended");
-    let said = last_line.map(|l| format!(", last said: {}", l.trim())).unwrap_or_default();
-    format!("{end} ({} times), to be started again{said}", entry.deaths)
+    let said = last_line.map(|l| format!(", last log line: {}", l.trim())).unwrap_or_default();
+    format!("{end} ({} times), waiting for its restart{said}", entry.deaths)
 }
 
 /// Formats the rows in columns as wide as their widest cells.
@@ -122,6 +122,6 @@ mod tests {
             admin: None,
         };
         let text = why_waiting(&entry, Some(" NATS_URL: no address "));
-        assert_eq!(text, "exit status: 64 (3 times), to be started again, last said: NATS_URL: no address");
+        assert_eq!(text, "exit status: 64 (3 times), waiting for its restart, last log line: NATS_URL: no address");
     }
 }

@@ -38,7 +38,7 @@ pub async fn run(dir: RunDir) -> Result<()> {
             _ = interrupt.recv() => break,
             _ = hangup.recv() => {
                 if let Err(error) = supervisor.take_in() {
-                    tracing::error!("the new state is of no use, all goes on as before: {error:#}");
+                    tracing::error!("cannot apply the new state; the processes continue unchanged: {error:#}");
                 }
             }
         }
@@ -68,7 +68,7 @@ impl Supervisor {
 
     /// Applies the state: notifies every keeper of the service that it has to run.
     fn take_in(&mut self) -> Result<()> {
-        let state = State::load(&self.dir)?.context("nothing was ever started here")?;
+        let state = State::load(&self.dir)?.context("the run directory has no state: run `rekindle up`")?;
         let wanted = services::of(&self.dir, &state, &self.programs)?;
         let now = self.clock.now();
         // Update the entries before publishing the generation, so that its readers never see a stale `running`.

@@ -110,9 +110,9 @@ impl Api {
     /// Returns the lines of an export.
     pub async fn export(&self, path: &str) -> Vec<Value> {
         let request = self.http.get(format!("{}{path}", self.base)).header("x-api-key", &self.secret_key);
-        let response = request.send().await.unwrap_or_else(|error| panic!("no answer: {error:?}"));
+        let response = request.send().await.unwrap_or_else(|error| panic!("no response: {error:?}"));
         assert_eq!(response.status().as_u16(), 200, "{path}");
-        let text = response.text().await.unwrap_or_else(|error| panic!("no end: {error:?}"));
+        let text = response.text().await.unwrap_or_else(|error| panic!("incomplete response: {error:?}"));
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
     }
 
@@ -143,5 +143,5 @@ async fn read(sent: reqwest::Result<reqwest::Response>, began: Instant) -> Resul
 
 #[track_caller]
 fn answered(outcome: Result<Answer, String>) -> Answer {
-    outcome.unwrap_or_else(|error| panic!("no answer: {error}"))
+    outcome.unwrap_or_else(|error| panic!("no response: {error}"))
 }

@@ -53,7 +53,7 @@ pub async fn cluster() -> [ConfiguredNats; 3] {
 ///
 /// Panics if there is no such program.
 pub fn url(servers: &[ConfiguredNats], program: &str) -> String {
-    let place = USERS.iter().position(|(user, _)| *user == program).expect("a program's name");
+    let place = USERS.iter().position(|(user, _)| *user == program).expect("the name of a program");
     servers.iter().map(|server| server.url(program, PASSWORDS[place])).collect::<Vec<_>>().join(",")
 }
 

@@ -124,7 +124,7 @@ async fn stream_state(monitor_url: &str, stream: &str, field: &str) -> u64 {
     let told: Value = reqwest::get(url).await.expect("NATS's monitor").json().await.expect("JSON");
     let streams = told["account_details"][0]["stream_detail"].as_array().cloned().unwrap_or_default();
     let found = streams.iter().find(|one| one["name"] == *stream);
-    found.and_then(|one| one["state"][field].as_u64()).unwrap_or_else(|| panic!("no stream {stream} in {told}"))
+    found.and_then(|one| one["state"][field].as_u64()).unwrap_or_else(|| panic!("stream {stream} is missing in {told}"))
 }
 
 /// Describes the consumers of a stream that have pending or unacknowledged messages, one line each, by the broker's monitor.

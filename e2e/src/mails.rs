@@ -18,7 +18,7 @@ pub fn copies(mailbox: &TestMailbox) -> BTreeMap<Uuid, u32> {
     for mail in mailbox.mails() {
         let header = mail.header("Message-ID").unwrap_or_default();
         let id = header.trim_start_matches('<').split('@').next().and_then(|id| Uuid::try_parse(id).ok());
-        let id = id.unwrap_or_else(|| panic!("{}: no message's id in {header:?}", mail.path.display()));
+        let id = id.unwrap_or_else(|| panic!("{}: no message ID in {header:?}", mail.path.display()));
         *copies.entry(id).or_default() += 1;
     }
     copies

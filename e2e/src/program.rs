@@ -38,7 +38,7 @@ impl Program {
         let path = program_dir().join(name);
         assert!(
             path.is_file(),
-            "{} is missing: the tests of whole systems need the programs, so run `cargo build --workspace --bins` first \
+            "{} is missing: end-to-end tests need the programs; run `cargo build --workspace --bins` first \
              (`make test` does)",
             path.display()
         );
@@ -67,7 +67,7 @@ impl Program {
 
     /// Starts it with additional variables.
     pub fn launch_with(&mut self, more: &[(&str, &str)]) {
-        assert!(self.child.is_none(), "{} runs already", self.name);
+        assert!(self.child.is_none(), "{} is already running", self.name);
         let open = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
         let log = open.expect("a log file");
         let errors = log.try_clone().expect("a log file");
@@ -90,7 +90,7 @@ impl Program {
         loop {
             let ready = is_ready(self.admin).await;
             if let Some(status) = self.has_ended() {
-                panic!("{} ended while it started ({status}); the end of its log:\n{}", self.name, self.log_end());
+                panic!("{} exited during startup ({status}); the end of its log:\n{}", self.name, self.log_end());
             }
             if ready {
                 return;
@@ -113,13 +113,13 @@ impl Program {
 
     /// Waits for it to end.
     pub async fn ended(&mut self) -> ExitStatus {
-        let mut child = self.child.take().unwrap_or_else(|| panic!("{} does not run", self.name));
+        let mut child = self.child.take().unwrap_or_else(|| panic!("{} is not running", self.name));
         child.wait().await.expect("the end of a child")
     }
 
     /// Sends SIGKILL and waits until it has ended.
     pub async fn kill(&mut self) {
-        let child = self.child.as_mut().unwrap_or_else(|| panic!("{} does not run", self.name));
+        let child = self.child.as_mut().unwrap_or_else(|| panic!("{} is not running", self.name));
         // It may have ended already.
         let _ = child.start_kill();
         self.ended().await;
@@ -143,7 +143,7 @@ impl Program {
     }
 
     async fn signal(&self, signal: &str) {
-        let id = self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("{} does not run", self.name));
+        let id = self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("{} is not running", self.name));
         let told = Command::new("kill").args(["-s", signal, &id.to_string()]).status().await;
         assert!(told.is_ok_and(|status| status.success()), "cannot signal {}", self.name);
     }
@@ -152,7 +152,7 @@ impl Program {
     pub async fn stop(&mut self) {
         self.signal("TERM").await;
         let status = tokio::time::timeout(STOP, self.ended()).await;
-        let status = status.unwrap_or_else(|_| panic!("{} does not stop:\n{}", self.name, self.log_end()));
+        let status = status.unwrap_or_else(|_| panic!("{} did not stop in time:\n{}", self.name, self.log_end()));
         assert!(status.success(), "{} stopped with {status}:\n{}", self.name, self.log_end());
     }
 
@@ -174,9 +174,9 @@ impl Program {
     pub async fn probed(&self, path: &str) -> (u16, String) {
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
         let answer = http.get(format!("http://{}{path}", self.admin)).send().await;
-        let answer = answer.unwrap_or_else(|error| panic!("no {path} of {}: {error:?}", self.name));
+        let answer = answer.unwrap_or_else(|error| panic!("no response for {path} from {}: {error:?}", self.name));
         let status = answer.status().as_u16();
-        let text = answer.text().await.unwrap_or_else(|error| panic!("no {path} of {}: {error:?}", self.name));
+        let text = answer.text().await.unwrap_or_else(|error| panic!("no response for {path} from {}: {error:?}", self.name));
         (status, text)
     }
 

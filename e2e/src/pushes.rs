@@ -18,7 +18,7 @@ pub fn copies(dir: &Path) -> BTreeMap<Uuid, u32> {
             let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let push: Value = serde_json::from_slice(&text).unwrap_or_default();
             let id = push["messageId"].as_str().and_then(|id| Uuid::try_parse(id).ok());
-            let id = id.unwrap_or_else(|| panic!("{}: no message's id in {push}", path.display()));
+            let id = id.unwrap_or_else(|| panic!("{}: no message ID in {push}", path.display()));
             *copies.entry(id).or_default() += 1;
         }
     }

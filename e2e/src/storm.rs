@@ -34,7 +34,7 @@ fn places() -> Vec<String> {
     for source in sources::of_programs() {
         for rest in source.text.split("failpoint::hit").skip(1) {
             let name = rest.strip_prefix("(\"").and_then(|rest| rest.split('"').next());
-            let name = name.unwrap_or_else(|| panic!("{}: a hit without a name", source.path));
+            let name = name.unwrap_or_else(|| panic!("{}: a failpoint without a literal name", source.path));
             found.push(name.to_owned());
         }
     }
@@ -140,6 +140,6 @@ mod tests {
     fn no_two_places_share_a_name() {
         let mut seen = BTreeSet::new();
         let twice: Vec<String> = places().into_iter().filter(|name| !seen.insert(name.clone())).collect();
-        assert!(twice.is_empty(), "a death at {twice:?} says nothing of the other places");
+        assert!(twice.is_empty(), "failpoint names are not unique: {twice:?}");
     }
 }

@@ -98,7 +98,7 @@ impl System {
 
     /// Panics with the reason if a part does not start.
     pub async fn start_with(options: Options) -> Self {
-        let turn = TURN.acquire().await.expect("it is never closed");
+        let turn = TURN.acquire().await.expect("the semaphore is never closed");
         let small = PostgresOptions { max_connections: 120, shared_buffers_mb: 32, ..PostgresOptions::for_tests() };
         let mailbox = async {
             match options.mail_login {
@@ -115,7 +115,7 @@ impl System {
         let mut database_url = citus.as_ref().map_or_else(|| postgres.url(), CitusDatabase::url);
         if options.database == Database::ByProject {
             let set = format!("ALTER DATABASE test SET {} = 'on'", by_project::SETTING);
-            connect(&database_url).await.batch_execute(&set).await.expect("a setting");
+            connect(&database_url).await.batch_execute(&set).await.expect("enabling distribution by project");
         }
         let Provisioned { project, public_key, secret_key } =
             provision(&database_url, "The Shop").await.unwrap_or_else(|error| panic!("provisioning: {error:#}"));
@@ -126,7 +126,7 @@ impl System {
             database_url = database_url.replace(&host(postgres.port()), &both);
         }
 
-        let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("a directory for logs");
+        let dir = tempfile::Builder::new().prefix("rekindle-e2e-").tempdir().expect("creating the log directory");
         let address = own_address();
         let origin = format!("http://{address}");
         let mut env: Env = [
@@ -198,7 +198,7 @@ impl System {
     /// Creates another process of a program, not started; `log` names its log.
     pub fn another(&self, program: &'static str, log: &str) -> Program {
         let dir = self.dir().join(log);
-        std::fs::create_dir_all(&dir).expect("a directory for logs");
+        std::fs::create_dir_all(&dir).expect("creating the log directory");
         Program::new(program, &dir, self.env.clone())
     }
 
@@ -229,7 +229,7 @@ impl System {
 
     /// Returns the directory of the logs, in which tests also store files.
     pub fn dir(&self) -> &Path {
-        self.dir.as_ref().expect("it is only taken at the end").path()
+        self.dir.as_ref().expect("the directory is only taken on drop").path()
     }
 
     /// Returns the directory with the pushes to devices whose tokens begin with `mailbox:`.
@@ -256,7 +256,7 @@ impl Drop for System {
                 eprintln!("\n--- the end of the log of {}:\n{}", program.name(), program.log_end());
             }
             let kept: Option<PathBuf> = self.dir.take().map(TempDir::keep);
-            eprintln!("\nThe logs are kept in {}", kept.unwrap_or_default().display());
+            eprintln!("\nLogs: {}", kept.unwrap_or_default().display());
         }
     }
 }

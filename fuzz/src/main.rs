@@ -1,4 +1,4 @@
-//! One program for all targets; `FUZZ_TARGET` names the one that it runs. What it is called with is libFuzzer's.
+//! One program for all targets: `FUZZ_TARGET` selects the target. libFuzzer handles the command-line arguments.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ static CHOSEN: LazyLock<Target> = LazyLock::new(|| {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let found = TARGETS.iter().find(|(target, _)| *target == name);
     let names = || TARGETS.map(|(target, _)| target).join(", ");
-    found.unwrap_or_else(|| panic!("FUZZ_TARGET is {name:?}; there are {}", names())).1
+    found.unwrap_or_else(|| panic!("unknown FUZZ_TARGET {name:?}; available targets: {}", names())).1
 });
 
 fuzz_target!(|data: &[u8]| CHOSEN(data));

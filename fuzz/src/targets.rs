@@ -1,4 +1,4 @@
-//! What is fuzzed: each target takes any bytes, and panics where something that must hold does not.
+//! The fuzz targets. Each takes arbitrary bytes and panics if an invariant is violated.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -35,8 +35,8 @@ pub const TARGETS: [(&str, Target); 9] = [
 
 const PROJECT: ProjectId = ProjectId(Uuid::from_u128(7));
 
-/// What each execution of a target finds, made once.
-static KEYS: LazyLock<MasterKeys> = LazyLock::new(|| MasterKeys::parse(&"42".repeat(32)).expect("a key"));
+/// Fixtures shared by all executions, created once.
+static KEYS: LazyLock<MasterKeys> = LazyLock::new(|| MasterKeys::parse(&"42".repeat(32)).expect("valid master key"));
 static USER: LazyLock<Value> = LazyLock::new(|| {
     json!({
         "name": "Ann <b>", "email": "ann@example.com",
@@ -46,7 +46,7 @@ static USER: LazyLock<Value> = LazyLock::new(|| {
 static EVENT: LazyLock<Value> =
     LazyLock::new(|| json!({ "name": "e", "items": [{ "price": 9.99 }, { "price": "12" }] }));
 
-/// Cursors of lists, and what stands in links and headers. No link opens that was not made here.
+/// Pagination cursors, link tokens and trace headers. No arbitrary text is a valid link token.
 fn cursor(data: &[u8]) {
     gateway::fuzzed::cursor(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -56,12 +56,12 @@ fn cursor(data: &[u8]) {
     let _ = TraceContext::from_bytes(data);
 }
 
-/// What renders keeps to its limits, and a line is one.
+/// Rendered output stays within its limits, and a rendered line contains no line break.
 fn template(data: &[u8]) {
     let Ok(source) = std::str::from_utf8(data) else { return };
     let Ok(template) = Template::parse(source) else { return };
     let scope = Scope::new(Timestamp::UNIX_EPOCH).with("user", &USER).with("event", &EVENT).with_fallback(&USER);
-    // So low that they are often met, and that no execution takes long.
+    // Low enough to be reached often, and to keep each execution short.
     let limits = Limits { output: 4 * 1024, iterations: 200, work: 50_000 };
     for escape in [Escape::Html, Escape::None] {
         if let Ok(text) = template.render(&scope, escape, &limits) {
@@ -74,7 +74,7 @@ fn template(data: &[u8]) {
     let _ = template.variables().count();
 }
 
-/// What rules say is bound and never a part of the statement; every parameter is there.
+/// Values from rules are bound parameters, never part of the SQL, and every parameter exists.
 fn rules(data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(data) else { return };
     let _ = rules::parse::named_segments(&value, "rules");
@@ -100,7 +100,7 @@ fn check_statement(statement: &str, params: usize) {
     }
 }
 
-/// A subscription is read as it was written, under one id.
+/// A parsed subscription survives a round trip and keeps its ID.
 fn push_token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let id = push_token::id(PROJECT, text);
@@ -116,7 +116,7 @@ fn push_token(data: &[u8]) {
     let _ = push_url::check_source(text);
 }
 
-/// What can be read can be written and read again.
+/// A decoded message survives a round trip.
 fn wire(data: &[u8]) {
     let payload = Bytes::copy_from_slice(data);
     if let Ok(batch) = IngestBatch::decode_checked(payload.clone()) {

@@ -182,7 +182,7 @@ mod tests {
             ("MAX_RATE_LIMIT", "0"),
             ("MAX_PROJECTS_PER_ACCOUNT", "0"),
             ("TRUST_FORWARDED", "maybe"),
-            ("PROJECT_CREATION", "nobody"),
+            ("PROJECT_CREATION", "everyone"),
         ] {
             assert_eq!(GatewayConfig::from_env(&Env::from_pairs([(name, value)])).unwrap_err().name, name);
         }

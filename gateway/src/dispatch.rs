@@ -168,7 +168,7 @@ async fn in_time(route: &Route, work: Answering<'_>) -> Result<Reply, ApiError> 
     if route.timeout == Timeout::Own {
         return work.await;
     }
-    let silent = ApiError::Unavailable("the database does not answer in time");
+    let silent = ApiError::Unavailable("the database did not respond in time");
     tokio::time::timeout(HANDLER_TIMEOUT, work).await.unwrap_or(Err(silent))
 }
 
@@ -193,6 +193,6 @@ async fn elsewhere(app: &App, parts: &http::request::Parts, body: &Unread, miss:
             Ok(cors::preflight(&routes::open_methods(path), allow))
         }
         Miss::Method(allow) => Err(ApiError::MethodNotAllowed(allow.clone())),
-        Miss::Path => Err(ApiError::NotFound(format!("there is no such address; the API is below {}", router::BASE))),
+        Miss::Path => Err(ApiError::NotFound(format!("no such path; the API is under {}", router::BASE))),
     }
 }

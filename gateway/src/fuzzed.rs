@@ -48,7 +48,7 @@ fn read_back(item: &BorrowedItem<'_>) {
     let mut batch = Vec::new();
     begin_message(&mut batch);
     batch.extend_from_slice(&encoded.bytes);
-    let read = IngestBatch::decode_checked(batch.into()).expect("what was accepted is a message");
+    let read = IngestBatch::decode_checked(batch.into()).expect("an accepted item is a valid message");
     let [item] = &read.items[..] else { panic!("{read:?}") };
     assert!(item.project().is_ok() && item.row_id().is_ok() && item.user_key().is_ok(), "{item:?}");
 }
@@ -87,7 +87,7 @@ pub fn signature(data: &[u8]) {
         }
     }
     if let Ok(signature) = Signature::of(&headers, NOW_MS) {
-        let secrets = ["a secret that nobody knows", "and the one before it"];
+        let secrets = ["an unguessable secret", "and the previous one"];
         assert!(signature.verify(secrets.into_iter(), body).is_err());
     }
 }

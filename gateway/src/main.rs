@@ -63,7 +63,7 @@ async fn run(config: ProcessConfig) -> Result<(), StartError> {
     shutdown.cancelled().await;
     match tokio::time::timeout(shutdown::DRAIN, serving).await {
         Ok(_) => tracing::info!("every request is answered"),
-        Err(_) => tracing::warn!("some requests were not answered within {} s", shutdown::DRAIN.as_secs()),
+        Err(_) => tracing::warn!("some requests did not complete within {} s", shutdown::DRAIN.as_secs()),
     }
     trace::stop().await;
     startup::outgrown()

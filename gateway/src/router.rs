@@ -73,7 +73,7 @@ impl Router {
         for (number, (method, path)) in addresses.iter().enumerate() {
             let params = path.iter().filter(|segment| segment.starts_with(':')).count();
             let fits = (1..=MOST_SEGMENTS).contains(&path.len()) && params <= MOST_PARAMS;
-            assert!(fits && !path[0].starts_with(':'), "no pattern: /{}", path.join("/"));
+            assert!(fits && !path[0].starts_with(':'), "invalid pattern: /{}", path.join("/"));
             let reserved = |at: usize| {
                 let beside = addresses.iter().filter(|(_, other)| other.len() > at && other[..at] == path[..at]);
                 beside.map(|(_, other)| other[at]).filter(|segment| !segment.starts_with(':')).collect()
@@ -84,9 +84,9 @@ impl Router {
                 literal => Segment::Literal(literal),
             };
             let place = router.place_of(path[0], (1..path.len()).map(segment).collect());
-            let Some(at) = METHODS.iter().position(|name| name == method) else { panic!("no method: {method}") };
+            let Some(at) = METHODS.iter().position(|name| name == method) else { panic!("unsupported method: {method}") };
             let before = place.routes[at].replace(number);
-            assert!(before.is_none(), "{method} /{} is there twice", path.join("/"));
+            assert!(before.is_none(), "{method} /{} is defined twice", path.join("/"));
             place.allow = allow(&place.routes);
         }
         for places in router.places.iter_mut().flat_map(|(_, places)| places) {

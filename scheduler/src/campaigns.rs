@@ -1,9 +1,10 @@
-//! Begins campaigns when they are due, queues their audience in slices, and releases their chunks at the campaign's pace.
+//! Begins campaigns when they are due, queues their audience in slices, and releases their chunks at the campaign's
+//! pace.
 //!
-//! A check of a campaign first evaluates its failures, in a short transaction, because workers need the row of outcomes to settle. A
-//! second transaction finds the next recipients or counts the results of the test, which may take long, and only then locks the
-//! campaign's row. Sending does not depend on the broker: workers poll for released chunks. The hint published after the commit only
-//! saves them the wait.
+//! A check of a campaign first evaluates its failures, in a short transaction, because workers need the row of outcomes
+//! to settle. A second transaction finds the next recipients or counts the results of the test, which may take long,
+//! and only then locks the campaign's row. Sending does not depend on the broker: workers poll for released chunks. The
+//! hint published after the commit only saves them the wait.
 
 mod failures;
 pub mod late;
@@ -44,7 +45,8 @@ use crate::tick::{Found, TickError};
 
 /// Maximum campaigns checked per poll.
 const MAX_PER_POLL: i64 = 50;
-/// Maximum campaigns of one project per poll. Less than [`MAX_CONCURRENT`], so that one project does not occupy all checks.
+/// Maximum campaigns of one project per poll. Less than [`MAX_CONCURRENT`], so that one project does not occupy all
+/// checks.
 const MAX_PER_PROJECT: i64 = 2;
 /// Maximum recipients queued in one transaction.
 const SLICE: i64 = 50_000;
@@ -104,7 +106,7 @@ async fn check_and_back_off(app: &App, project: ProjectId, id: Uuid) -> Result<F
 /// Reports messages that were cancelled after the lease of the worker that began them had expired.
 fn report_in_doubt(of: Of, count: usize) {
     if count > 0 {
-        tracing::warn!(project = %of.project, campaign = %of.campaign, count, "messages were cancelled whose last call was never settled; they may have been sent");
+        tracing::warn!(project = %of.project, campaign = %of.campaign, count, "cancelled messages whose last call was never settled; they may have been sent");
         metrics::counter!(Metric::MessagesAmbiguous).increment(count as u64);
         metrics::counter!(Metric::LeasesLapsed).increment(count as u64);
     }
@@ -145,7 +147,8 @@ async fn check(app: &App, project: ProjectId, id: Uuid) -> Result<Option<Step>, 
         return Ok(None);
     };
     let prefetched = prefetch(app, &tx, project, (&campaign, &progress)).await?;
-    // Read again under the lock: the queries may have taken minutes, and the campaign may have been paused in the meantime.
+    // Read again under the lock: the queries may have taken minutes, and the campaign may have been paused in the
+    // meantime.
     let (jumped, now) = (app.jumped(), app.now());
     let Some((campaign, progress)) = sending::lock_due(&tx, project, id, app.clock.now()).await? else {
         return Ok(None);

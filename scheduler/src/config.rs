@@ -16,7 +16,8 @@ pub struct SchedulerConfig {
     pub failures: Limits,
     /// How long applied entries of the ingest stream are kept, for a restored database to catch up.
     pub keep_ingest: Duration,
-    /// Fill level of the ingest stream, in percent of its maximum bytes, from which applied entries are removed earlier.
+    /// Fill level of the ingest stream, in percent of its maximum bytes, from which applied entries are removed
+    /// earlier.
     pub purge_above_percent: u64,
     /// How long in-app messages are kept after they arrived.
     pub keep_inbox: Duration,
@@ -25,8 +26,8 @@ pub struct SchedulerConfig {
 }
 
 impl SchedulerConfig {
-    /// `SCHEDULER_TICK_MS` (250), `CAMPAIGN_FAILURES_IN_ROW` (100), `CAMPAIGN_FAILURES_OF` (1000), `INGEST_KEEP_HOURS` (72),
-    /// `INGEST_PURGE_ABOVE_PERCENT` (70), `INBOX_KEEP_DAYS` (90), `DEAD_LETTERS_KEEP_DAYS` (90).
+    /// `SCHEDULER_TICK_MS` (250), `CAMPAIGN_FAILURES_IN_ROW` (100), `CAMPAIGN_FAILURES_OF` (1000), `INGEST_KEEP_HOURS`
+    /// (72), `INGEST_PURGE_ABOVE_PERCENT` (70), `INBOX_KEEP_DAYS` (90), `DEAD_LETTERS_KEEP_DAYS` (90).
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let tick = env.bounded("SCHEDULER_TICK_MS", 250, 10..=10_000, "10 to 10000")?;
         let hours = env.bounded("INGEST_KEEP_HOURS", 72, 1..=8_760, "1 to 8760")?;

@@ -1,4 +1,5 @@
-//! Publishes due timers and dates into their users' partitions, and resumes frozen runs. [`jumps`] defines the time by which rows are due.
+//! Publishes due timers and dates into their users' partitions, and resumes frozen runs. [`jumps`] defines the time by
+//! which rows are due.
 
 pub mod dates;
 pub(crate) mod items;

@@ -1,7 +1,8 @@
-//! The scheduler: publishes timers, dates and segment changes that are due, releases campaigns, and runs maintenance tasks.
+//! The scheduler: publishes timers, dates and segment changes that are due, releases campaigns, and runs maintenance
+//! tasks.
 //!
-//! Several schedulers may run at once. Each claims due rows under a row lock and makes them due again a little later, so that another
-//! scheduler can process them if it crashes. Consumers tolerate duplicates.
+//! Several schedulers may run at once. Each claims due rows under a row lock and makes them due again a little later,
+//! so that another scheduler can process them if it crashes. Consumers tolerate duplicates.
 //!
 //! [`tick`] repeats each of these:
 //! 1. [`due`] publishes the timers and dates that are due, and resumes frozen runs.
@@ -80,20 +81,20 @@ impl App {
 pub async fn run(app: Arc<App>, shutdown: Shutdown) -> bool {
     let tracker = TaskTracker::new();
     // Before the first poll, finds out whether another scheduler has detected a clock jump.
-    if startup::wait_for("what is known of the clock", &shutdown, || jumps::tick(app.clone())).await.is_err() {
+    if startup::wait_for("the clock jump check", &shutdown, || jumps::tick(app.clone())).await.is_err() {
         return true;
     }
     // Pauses campaigns that a restored backup holds as sending, before any of their messages are released.
-    if startup::wait_for("the campaigns under way", &shutdown, || campaigns::late::pause(&app)).await.is_err() {
+    if startup::wait_for("the check of active campaigns", &shutdown, || campaigns::late::pause(&app)).await.is_err() {
         return true;
     }
-    tracker.spawn(tick::repeat("the clock", app.clone(), shutdown.clone(), jumps::tick));
+    tracker.spawn(tick::repeat("clock jumps", app.clone(), shutdown.clone(), jumps::tick));
     tracker.spawn(tick::repeat("timers", app.clone(), shutdown.clone(), timers::tick));
     tracker.spawn(tick::repeat("campaigns", app.clone(), shutdown.clone(), campaigns::tick));
     tracker.spawn(tick::repeat("segments", app.clone(), shutdown.clone(), segments::tick));
-    tracker.spawn(tick::repeat("segments to be filled", app.clone(), shutdown.clone(), segments::fill));
+    tracker.spawn(tick::repeat("segment fill", app.clone(), shutdown.clone(), segments::fill));
     tracker.spawn(tick::repeat("dates", app.clone(), shutdown.clone(), dates::tick));
-    tracker.spawn(tick::repeat("dates to be noted", app.clone(), shutdown.clone(), dates::plan::tick));
+    tracker.spawn(tick::repeat("date planning", app.clone(), shutdown.clone(), dates::plan::tick));
     tracker.spawn(tick::repeat("frozen runs", app.clone(), shutdown.clone(), thaw::tick));
     for task in tasks::TASKS {
         tracker.spawn(tasks::repeat(task, app.clone(), shutdown.clone()));

@@ -1,4 +1,5 @@
-//! Periodic maintenance [`tasks`]: remove applied, erased, deleted and expired data; collect dead letters; measure the backlog.
+//! Periodic maintenance [`tasks`]: remove applied, erased, deleted and expired data; collect dead letters; measure the
+//! backlog.
 
 mod backlog;
 pub mod dead_letters;

@@ -1,7 +1,7 @@
 //! Evaluates followed segments, for users marked by recording and for users whose membership may change with time.
 //!
-//! Users who enter or leave start the automations that wait for it. A scheduler evaluates a project's segments under a row lock, and reads
-//! user data only after it has the lock, so that no older result replaces a newer one.
+//! Users who enter or leave start the automations that wait for it. A scheduler evaluates a project's segments under a
+//! row lock, and reads user data only after it has the lock, so that no older result replaces a newer one.
 
 mod evaluate;
 mod fill;
@@ -34,7 +34,7 @@ const STATEMENT: Duration = Duration::from_secs(5);
 const LIMITS: Limits = Limits { statement: STATEMENT, whole: Duration::from_secs(10) };
 /// Delay before a segment that failed is processed again.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);
-const TOO_SLOW: &str = "its rules took too long to evaluate; they ask for too much at once";
+const TOO_SLOW: &str = "its rules took too long to evaluate; simplify them";
 
 /// Evaluates marked and due users, and publishes the resulting starts. A failed project delays no other.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
@@ -59,14 +59,15 @@ async fn turn(app: &App, project: ProjectId) -> Result<Found, TickError> {
         }
         Err(error) if is_of_one(&error) => {
             let rest = app.failing_segments.failed(project, rand::random());
-            tracing::warn!(%project, %error, ?rest, "cannot keep a project's segments; trying again");
+            tracing::warn!(%project, %error, ?rest, "segments of a project cannot be evaluated; retrying later");
             Ok(Found::Nothing)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Returns whether an error concerns one project or segment, so that others may succeed. This includes statement timeouts.
+/// Returns whether an error concerns one project or segment, so that others may succeed. This includes statement
+/// timeouts.
 fn is_of_one(error: &TickError) -> bool {
     matches!(error, TickError::Store(error) if error.is_too_slow() || !error.is_unavailable())
 }
@@ -82,7 +83,7 @@ pub async fn fill(app: Arc<App>) -> Result<Found, TickError> {
 async fn look_or_put_off(app: &App, project: ProjectId, segment: Uuid) -> Result<Found, TickError> {
     match look_at(app, project, segment).await {
         Err(error) if is_of_one(&error) => {
-            tracing::warn!(%project, %segment, %error, "cannot look at a segment as a whole; it is put off");
+            tracing::warn!(%project, %segment, %error, "segment cannot be processed; retrying later");
             let now = app.now();
             follow::put_off(&app.store.connection().await?, project, segment, (now, now + RETRY)).await?;
             Ok(Found::Nothing)

@@ -59,8 +59,8 @@ impl Found {
     }
 }
 
-/// Projects in one poll. High enough for one poll to serve every project with due rows: were it lower, projects with a long
-/// backlog could fill every poll and starve the rest.
+/// Projects in one poll. High enough for one poll to serve every project with due rows: were it lower, projects with a
+/// long backlog could fill every poll and starve the rest.
 pub const PROJECTS: i64 = 10_000;
 /// Projects served at the same time, so that a slow one delays no other.
 const CONCURRENT: usize = 4;
@@ -77,8 +77,8 @@ pub async fn connection(app: &App) -> Result<Connection, TickError> {
 
 /// Runs `fire` for each of these projects (at most [`PROJECTS`]), a few concurrently, in order.
 ///
-/// A project whose rows cannot be taken is logged and backed off, and delays no other. Returns an error if all attempted projects failed, or
-/// if the database or the broker is unavailable, which affects all projects.
+/// A project whose rows cannot be taken is logged and backed off, and delays no other. Returns an error if all
+/// attempted projects failed, or if the database or the broker is unavailable, which affects all projects.
 pub async fn each<F: Future<Output = Result<Found, TickError>>>(
     failing: &Failing,
     projects: Vec<ProjectId>,
@@ -101,7 +101,7 @@ pub async fn each<F: Future<Output = Result<Found, TickError>>>(
             // A statement timeout concerns only this project.
             Err(TickError::Store(error)) if error.is_too_slow() || !error.is_unavailable() => {
                 let rest = failing.failed(project, rand::random());
-                tracing::warn!(%project, %error, ?rest, "what is due of a project cannot be taken; it comes again later");
+                tracing::warn!(%project, %error, ?rest, "due rows of a project cannot be processed; retrying later");
                 failed = Some(error);
             }
             Err(error) => return Err(error),
@@ -115,7 +115,8 @@ pub async fn each<F: Future<Output = Result<Found, TickError>>>(
     }
 }
 
-/// Ticks until shutdown. A failed tick is retried after a backoff; the first failure and every 20th after it are logged.
+/// Ticks until shutdown. A failed tick is retried after a backoff; the first failure and every 20th after it are
+/// logged.
 pub async fn repeat<F: Future<Output = Result<Found, TickError>>>(
     what: &'static str,
     app: Arc<App>,
@@ -172,7 +173,7 @@ mod tests {
         };
         let all = vec![one, two, three];
         assert_eq!(each(&failing, all.clone(), &fire).await.unwrap(), Found::Some);
-        // It rests, and so is not tried at once.
+        // It is backed off, and so is not tried at once.
         assert_eq!(each(&failing, all, &fire).await.unwrap(), Found::Some);
         assert_eq!(*fired.borrow(), [one, two, three, one, three]);
         assert_eq!(each(&failing, vec![two], &fire).await.unwrap(), Found::Nothing);
@@ -193,7 +194,7 @@ mod tests {
         };
         let failing = Failing::default();
         let all = each(&failing, projects, fire);
-        let found = tokio::time::timeout(Duration::from_secs(10), all).await.expect("nobody is held up");
+        let found = tokio::time::timeout(Duration::from_secs(10), all).await.expect("no project is delayed");
         assert_eq!(found.unwrap(), Found::Some);
     }
 

@@ -7,10 +7,10 @@ import { loaded } from './site';
 declare const rekindle: Rekindle;
 
 const here = fixture();
-let people = 0;
-const person = () => `e2e-${Date.now().toString(36)}-${people++}`;
+let users = 0;
+const newUserId = () => `e2e-${Date.now().toString(36)}-${users++}`;
 
-test('the README’s own lines, filled in: a new person’s page tracks, identifies and shows up in GET /users', async () => {
+test('the example of the README tracks and identifies a new user, who is returned by GET /users', async () => {
   expect(await here.users('ada')).toEqual([]);
   const page = await here.context.newPage();
   await page.goto(`${here.site.origin}/readme`);
@@ -29,11 +29,11 @@ test('the README’s own lines, filled in: a new person’s page tracks, identif
   expect(await here.users('ada')).toMatchObject([{ externalId: 'ada', email: 'ada@example.com' }]);
 });
 
-test('a script tag and more lines: the person is there, with what they did before they signed in', async () => {
-  const user = person();
+test('with a script tag a user is recorded with their events before the login', async () => {
+  const user = newUserId();
   const page = await here.open();
   const anonymous = await page.evaluate((user) => {
-    rekindle.track('looked around', { at: 'shoes' });
+    rekindle.track('browsed', { at: 'shoes' });
     rekindle.identify(user, { email: `${user}@example.com`, name: 'Ada', plan: 'free' });
     rekindle.setUserProperties({ plan: 'pro' });
     rekindle.productViewed({ productId: '1', price: 9.5 });
@@ -43,11 +43,11 @@ test('a script tag and more lines: the person is there, with what they did befor
   const found = await here.recorded(user, 4);
   expect(found.map((event) => event.eventName).toSorted()).toEqual([
     'app_opened',
-    'looked around',
+    'browsed',
     'product_viewed',
     'screen_viewed',
   ]);
-  expect(found.find((event) => event.eventName === 'looked around')!.anonymousId).toBe(anonymous);
+  expect(found.find((event) => event.eventName === 'browsed')!.anonymousId).toBe(anonymous);
   const users = await here.users(user);
   expect(users).toHaveLength(1);
   expect(users[0]).toMatchObject({
@@ -58,8 +58,8 @@ test('a script tag and more lines: the person is there, with what they did befor
   });
 });
 
-test('the script that the product serves finds the product by itself', async () => {
-  const user = person();
+test('the script served by the product uses the product as its API', async () => {
+  const user = newUserId();
   const { origin } = new URL(here.product.url);
   const page = await here.context.newPage();
   await page.goto(`${here.site.origin}/bare`);
@@ -68,8 +68,8 @@ test('the script that the product serves finds the product by itself', async () 
   };
   const script = files['web.js']!;
   await page.addScriptTag({ url: `${origin}/sdk/v1/web.js` });
-  // Once more, as a page does that has it twice: the first one stays.
-  await page.evaluate(() => rekindle.track('of the first'));
+  // Loads it again: the first instance stays.
+  await page.evaluate(() => rekindle.track('first instance'));
   await page.evaluate(
     async ([src, integrity]) => {
       const tag = Object.assign(document.createElement('script'), { src, integrity, crossOrigin: 'anonymous' });
@@ -90,16 +90,19 @@ test('the script that the product serves finds the product by itself', async () 
     },
     [here.product.projectId, here.product.publicKey, user] as const,
   );
-  expect((await here.recorded(user, 2)).map((event) => event.eventName).toSorted()).toEqual(['of the first', 'served']);
+  expect((await here.recorded(user, 2)).map((event) => event.eventName).toSorted()).toEqual([
+    'first instance',
+    'served',
+  ]);
 });
 
-test('every released script that a page has pinned with its hash is served and runs', async () => {
-  interface Listed {
+test('every released script pinned by its hash is served and runs', async () => {
+  interface Release {
     version: string;
     files: Record<string, { path: string; integrity: string }>;
   }
   const { versions } = (await (await fetch(`${here.site.api}/sdk/v1/integrity.json`)).json()) as {
-    versions: Record<string, Listed>;
+    versions: Record<string, Release>;
   };
   expect(Object.keys(versions).length).toBeGreaterThan(1);
   for (const { files } of Object.values(versions)) {
@@ -114,8 +117,8 @@ test('every released script that a page has pinned with its hash is served and r
   }
 });
 
-test('calls made before the script is there wait for it, and are recorded as of then', async () => {
-  const user = person();
+test('calls made before the script is loaded are recorded with the time of the call', async () => {
+  const user = newUserId();
   let called = 0;
   const page = await here.context.newPage();
   await page.route('**/sdk/v1/web.js', async (route) => {
@@ -130,112 +133,112 @@ test('calls made before the script is there wait for it, and are recorded as of 
   await loaded(page);
   await page.evaluate(() => rekindle.flush());
   expect((await here.recorded(user, 1)).map((event) => event.eventName)).toEqual(['early']);
-  const sent = here.site.passed.flatMap(({ body }) =>
+  const sent = here.site.requests.flatMap(({ body }) =>
     body ? (JSON.parse(body) as { batch: Array<{ timestamp: string }> }).batch : [],
   );
   expect(sent).toHaveLength(2);
   for (const { timestamp } of sent) expect(Date.parse(timestamp)).toBeLessThanOrEqual(called);
 });
 
-test('a page that is closed at once loses nothing', async () => {
-  const user = person();
+test('a page that is closed immediately loses nothing', async () => {
+  const user = newUserId();
   const page = await here.open(quiet);
   await page.evaluate((user) => {
     rekindle.identify(user);
-    rekindle.track('last words');
+    rekindle.track('before closing');
   }, user);
   await page.close({ runBeforeUnload: true });
   await here.recorded(user, 1);
 });
 
-test('a page killed in the middle of sending: the next one sends it, once', async () => {
-  const user = person();
-  here.site.weather = () => ({ kind: 'cut', after: true });
+test('events of a page killed while sending are sent by the next page, once', async () => {
+  const user = newUserId();
+  here.site.action = () => ({ kind: 'cut', after: true });
   const page = await here.open(quiet);
   await page.evaluate((user) => {
     rekindle.identify(user);
     for (let i = 0; i < 30; i++) rekindle.track('step', { i });
   }, user);
-  await vi.waitFor(() => expect(here.site.passed.some((passed) => passed.status === 'cut')).toBe(true), waited);
+  await vi.waitFor(() => expect(here.site.requests.some((request) => request.status === 'cut')).toBe(true), waited);
   await page.goto('about:blank');
   await page.close();
-  here.site.weather = () => ({ kind: 'through' });
+  here.site.action = () => ({ kind: 'forward' });
   const next = await here.open({ ...quiet, flushIntervalSeconds: 1 });
   await next.waitForFunction(() => Object.keys(localStorage).length === 1);
   const steps = (await here.recorded(user, 30)).map((event) => event.properties.i as number);
   expect(steps.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 30 }, (_, i) => i));
 });
 
-test('two tabs share the person, and one takes over what the other left', async () => {
-  const user = person();
+test('two tabs share the user, and another tab takes over the queue of a closed one', async () => {
+  const user = newUserId();
   const first = await here.open(quiet);
   const second = await here.open(quiet);
   await first.evaluate((user) => rekindle.identify(user), user);
   await second.waitForFunction((user) => rekindle.getUserId() === user, user);
-  here.site.weather = () => ({ kind: 'cut', after: false });
-  await first.evaluate(() => rekindle.track('of the first'));
-  // The second was there before the first left something: a third sees it, and waits for the first to go.
+  here.site.action = () => ({ kind: 'cut', after: false });
+  await first.evaluate(() => rekindle.track('first instance'));
+  // The second started before the first stored an item. A third finds it and waits until the first is closed.
   const third = await here.open({ ...quiet, flushIntervalSeconds: 1 });
   await first.close();
-  here.site.weather = () => ({ kind: 'through' });
+  here.site.action = () => ({ kind: 'forward' });
   await third.waitForFunction(() => Object.keys(localStorage).length === 1);
   expect(await here.recorded(user, 1)).toHaveLength(1);
   expect(await second.evaluate(() => rekindle.getUserId())).toBe(user);
 });
 
-test('offline for a while, and back', async () => {
-  const user = person();
+test('events recorded offline are sent when the network is back', async () => {
+  const user = newUserId();
   const page = await here.open(quiet);
   await here.context.setOffline(true);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
-    rekindle.track('on the train');
+    rekindle.track('offline');
     await rekindle.flush();
   }, user);
   await here.context.setOffline(false);
   await here.recorded(user, 1);
 });
 
-test('429 is waited out as long as it says, also from another origin', async () => {
-  const user = person();
-  let refused = 0;
-  here.site.weather = ({ method }) =>
-    method === 'POST' && refused++ === 0
-      ? { kind: 'refuse', status: 429, headers: { 'retry-after': '2' } }
-      : { kind: 'through' };
+test('after 429 the page waits as long as required, also from another origin', async () => {
+  const user = newUserId();
+  let requests = 0;
+  here.site.action = ({ method }) =>
+    method === 'POST' && requests++ === 0
+      ? { kind: 'respond', status: 429, headers: { 'retry-after': '2' } }
+      : { kind: 'forward' };
   const page = await here.open(quiet);
   await page.evaluate(async (user) => {
     rekindle.identify(user);
-    rekindle.track('patient');
+    rekindle.track('throttled');
     await rekindle.flush();
   }, user);
   await here.recorded(user, 1);
-  const [first, second] = here.site.passed.filter((passed) => passed.method === 'POST');
+  const [first, second] = here.site.requests.filter((request) => request.method === 'POST');
   expect(first!.status).toBe(429);
   expect(second!.at - first!.at).toBeGreaterThanOrEqual(1_950);
 });
 
-test('a login page in the way has taken nothing, whatever it answers', async () => {
-  const user = person();
-  const answers = [200, 302, 401, 403];
-  here.site.weather = ({ method }) => {
-    const status = method === 'POST' ? answers.shift() : undefined;
-    return status ? { kind: 'refuse', status, html: '<!doctype html><title>Sign in</title>' } : { kind: 'through' };
+test('events are kept if a login page responds instead of the server, with any status', async () => {
+  const user = newUserId();
+  const statuses = [200, 302, 401, 403];
+  here.site.action = ({ method }) => {
+    const status = method === 'POST' ? statuses.shift() : undefined;
+    return status ? { kind: 'respond', status, html: '<!doctype html><title>Sign in</title>' } : { kind: 'forward' };
   };
   const page = await here.open({ ...quiet, flushIntervalSeconds: 1 });
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(error.message));
   await page.evaluate((user) => {
     rekindle.identify(user);
-    rekindle.track('in a hotel');
+    rekindle.track('captive portal');
     return rekindle.flush();
   }, user);
-  expect((await here.recorded(user, 1)).map((event) => event.eventName)).toEqual(['in a hotel']);
-  expect([answers, errors]).toEqual([[], []]);
+  expect((await here.recorded(user, 1)).map((event) => event.eventName)).toEqual(['captive portal']);
+  expect([statuses, errors]).toEqual([[], []]);
 });
 
-test('reset: what was done is still theirs, and what follows is somebody else’s', async () => {
-  const user = person();
+test('after reset earlier events stay with the user, and later events have a new anonymous ID', async () => {
+  const user = newUserId();
   const page = await here.open(quiet);
   const ids = await page.evaluate(async (user) => {
     rekindle.identify(user);
@@ -253,8 +256,8 @@ test('reset: what was done is still theirs, and what follows is somebody else’
   await vi.waitFor(async () => expect(await others()).toMatchObject([{ userId: null, anonymousId: ids[1] }]), waited);
 });
 
-test('a browser without storage', async () => {
-  const user = person();
+test('events are recorded in a browser without storage', async () => {
+  const user = newUserId();
   await here.context.addInitScript(() =>
     Object.defineProperty(window, 'localStorage', {
       get: () => {
@@ -271,14 +274,14 @@ test('a browser without storage', async () => {
   await here.recorded(user, 1);
 });
 
-test('a strict policy needs this origin for the script and one for the API, and nothing is reported', async () => {
-  const user = person();
+test('a strict content security policy needs this origin for the script and one for the API', async () => {
+  const user = newUserId();
   here.site.headers = {
     'content-security-policy': `default-src 'none'; script-src 'self'; connect-src ${here.site.api}`,
   };
   const page = await here.context.newPage();
-  const complaints: string[] = [];
-  page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
+  const errors: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
   await page.goto(`${here.site.origin}/shop?with=${encodeURIComponent('{}')}`);
   await loaded(page);
   await page.evaluate(async (user) => {
@@ -287,44 +290,46 @@ test('a strict policy needs this origin for the script and one for the API, and 
     await rekindle.flush();
   }, user);
   await here.recorded(user, 3);
-  expect(complaints.filter((text) => !text.includes('favicon'))).toEqual([]);
+  expect(errors.filter((text) => !text.includes('favicon'))).toEqual([]);
 });
 
-test('an opt-out in one of three tabs outlasts what the others write at that time', async () => {
+test('an opt-out in one of three tabs persists despite concurrent writes of the others', async () => {
   const rounds = 1_000;
   const tabs = await Promise.all([here.open(quiet), here.open(quiet), here.open(quiet)]);
   const lost: number[] = [];
   for (let round = 0; round < rounds; round++) {
-    // A project of its own for each round: storage without a past.
+    // Each round has its own project, and so empty storage.
     const options = { projectId: `round-${round}`, apiKey: 'pk_live_x', apiUrl: here.site.api, ...quiet };
-    const begin = (page: Page) =>
+    const init = (page: Page) =>
       page.evaluate((options) => {
         rekindle.dispose();
         rekindle.init(options);
       }, options);
-    await Promise.all(tabs.slice(0, 2).map(begin));
+    await Promise.all(tabs.slice(0, 2).map(init));
     await Promise.all([
       tabs[0]!.evaluate(() => rekindle.optOutTracking()),
       tabs[1]!.evaluate(() => rekindle.identify('ann')),
-      begin(tabs[2]!),
+      init(tabs[2]!),
     ]);
-    await Promise.all(tabs.map(begin));
-    const out = () => Promise.all(tabs.map((page) => page.evaluate(() => rekindle.hasOptedOutTracking())));
-    // The process of another tab sees what is written a moment later. An opt-out that is lost it never sees.
-    await vi.waitFor(async () => expect(await out()).toEqual([true, true, true]), waited).catch(() => lost.push(round));
+    await Promise.all(tabs.map(init));
+    const optedOut = () => Promise.all(tabs.map((page) => page.evaluate(() => rekindle.hasOptedOutTracking())));
+    // Another tab's process sees writes with a delay. It never sees an opt-out that is lost.
+    await vi
+      .waitFor(async () => expect(await optedOut()).toEqual([true, true, true]), waited)
+      .catch(() => lost.push(round));
   }
   expect(lost).toEqual([]);
 }, 300_000);
 
-test('screens follow the address, without loading', async () => {
-  const user = person();
+test('screens are recorded when the address changes without loading', async () => {
+  const user = newUserId();
   const page = await here.open({ autoTrackLifecycle: false });
   await page.evaluate(async (user) => {
     rekindle.identify(user);
     history.pushState({}, '', '/shoes');
     await new Promise((done) => setTimeout(done, 10));
     history.pushState({}, '', '/shoes#red');
-    // Behind the SDK's own look, which comes a turn after the event, too.
+    // After the SDK's check, which also runs in the task after the event.
     const back = () =>
       new Promise((done) => {
         addEventListener('popstate', () => setTimeout(done), { once: true });

@@ -3,12 +3,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
 import { type Product, startProduct } from './product';
 import { Site, loaded } from './site';
 
-/** As long as anything may take that is on its way. */
+/** How long to wait for asynchronous results. */
 export const waited = { timeout: 15_000, interval: 100 };
-/** Nothing is recorded that a test has not called. */
+/** Options with which only the test's own calls are recorded. */
 export const quiet = { autoTrackLifecycle: false, autoTrackScreens: false };
 
-/** An event as the product shows it to its operator. */
+/** An event of the API. */
 export interface Event {
   id: string;
   eventName: string;
@@ -22,14 +22,14 @@ export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
 }
 
-/** The product and a browser for the tests of a file; for each of them a site, and a context without a past. */
+/** The product and a browser for the tests of a file; a site and a new browser context for each test. */
 export class Fixture {
   product!: Product;
   browser!: Browser;
   site!: Site;
   context!: BrowserContext;
 
-  /** A page with the script tag, begun with these options. */
+  /** Opens a page with the script tag and these options. */
   async open(options: object = {}): Promise<Page> {
     const page = await this.context.newPage();
     await page.goto(`${this.site.origin}/shop?with=${encodeURIComponent(JSON.stringify(options))}`);
@@ -41,7 +41,7 @@ export class Fixture {
     return (await this.product.get<{ events: Event[] }>(`/events?user=${user}&limit=100`)).events;
   }
 
-  /** Waits until the product has recorded so many of the person. */
+  /** Waits until the product has recorded at least `count` events of the user. */
   recorded(user: string, count: number): Promise<Event[]> {
     return vi.waitFor(async () => {
       const found = await this.events(user);
@@ -55,29 +55,29 @@ export class Fixture {
   }
 }
 
-/** Sees to all of it, before and after the tests of the file that calls this. */
+/** Sets up the fixture before the tests of the calling file, and removes it after them. */
 export function fixture(): Fixture {
-  const made = new Fixture();
+  const fixture = new Fixture();
 
   beforeAll(async () => {
-    made.product = await startProduct();
-    made.browser = await launch();
+    fixture.product = await startProduct();
+    fixture.browser = await launch();
   }, 180_000);
 
   afterAll(async () => {
-    await made.browser?.close();
-    made.product?.stop();
+    await fixture.browser?.close();
+    fixture.product?.stop();
   }, 60_000);
 
   beforeEach(async () => {
-    made.site = await Site.open(made.product);
-    made.context = await made.browser.newContext();
+    fixture.site = await Site.open(fixture.product);
+    fixture.context = await fixture.browser.newContext();
   });
 
   afterEach(async () => {
-    await made.context.close();
-    made.site.close();
+    await fixture.context.close();
+    fixture.site.close();
   });
 
-  return made;
+  return fixture;
 }

@@ -7,7 +7,7 @@ declare const rekindle: Rekindle;
 
 const here = fixture();
 
-test('the example of a plain page, filled in: it tracks, identifies and shows up in GET /users', async () => {
+test('the example of a plain page tracks and identifies a user, who is returned by GET /users', async () => {
   const page = await here.context.newPage();
   await page.goto(`${here.site.origin}/example`);
   await page.click('#buy');
@@ -21,9 +21,9 @@ test('the example of a plain page, filled in: it tracks, identifies and shows up
   }, waited);
 });
 
-test('every operation, as the product has it', async () => {
+test('every operation is recorded by the product', async () => {
   const page = await here.open(quiet);
-  const answers = await page.evaluate(async () => {
+  const results = await page.evaluate(async () => {
     rekindle.track('ops early', { n: 1 });
     const anonymous = [rekindle.getUserId(), rekindle.getAnonymousId()];
     rekindle.identify('ops', { name: 'Ops', plan: 'free' });
@@ -48,11 +48,11 @@ test('every operation, as the product has it', async () => {
     rekindle.track('disposed');
     return { anonymous, out, known, after, dropped };
   });
-  expect(answers.anonymous[0]).toBeNull();
-  expect(answers.known).toEqual(['ops', answers.anonymous[1]]);
-  expect(answers.after[0]).toBeNull();
-  expect(answers.after[1]).not.toBe(answers.anonymous[1]);
-  expect([answers.out, answers.dropped]).toEqual([true, 0]);
+  expect(results.anonymous[0]).toBeNull();
+  expect(results.known).toEqual(['ops', results.anonymous[1]]);
+  expect(results.after[0]).toBeNull();
+  expect(results.after[1]).not.toBe(results.anonymous[1]);
+  expect([results.out, results.dropped]).toEqual([true, 0]);
   const expected: Array<[string, Record<string, unknown>]> = [
     ['added_to_cart', { productId: 'p', quantity: 2 }],
     ['checkout_started', { total: 2.5, currency: 'EUR' }],
@@ -71,7 +71,7 @@ test('every operation, as the product has it', async () => {
   }, waited);
 });
 
-test('the inbox as it fills, what was read, and the news', async () => {
+test('inbox changes, read messages and news are returned', async () => {
   await here.product.post('/news', { title: 'Spring', body: 'Has come', published: true });
   const page = await here.open(quiet);
   const user = 'reader';
@@ -79,20 +79,20 @@ test('the inbox as it fills, what was read, and the news', async () => {
     here.product.post('/messages', { userId: user, channel: 'IN_APP', content: { title, body: 'Hello' } });
   await page.evaluate(
     ([user, userHash]) => {
-      const heard: InboxChange[] = [];
-      Object.assign(globalThis, { heard });
+      const changes: InboxChange[] = [];
+      Object.assign(globalThis, { changes });
       rekindle.identify(user, { name: 'Reader' }, { userHash });
-      rekindle.followInbox((change) => heard.push(change));
+      rekindle.followInbox((change) => changes.push(change));
       return rekindle.flush();
     },
     [user, here.product.userHash(user)] as const,
   );
-  const heard = () => page.evaluate(() => (globalThis as unknown as { heard: InboxChange[] }).heard);
+  const changes = () => page.evaluate(() => (globalThis as unknown as { changes: InboxChange[] }).changes);
   await vi.waitFor(async () => expect(await here.users(user)).toHaveLength(1), waited);
-  await vi.waitFor(async () => expect(await heard()).toEqual([{ type: 'unread', unread: 0 }]), waited);
+  await vi.waitFor(async () => expect(await changes()).toEqual([{ type: 'unread', unread: 0 }]), waited);
   await send('First');
   await vi.waitFor(async () => {
-    expect((await heard()).slice(1)).toMatchObject([
+    expect((await changes()).slice(1)).toMatchObject([
       { type: 'message', item: { title: 'First', readAt: null } },
       { type: 'unread', unread: 1 },
     ]);
@@ -103,9 +103,9 @@ test('the inbox as it fills, what was read, and the news', async () => {
     return (await rekindle.inbox()).map(({ title, readAt }) => [title, readAt !== null]);
   });
   expect(read).toEqual([['First', true]]);
-  await vi.waitFor(async () => expect((await heard()).at(-1)).toEqual({ type: 'unread', unread: 0 }), waited);
+  await vi.waitFor(async () => expect((await changes()).at(-1)).toEqual({ type: 'unread', unread: 0 }), waited);
   expect(await page.evaluate(() => rekindle.feed())).toMatchObject([{ title: 'Spring', body: 'Has come' }]);
-  // Somebody whom nobody has proven reads nothing.
+  // An unverified user can read nothing.
   await expect(
     page.evaluate(() => {
       rekindle.identify('reader2');
@@ -114,39 +114,39 @@ test('the inbox as it fills, what was read, and the news', async () => {
   ).rejects.toThrow('user_hash');
 });
 
-test('a first message that comes while the page is hidden is told when it is seen again', async () => {
+test('a first message received while the page is hidden is reported when it is visible again', async () => {
   const page = await here.open(quiet);
   const user = 'hidden-reader';
   await page.evaluate(
     ([user, userHash]) => {
-      const heard: InboxChange[] = [];
-      Object.assign(globalThis, { heard });
+      const changes: InboxChange[] = [];
+      Object.assign(globalThis, { changes });
       rekindle.identify(user, {}, { userHash });
-      rekindle.followInbox((change) => heard.push(change));
+      rekindle.followInbox((change) => changes.push(change));
       return rekindle.flush();
     },
     [user, here.product.userHash(user)] as const,
   );
-  const heard = () => page.evaluate(() => (globalThis as unknown as { heard: InboxChange[] }).heard);
-  const turn = (state: 'hidden' | 'visible') =>
+  const changes = () => page.evaluate(() => (globalThis as unknown as { changes: InboxChange[] }).changes);
+  const setVisibility = (state: 'hidden' | 'visible') =>
     page.evaluate((state) => {
       Object.defineProperty(document, 'visibilityState', { configurable: true, value: state });
       document.dispatchEvent(new Event('visibilitychange'));
     }, state);
   await vi.waitFor(async () => expect(await here.users(user)).toHaveLength(1), waited);
-  await vi.waitFor(async () => expect(await heard()).toEqual([{ type: 'unread', unread: 0 }]), waited);
-  await turn('hidden');
+  await vi.waitFor(async () => expect(await changes()).toEqual([{ type: 'unread', unread: 0 }]), waited);
+  await setVisibility('hidden');
   await here.product.post('/messages', {
     userId: user,
     channel: 'IN_APP',
     content: { title: 'Meanwhile', body: 'Hello' },
   });
   await vi.waitFor(async () => expect(await page.evaluate(() => rekindle.inbox())).toHaveLength(1), waited);
-  expect(await heard()).toHaveLength(1);
-  await turn('visible');
+  expect(await changes()).toHaveLength(1);
+  await setVisibility('visible');
   await vi.waitFor(
     async () =>
-      expect((await heard()).slice(1)).toMatchObject([
+      expect((await changes()).slice(1)).toMatchObject([
         { type: 'message', item: { title: 'Meanwhile' } },
         { type: 'unread', unread: 1 },
       ]),
@@ -154,17 +154,17 @@ test('a first message that comes while the page is hidden is told when it is see
   );
 });
 
-test('reloaded in the middle of sending: once each', async () => {
-  here.site.weather = () => ({ kind: 'cut', after: true });
+test('a page reloaded while sending records each event once', async () => {
+  here.site.action = () => ({ kind: 'cut', after: true });
   const page = await here.open({ ...quiet, flushIntervalSeconds: 1 });
   await page.evaluate(() => {
     rekindle.identify('reloaded');
     for (let n = 0; n < 40; n++) rekindle.track('step', { n });
   });
-  await vi.waitFor(() => expect(here.site.passed.some(({ status }) => status === 'cut')).toBe(true), waited);
+  await vi.waitFor(() => expect(here.site.requests.some(({ status }) => status === 'cut')).toBe(true), waited);
   await page.reload();
   await loaded(page);
-  here.site.weather = () => ({ kind: 'through' });
+  here.site.action = () => ({ kind: 'forward' });
   await page.waitForFunction(() => Object.keys(localStorage).length === 1, undefined, { timeout: 30_000 });
   await vi.waitFor(async () => {
     const steps = (await here.events('reloaded')).map((event) => Number(event.properties.n));
@@ -172,7 +172,7 @@ test('reloaded in the middle of sending: once each', async () => {
   }, waited);
 });
 
-test('a clock that is a year wrong: what happened now is recorded as of now', async () => {
+test('events are recorded with the correct time if the clock is a year wrong', async () => {
   for (const [user, days] of [
     ['fast-clock', 400],
     ['slow-clock', -400],
@@ -196,7 +196,7 @@ test('a clock that is a year wrong: what happened now is recorded as of now', as
   }
 });
 
-test('what cannot be recorded costs the page nothing, and no neighbour', async () => {
+test('invalid calls affect neither the page nor other events', async () => {
   const page = await here.open(quiet);
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(error.message));
@@ -215,7 +215,7 @@ test('what cannot be recorded costs the page nothing, and no neighbour', async (
       try {
         for (let i = 0; ; i++) localStorage.setItem(`host${size}.${i}`, 'x'.repeat(size));
       } catch {
-        // No room for another of this size.
+        // The storage is full for this size.
       }
     }
     for (let i = 0; i < 30; i++) rekindle.track('neighbour', { i });
@@ -231,18 +231,18 @@ test('what cannot be recorded costs the page nothing, and no neighbour', async (
   expect(errors).toEqual([]);
 });
 
-test('one origin in a strict policy is enough, where the product serves the script', async () => {
+test('a strict content security policy needs one origin if the product serves the script', async () => {
   here.site.headers = {
     'content-security-policy': `default-src 'none'; script-src ${here.site.api}; connect-src ${here.site.api}`,
   };
   const page = await here.context.newPage();
-  const complaints: string[] = [];
-  page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
+  const errors: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
   await page.goto(`${here.site.origin}/served`);
   await loaded(page);
   await page.evaluate(
     ([projectId, apiKey]) => {
-      // Where the API is, it knows by where it came from.
+      // The address of the API is that of the script.
       rekindle.init({ projectId, apiKey });
       rekindle.identify('strict');
       return rekindle.flush();
@@ -250,5 +250,5 @@ test('one origin in a strict policy is enough, where the product serves the scri
     [here.product.projectId, here.product.publicKey] as const,
   );
   await vi.waitFor(async () => expect((await here.events('strict')).length).toBe(2), waited);
-  expect(complaints.filter((text) => !text.includes('favicon'))).toEqual([]);
+  expect(errors.filter((text) => !text.includes('favicon'))).toEqual([]);
 });

@@ -14,20 +14,20 @@ export interface Product {
   projectId: string;
   publicKey: string;
   secretKey: string;
-  /** Reads the API as its operator would. */
+  /** Reads from the API with the secret key. */
   get<T>(path: string): Promise<T>;
-  /** Writes as its operator would. */
+  /** Writes to the API with the secret key. */
   post<T>(path: string, body: object): Promise<T>;
   /** Changes a setting of the project. */
   set(settings: object): Promise<void>;
-  /** What the customer's own server proves a user with. */
+  /** Returns the hash with which the customer's server verifies a user. */
   userHash(user: string): string;
-  /** The same as a JWT that expires in so many seconds. */
+  /** Returns a JWT that verifies the user and expires after `seconds`. */
   userToken(user: string, seconds: number): string;
   stop(): void;
 }
 
-/** The whole product, started in a place of its own. */
+/** Starts the whole product in its own directory. */
 export async function startProduct(variables: Record<string, string> = {}): Promise<Product> {
   const directory = mkdtempSync(join(tmpdir(), 'rekindle-sdk-'));
   const environment = { ...process.env, ...variables, RUN_DIR: directory, PORT: String(await freePort()) };
@@ -40,7 +40,7 @@ export async function startProduct(variables: Record<string, string> = {}): Prom
   const state = JSON.parse(readFileSync(join(directory, 'state.json'), 'utf8')) as {
     first: { identitySecret: string; adminEmail: string; adminPassword: string };
   };
-  const ask = async <T>(path: string, init: RequestInit): Promise<T> => {
+  const request = async <T>(path: string, init: RequestInit): Promise<T> => {
     const answer = await fetch(url + path, {
       ...init,
       headers: { 'x-api-key': secretKey, 'content-type': 'application/json' },
@@ -53,8 +53,8 @@ export async function startProduct(variables: Record<string, string> = {}): Prom
     secretKey,
     projectId: value('REKINDLE_PROJECT_ID'),
     publicKey: value('REKINDLE_PUBLIC_KEY'),
-    get: (path) => ask(path, {}),
-    post: (path, body) => ask(path, { method: 'POST', body: JSON.stringify(body) }),
+    get: (path) => request(path, {}),
+    post: (path, body) => request(path, { method: 'POST', body: JSON.stringify(body) }),
     async set(settings) {
       const { adminEmail: email, adminPassword: password } = state.first;
       const json = { 'content-type': 'application/json' };

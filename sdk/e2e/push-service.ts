@@ -6,24 +6,24 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A subscription as a browser writes it. */
+/** A subscription in the format of browsers. */
 export interface Subscription {
   endpoint: string;
   expirationTime: null;
   keys: { p256dh: string; auth: string };
 }
 
-interface Owner {
+interface Subscriber {
   ecdh: ReturnType<typeof createECDH>;
   auth: Buffer;
   gone: boolean;
-  /** What came, decrypted. */
-  taken: Array<Record<string, unknown>>;
+  /** Received messages, decrypted. */
+  received: Array<Record<string, unknown>>;
 }
 
-/** A push service and the browsers behind it: it takes what the product really encrypts, and decrypts it as they do. */
+/** A push service with its browsers: accepts the product's encrypted messages and decrypts them as browsers do. */
 export class PushService {
-  private readonly owners = new Map<string, Owner>();
+  private readonly subscribers = new Map<string, Subscriber>();
   private constructor(
     private readonly server: Server,
     private readonly directory: string,
@@ -31,7 +31,7 @@ export class PushService {
 
   static async open(): Promise<PushService> {
     const directory = mkdtempSync(join(tmpdir(), 'rekindle-push-'));
-    certify(directory);
+    createCertificates(directory);
     const [key, cert] = ['leaf.key', 'leaf.pem'].map((name) => readFileSync(join(directory, name)));
     const server = createServer({ key, cert });
     const service = new PushService(server, directory);
@@ -39,14 +39,14 @@ export class PushService {
       const chunks: Buffer[] = [];
       request.on('data', (chunk: Buffer) => chunks.push(chunk));
       request.on('end', () =>
-        response.writeHead(service.take(request.url ?? '', request.headers, Buffer.concat(chunks))).end(),
+        response.writeHead(service.accept(request.url ?? '', request.headers, Buffer.concat(chunks))).end(),
       );
     });
     await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
     return service;
   }
 
-  /** The authority that the product must trust to call it. */
+  /** The certificate authority that the product must trust. */
   get authority(): string {
     return join(this.directory, 'ca.pem');
   }
@@ -56,19 +56,19 @@ export class PushService {
     const p256dh = ecdh.generateKeys('base64url', 'uncompressed');
     const auth = randomBytes(16);
     const path = `/push/${randomBytes(8).toString('hex')}`;
-    this.owners.set(path, { ecdh, auth, gone: false, taken: [] });
+    this.subscribers.set(path, { ecdh, auth, gone: false, received: [] });
     const endpoint = `https://localhost:${(this.server.address() as AddressInfo).port}${path}`;
     return { endpoint, expirationTime: null, keys: { p256dh, auth: auth.toString('base64url') } };
   }
 
-  taken({ endpoint }: Subscription): Array<Record<string, unknown>> {
-    return this.owners.get(new URL(endpoint).pathname)?.taken ?? [];
+  received({ endpoint }: Subscription): Array<Record<string, unknown>> {
+    return this.subscribers.get(new URL(endpoint).pathname)?.received ?? [];
   }
 
-  /** The browser has given it up. */
+  /** Ends the subscription, as a browser does. */
   end({ endpoint }: Subscription): void {
-    const owner = this.owners.get(new URL(endpoint).pathname);
-    if (owner) owner.gone = true;
+    const subscriber = this.subscribers.get(new URL(endpoint).pathname);
+    if (subscriber) subscriber.gone = true;
   }
 
   close(): void {
@@ -77,17 +77,17 @@ export class PushService {
     rmSync(this.directory, { recursive: true, force: true });
   }
 
-  private take(path: string, headers: Record<string, string | string[] | undefined>, body: Buffer): number {
-    const owner = this.owners.get(path);
-    if (!owner || owner.gone) return 410;
+  private accept(path: string, headers: Record<string, string | string[] | undefined>, body: Buffer): number {
+    const subscriber = this.subscribers.get(path);
+    if (!subscriber || subscriber.gone) return 410;
     if (headers['content-encoding'] !== 'aes128gcm' || !isSigned(String(headers.authorization))) return 403;
-    owner.taken.push(JSON.parse(decrypt(owner, body)) as Record<string, unknown>);
+    subscriber.received.push(JSON.parse(decrypt(subscriber, body)) as Record<string, unknown>);
     return 201;
   }
 }
 
-/** RFC 8188 and 8291, from the receiver's side. */
-function decrypt({ ecdh, auth }: Owner, body: Buffer): string {
+/** Decrypts according to RFC 8188 and 8291. */
+function decrypt({ ecdh, auth }: Subscriber, body: Buffer): string {
   const salt = body.subarray(0, 16);
   const length = body[20]!;
   const [sender, record] = [body.subarray(21, 21 + length), body.subarray(21 + length)];
@@ -103,7 +103,7 @@ function decrypt({ ecdh, auth }: Owner, body: Buffer): string {
   return padded.subarray(0, padded.lastIndexOf(2)).toString();
 }
 
-/** RFC 8292: signed with the key that it names. */
+/** Whether it is signed with the key that it contains (RFC 8292). */
 function isSigned(authorization: string): boolean {
   const [, token = '', key = ''] = /^vapid t=([^,]+), k=(.+)$/.exec(authorization) ?? [];
   const point = Buffer.from(key, 'base64url');
@@ -115,22 +115,22 @@ function isSigned(authorization: string): boolean {
   return verify('sha256', Buffer.from(token.slice(0, end)), { key: publicKey, dsaEncoding: 'ieee-p1363' }, signature);
 }
 
-/** An authority, and its certificate for `localhost`. */
-function certify(directory: string): void {
+/** Creates a certificate authority and its certificate for `localhost`. */
+function createCertificates(directory: string): void {
   const config = (name: string, extensions: string) => {
     const text = `[req]\ndistinguished_name=dn\nx509_extensions=ext\nprompt=no\n[dn]\nCN=${name}\n[ext]\n${extensions}\n`;
     writeFileSync(join(directory, `${name}.cnf`), text);
     return `${name}.cnf`;
   };
-  const make = (name: string, file: string, ...more: string[]) => {
+  const create = (name: string, file: string, ...more: string[]) => {
     const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', `${name}.key`];
     execFileSync('openssl', ['req', '-x509', '-days', '2', ...key, '-out', `${name}.pem`, '-config', file, ...more], {
       cwd: directory,
       stdio: 'pipe',
     });
   };
-  make('ca', config('test-authority', 'basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign'));
+  create('ca', config('test-authority', 'basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign'));
   const leaf =
     'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\nsubjectAltName=DNS:localhost';
-  make('leaf', config('localhost', leaf), '-CA', 'ca.pem', '-CAkey', 'ca.key');
+  create('leaf', config('localhost', leaf), '-CA', 'ca.pem', '-CAkey', 'ca.key');
 }

@@ -14,7 +14,7 @@ let site: Site;
 let browser: Browser;
 let context: BrowserContext;
 let page: Page;
-/** What browsers have subscribed to, the newest last. */
+/** Subscriptions of browsers, the newest last. */
 const subscriptions: Subscription[] = [];
 
 beforeAll(async () => {
@@ -27,7 +27,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   context = await browser.newContext();
   await context.grantPermissions(['notifications'], { origin: site.origin });
-  // A browser asks its maker's push service, which a test cannot reach: ours stands in for it.
+  // Browsers use their vendor's push service, which tests cannot reach; this one replaces it.
   await context.exposeFunction('newSubscription', () => {
     subscriptions.push(service.subscribe());
     return subscriptions.at(-1);
@@ -68,7 +68,7 @@ const eventNames = async (user: string) => {
 const devices = async (user: string) =>
   (await product.get<User>(`/users/${user}`)).devices.map((device) => device.platform);
 
-/** Hands the worker a message as a push service would. */
+/** Delivers a message to the worker as a push service does. */
 async function deliver(page: Page, message: object, scope = '/rekindle-push/'): Promise<void> {
   const session = await context.newCDPSession(page);
   const registered = new Promise<string>((done) => {
@@ -86,17 +86,17 @@ async function deliver(page: Page, message: object, scope = '/rekindle-push/'): 
   await session.detach();
 }
 
-/** The message that the product has sent to a subscription, as its browser gets it. */
-async function sent(to: Subscription, user: string, title: string): Promise<Record<string, unknown>> {
-  const before = service.taken(to).length;
+/** Sends a message to the user. Returns it as the browser of the subscription receives it. */
+async function sendMessage(to: Subscription, user: string, title: string): Promise<Record<string, unknown>> {
+  const before = service.received(to).length;
   await product.post('/messages', { userId: user, channel: 'PUSH', content: { title, body: 'Red shoes' } });
   return vi.waitFor(() => {
-    expect(service.taken(to).length).toBe(before + 1);
-    return service.taken(to).at(-1)!;
+    expect(service.received(to).length).toBe(before + 1);
+    return service.received(to).at(-1)!;
   }, waited);
 }
 
-test('subscribed, encrypted, received, opened, replaced, handed to another person, and unlinked', async () => {
+test('a subscription receives encrypted messages, is replaced, moves to another user, and is unlinked', async () => {
   const options = { autoTrackLifecycle: false, autoTrackScreens: false, push: { enabled: true, autoRegister: false } };
   await page.goto(`${site.origin}/shop?with=${encodeURIComponent(JSON.stringify(options))}`);
   await loaded(page);
@@ -108,7 +108,7 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   expect(subscribed).toEqual([false, true, true]);
   await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB']), waited);
 
-  const message = await sent(subscriptions[0]!, 'push-ada', 'Back in stock');
+  const message = await sendMessage(subscriptions[0]!, 'push-ada', 'Back in stock');
   const messageId = String(message.messageId);
   expect(message).toEqual({ title: 'Back in stock', body: 'Red shoes', messageId });
   await deliver(page, { ...message, url: '/shoes' });
@@ -131,7 +131,7 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
     };
     const [notification] = await scope.registration.getNotifications();
     return new Promise<string>((done) => {
-      // Only a person's own click may open a window.
+      // Only a real click may open a window.
       scope.clients.openWindow = async (url) => done(url);
       scope.dispatchEvent(new scope.NotificationEvent('notificationclick', { notification }));
     });
@@ -139,7 +139,7 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   expect(opened).toBe(`${site.origin}/shoes`);
   await vi.waitFor(async () => expect(await eventNames('push-ada')).toContain(`push_opened ${messageId}`), waited);
 
-  // The browser replaces the subscription while no page looks.
+  // The browser replaces the subscription while no page is active.
   const replaced = service.subscribe();
   service.end(subscriptions[0]!);
   await worker.evaluate((replaced) => {
@@ -151,10 +151,10 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
     scope.dispatchEvent(Object.assign(event, { newSubscription: replaced }));
   }, replaced);
   await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB', 'WEB']), waited);
-  await sent(replaced, 'push-ada', 'To the new one');
+  await sendMessage(replaced, 'push-ada', 'To the new one');
   await vi.waitFor(async () => expect(await devices('push-ada')).toEqual(['WEB']), waited);
 
-  // The page hears of it, and goes on with the new one.
+  // The page uses the new one after the reload.
   await page.reload();
   await loaded(page);
   const endpoint = () =>
@@ -174,13 +174,13 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   await page.evaluate(() => rekindle.identify('push-bob'));
   await vi.waitFor(async () => expect(await devices('push-bob').catch(() => [])).toEqual(['WEB']), waited);
   expect(await devices('push-ada')).toEqual([]);
-  await sent(replaced, 'push-bob', 'For Bob');
+  await sendMessage(replaced, 'push-bob', 'For Bob');
 
   await page.evaluate(() => rekindle.reset());
   await vi.waitFor(async () => expect(await devices('push-bob')).toEqual([]), waited);
   expect(await page.evaluate(() => rekindle.push.isEnabled())).toBe(true);
 
-  // A message that is not Rekindle's is left to the site's own worker.
+  // Messages that are not from Rekindle are left to the site's own worker.
   await deliver(page, { title: 'Not ours' });
   await deliver(page, { title: 'Ours again', messageId: 'behind' });
   const titles = () =>
@@ -195,7 +195,7 @@ test('subscribed, encrypted, received, opened, replaced, handed to another perso
   expect(await page.evaluate(async () => (await navigator.serviceWorker.getRegistrations()).length)).toBe(1);
 });
 
-test('where the person has allowed it before, a page subscribes by itself, and not once they have opted out', async () => {
+test('if the user has granted permission, a page subscribes automatically, but not after an opt-out', async () => {
   await context.addInitScript(() => {
     const { register } = ServiceWorkerContainer.prototype;
     Object.assign(globalThis, { registered: 0 });
@@ -215,27 +215,27 @@ test('where the person has allowed it before, a page subscribes by itself, and n
   expect(await page.evaluate(() => rekindle.push.optOut())).toBe(true);
   await page.reload();
   await loaded(page);
-  // It would have begun while the page was loaded.
+  // A registration would have started while the page was loading.
   expect([await registered(), await page.evaluate(() => rekindle.push.isEnabled())]).toEqual([0, false]);
   expect(await devices('push-eve')).toEqual([]);
 });
 
-test('a subscription made elsewhere, and the site’s own worker with ours in it', async () => {
+test('a subscription created elsewhere and the site’s own worker that imports ours both work', async () => {
   const push = { enabled: true, autoRegister: false, serviceWorker: '/own-worker.js', scope: '/' };
   await page.goto(
     `${site.origin}/shop?with=${encodeURIComponent(JSON.stringify({ autoTrackLifecycle: false, autoTrackScreens: false, push }))}`,
   );
   await loaded(page);
-  const made = service.subscribe();
-  await page.evaluate(async (made) => {
+  const external = service.subscribe();
+  await page.evaluate(async (external) => {
     rekindle.identify('push-cid');
-    await rekindle.push.registerToken(JSON.stringify(made));
-  }, made);
+    await rekindle.push.registerToken(JSON.stringify(external));
+  }, external);
   await vi.waitFor(async () => expect(await devices('push-cid').catch(() => [])).toEqual(['WEB']), waited);
-  service.end(made);
+  service.end(external);
   expect(await page.evaluate(() => rekindle.push.subscribe())).toBe(true);
   await vi.waitFor(async () => expect(await devices('push-cid')).toEqual(['WEB', 'WEB']), waited);
-  const message = await sent(subscriptions.at(-1)!, 'push-cid', 'By the own worker');
+  const message = await sendMessage(subscriptions.at(-1)!, 'push-cid', 'By the own worker');
   await deliver(page, message, '/');
   await vi.waitFor(
     async () => expect(await eventNames('push-cid')).toEqual([`push_received ${String(message.messageId)}`]),

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { launch, waited } from './fixture';
 import { type Product, startProduct } from './product';
 
-const KINDS: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript' };
+const CONTENT_TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript' };
 let product: Product;
 let browser: Browser;
 let pages: Server;
@@ -21,7 +21,7 @@ beforeAll(async () => {
   vi.stubEnv('VITE_REKINDLE_URL', new URL(product.url).origin);
   vi.stubEnv('VITE_REKINDLE_PROJECT_ID', product.projectId);
   vi.stubEnv('VITE_REKINDLE_PUBLIC_KEY', product.publicKey);
-  // As `npm run examples` has laid it out, with the packages as they are built.
+  // Laid out by `npm run examples`, with the built packages.
   const root = fileURLToPath(new URL('../checked/vite-react', import.meta.url));
   await build({
     root,
@@ -34,7 +34,7 @@ beforeAll(async () => {
     try {
       const file = path === '/' ? '/index.html' : path;
       const text = readFileSync(join(directory, file));
-      response.writeHead(200, { 'content-type': KINDS[extname(file)] ?? 'text/plain' }).end(text);
+      response.writeHead(200, { 'content-type': CONTENT_TYPES[extname(file)] ?? 'text/plain' }).end(text);
     } catch {
       response.writeHead(404).end();
     }
@@ -50,7 +50,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true, force: true });
 }, 60_000);
 
-test('the example with React, built by Vite, in strict mode: each thing once, and somebody signs in and out', async () => {
+test('the React example, built by Vite, records each event once in strict mode, and a user logs in and out', async () => {
   const page = await browser.newPage();
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(error.message));
@@ -60,7 +60,7 @@ test('the example with React, built by Vite, in strict mode: each thing once, an
   await page.getByText('Hello react-ada').waitFor();
   await page.getByRole('button', { name: 'Red shoes' }).click();
   await page.getByRole('button', { name: 'Order for 49.5 €' }).click();
-  // The project's own server has not proven who this is, so the inbox is refused in the server's words.
+  // The project's server has not verified this user, so the inbox is rejected with the server's message.
   await page.getByRole('alert').filter({ hasText: 'user_hash' }).waitFor();
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByRole('button', { name: 'Sign in' }).waitFor();

@@ -8,30 +8,30 @@ declare const rekindle: Rekindle;
 const EVENTS = 10_000;
 const RUNS = 5;
 
-/** Work between two times that the browser is free for other things. */
+/** Work of one task of the browser. */
 interface Slice {
-  /** Parts of the queue that were written. */
+  /** Number of parts of the queue that were written. */
   writes: number;
-  /** Requests that were begun. */
+  /** Number of requests that were started. */
   requests: number;
-  /** Calls of `JSON.stringify`. */
-  texts: number;
+  /** Number of calls of `JSON.stringify`. */
+  serializations: number;
   milliseconds: number;
 }
 
 const here = fixture();
 
-/** Counts the work of each slice: of a timer, or of what follows an answer. The first one is the page's own task. */
-function count(): void {
+/** Counts the work of each slice: a timer or the code after a response. The first one is the page's own task. */
+function countWork(): void {
   const slices: Slice[] = [];
-  let began = 0;
+  let startTime = 0;
   const end = () => {
     const last = slices.at(-1);
-    if (last) last.milliseconds = Math.max(last.milliseconds, performance.now() - began);
+    if (last) last.milliseconds = Math.max(last.milliseconds, performance.now() - startTime);
   };
   const begin = () => {
-    slices.push({ writes: 0, requests: 0, texts: 0, milliseconds: 0 });
-    began = performance.now();
+    slices.push({ writes: 0, requests: 0, serializations: 0, milliseconds: 0 });
+    startTime = performance.now();
   };
   Object.assign(globalThis, { slices, begin, end });
   const { setItem } = Storage.prototype;
@@ -41,26 +41,26 @@ function count(): void {
     end();
   };
   const { stringify } = JSON;
-  JSON.stringify = ((...given: Parameters<typeof stringify>) => {
-    if (slices.length) slices.at(-1)!.texts++;
-    return stringify(...given);
+  JSON.stringify = ((...args: Parameters<typeof stringify>) => {
+    if (slices.length) slices.at(-1)!.serializations++;
+    return stringify(...args);
   }) as typeof stringify;
   const { setTimeout: timer, fetch: request } = globalThis;
-  const timed = (run: () => void, after?: number) =>
+  const measured = (run: () => void, after?: number) =>
     timer(() => {
       begin();
       run();
       end();
     }, after);
   Object.assign(globalThis, {
-    setTimeout: timed,
-    fetch(...given: Parameters<typeof request>) {
+    setTimeout: measured,
+    fetch(...args: Parameters<typeof request>) {
       if (slices.length) slices.at(-1)!.requests++;
       end();
-      return request(...given);
+      return request(...args);
     },
   });
-  // The SDK goes on when it has read the answer.
+  // The SDK continues when it has read the response.
   const { text } = Response.prototype;
   Response.prototype.text = async function (this: Response) {
     const read = await text.call(this);
@@ -97,42 +97,42 @@ async function burst(page: Page): Promise<{ task: number; own: Slice; later: Sli
   return { task, own: own!, later, dropped };
 }
 
-test('10,000 events of one task arrive, and the work after it is done in small slices', async () => {
+test('10,000 events of one task are recorded, and the work after it is done in small slices', async () => {
   const tasks: number[] = [];
   const longest: number[] = [];
   for (let run = 0; run < RUNS; run++) {
-    here.site.passed.length = 0;
-    await here.context.addInitScript(count);
+    here.site.requests.length = 0;
+    await here.context.addInitScript(countWork);
     const page = await here.open(quiet);
     await page.evaluate((user) => rekindle.identify(user, {}, { userHash: 'a'.repeat(64) }), `burst-${run}`);
     await page.evaluate(() => rekindle.flush());
     await page.evaluate(() => ((globalThis as unknown as { slices: Slice[] }).slices.length = 0));
     const { task, own, later, dropped } = await burst(page);
     const ids = new Set(
-      here.site.passed
+      here.site.requests
         .filter(({ status }) => status === 202)
         .flatMap(({ body }) => (JSON.parse(body) as { batch: Array<{ id: string }> }).batch.map(({ id }) => id)),
     );
     expect([dropped, ids.size]).toEqual([0, EVENTS + 1]);
-    // The page's own task stores the first items at once, and of all others takes the properties only.
+    // The page's own task stores the first items immediately, and serializes only the properties of the others.
     expect(own).toMatchObject({ writes: 100, requests: 0 });
-    expect(own.texts).toBeLessThanOrEqual(EVENTS + 200);
+    expect(own.serializations).toBeLessThanOrEqual(EVENTS + 200);
     for (const slice of later) {
       expect(slice.writes).toBeLessThanOrEqual(50);
-      expect(slice.texts).toBeLessThanOrEqual(1_300);
+      expect(slice.serializations).toBeLessThanOrEqual(1_300);
       expect(slice.requests).toBeLessThanOrEqual(1);
     }
     tasks.push(task);
     longest.push(Math.max(...later.map(({ milliseconds }) => milliseconds)));
     await page.close();
   }
-  // Reported, not expected: other programs use the processors, too.
-  const shown = (times: number[]) =>
+  // Logged without an expectation, because other programs also use the processors.
+  const format = (times: number[]) =>
     times
       .toSorted((a, b) => a - b)
       .map(Math.round)
       .join(', ');
   console.log(
-    `${EVENTS} calls in one task: ${shown(tasks)} ms of processor time; the longest slice after it: ${shown(longest)} ms by the clock`,
+    `${EVENTS} calls in one task: ${format(tasks)} ms of processor time; longest slice after it: ${format(longest)} ms`,
   );
 }, 300_000);

@@ -5,20 +5,20 @@ import { fileURLToPath } from 'node:url';
 import type { Page } from 'playwright-core';
 import type { Product } from './product';
 
-const built = (name: string) =>
+const readBuilt = (name: string) =>
   readFileSync(fileURLToPath(new URL(`../packages/browser/dist/${name}`, import.meta.url)));
 
-const text = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
+const readFile = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
 
-/** What happens to a request on its way to the product. */
-export type Weather =
-  | { kind: 'through' }
-  /** Refused before it gets there. */
-  | { kind: 'refuse'; status: number; headers?: Record<string, string>; html?: string }
-  /** The connection ends, before it got there or after. */
+/** What the proxy does with a request to the product. */
+export type ProxyAction =
+  | { kind: 'forward' }
+  /** Responds instead of the product. */
+  | { kind: 'respond'; status: number; headers?: Record<string, string>; html?: string }
+  /** Cuts the connection before or after the product has received the request. */
   | { kind: 'cut'; after: boolean };
 
-export interface Passed {
+export interface ProxiedRequest {
   method: string;
   path: string;
   body: string;
@@ -26,7 +26,7 @@ export interface Passed {
   at: number;
 }
 
-/** The SDK is there, and has taken over from what stood for it. */
+/** Waits until the SDK is loaded and has replaced the stub. */
 export async function loaded(page: Page): Promise<void> {
   await page.waitForFunction(() => {
     const { rekindle } = globalThis as { rekindle?: object };
@@ -34,25 +34,25 @@ export async function loaded(page: Page): Promise<void> {
   });
 }
 
-/** A customer's website, and the road from it to the product: on another origin, as in life. */
+/** A customer's website, and a proxy to the product on another origin. */
 export class Site {
-  weather: (request: { method: string; path: string }) => Weather = () => ({ kind: 'through' });
-  readonly passed: Passed[] = [];
-  /** Headers of every page. */
+  action: (request: { method: string; path: string }) => ProxyAction = () => ({ kind: 'forward' });
+  readonly requests: ProxiedRequest[] = [];
+  /** Response headers of every page. */
   headers: Record<string, string> = {};
 
   private constructor(
     private readonly product: Product,
     private readonly pages: Server,
-    private readonly road: Server,
+    private readonly proxy: Server,
   ) {}
 
   static async open(product: Product): Promise<Site> {
-    const [pages, road] = [createServer(), createServer()];
-    const site = new Site(product, pages, road);
+    const [pages, proxy] = [createServer(), createServer()];
+    const site = new Site(product, pages, proxy);
     pages.on('request', (request, response) => site.page(request, response));
-    road.on('request', (request, response) => void site.pass(request, response));
-    for (const server of [pages, road]) await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    proxy.on('request', (request, response) => void site.forward(request, response));
+    for (const server of [pages, proxy]) await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
     return site;
   }
 
@@ -61,11 +61,11 @@ export class Site {
   }
 
   get api(): string {
-    return `http://localhost:${(this.road.address() as AddressInfo).port}`;
+    return `http://localhost:${(this.proxy.address() as AddressInfo).port}`;
   }
 
   close(): void {
-    for (const server of [this.pages, this.road]) {
+    for (const server of [this.pages, this.proxy]) {
       server.closeAllConnections();
       server.close();
     }
@@ -76,7 +76,8 @@ export class Site {
     const script =
       /^\/sdk\/v1\/(web|stub|rekindle-sw)\.js$/.exec(url.pathname)?.[1] ??
       /^\/(rekindle-sw)\.js$/.exec(url.pathname)?.[1];
-    if (script) return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(built(`${script}.js`));
+    if (script)
+      return void response.writeHead(200, { 'content-type': 'text/javascript' }).end(readBuilt(`${script}.js`));
     if (url.pathname === '/start.js')
       return void response
         .writeHead(200, { 'content-type': 'text/javascript' })
@@ -89,12 +90,12 @@ export class Site {
     if (url.pathname === '/example')
       return void response
         .writeHead(200, { 'content-type': 'text/html' })
-        .end(this.filled(text('examples/plain/index.html')));
+        .end(this.fillIn(readFile('examples/plain/index.html')));
     if (url.pathname === '/readme') {
-      const [, lines = ''] = /^```html\n([^]*?)^```$/m.exec(text('README.md')) ?? [];
+      const [, lines = ''] = /^```html\n([^]*?)^```$/m.exec(readFile('README.md')) ?? [];
       return void response
         .writeHead(200, { 'content-type': 'text/html' })
-        .end(`<!doctype html><title>Shop</title>${this.filled(lines)}`);
+        .end(`<!doctype html><title>Shop</title>${this.fillIn(lines)}`);
     }
     if (url.pathname === '/served') {
       const html = `<!doctype html><title>Shop</title><script src="${this.api}/sdk/v1/web.js"></script>`;
@@ -120,8 +121,8 @@ export class Site {
     return `rekindle.init(${JSON.stringify(options)});`;
   }
 
-  /** An example, as a newcomer has filled it in. */
-  private filled(example: string): string {
+  /** Returns an example with its placeholders replaced. */
+  private fillIn(example: string): string {
     const { projectId, publicKey, url } = this.product;
     const values = {
       'http://localhost:8080': new URL(url).origin,
@@ -131,55 +132,55 @@ export class Site {
     return Object.entries(values).reduce((text, [from, to]) => text.replaceAll(from, to), example);
   }
 
-  /** An answer that does not end, as it comes. */
-  private async passOn(answer: Response, response: ServerResponse): Promise<void> {
+  /** Streams a response that does not end. */
+  private async forwardStream(answer: Response, response: ServerResponse): Promise<void> {
     response.writeHead(answer.status, Object.fromEntries(answer.headers));
     for await (const chunk of answer.body ?? []) response.write(chunk);
     response.end();
   }
 
-  private async pass(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  private async forward(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = Buffer.concat(chunks);
     const { method = 'GET', url: path = '/' } = request;
-    const note = (status: number | 'cut') =>
-      void this.passed.push({ method, path, body: body.toString(), status, at: Date.now() });
-    // A browser asks first whether it may; the weather is for what it then sends.
-    const weather: Weather = method === 'OPTIONS' ? { kind: 'through' } : this.weather({ method, path });
-    if (weather.kind === 'refuse') {
-      note(weather.status);
+    const log = (status: number | 'cut') =>
+      void this.requests.push({ method, path, body: body.toString(), status, at: Date.now() });
+    // Preflight requests are forwarded; the action applies to the actual request.
+    const action: ProxyAction = method === 'OPTIONS' ? { kind: 'forward' } : this.action({ method, path });
+    if (action.kind === 'respond') {
+      log(action.status);
       const cors = { 'access-control-allow-origin': '*', 'access-control-expose-headers': 'Retry-After' };
-      const type = weather.html ? 'text/html' : 'application/json';
+      const type = action.html ? 'text/html' : 'application/json';
       return void response
-        .writeHead(weather.status, { ...cors, ...weather.headers, 'content-type': type })
-        .end(weather.html ?? '{}');
+        .writeHead(action.status, { ...cors, ...action.headers, 'content-type': type })
+        .end(action.html ?? '{}');
     }
-    if (weather.kind === 'cut' && !weather.after) {
-      note('cut');
+    if (action.kind === 'cut' && !action.after) {
+      log('cut');
       return void request.socket.destroy();
     }
     const target = new URL(this.product.url);
-    const gone = new AbortController();
-    response.on('close', () => gone.abort());
+    const closed = new AbortController();
+    response.on('close', () => closed.abort());
     const { host: _, connection: __, 'content-length': ___, ...headers } = request.headers;
     try {
       const answer = await fetch(`${target.origin}${path}`, {
         method,
         headers: headers as Record<string, string>,
         body: body.length ? body : undefined,
-        signal: gone.signal,
+        signal: closed.signal,
       });
       if (answer.headers.get('content-type')?.startsWith('text/event-stream')) {
-        note(answer.status);
-        return await this.passOn(answer, response);
+        log(answer.status);
+        return await this.forwardStream(answer, response);
       }
       const text = Buffer.from(await answer.arrayBuffer());
-      if (weather.kind === 'cut') {
-        note('cut');
+      if (action.kind === 'cut') {
+        log('cut');
         return void request.socket.destroy();
       }
-      note(answer.status);
+      log(answer.status);
       const {
         'content-encoding': ____,
         'transfer-encoding': _____,
@@ -188,7 +189,7 @@ export class Site {
       } = Object.fromEntries(answer.headers);
       response.writeHead(answer.status, plain).end(text);
     } catch {
-      // The product is away, or the page is.
+      // The product or the page is closed.
       request.socket.destroy();
     }
   }

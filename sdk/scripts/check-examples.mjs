@@ -1,14 +1,14 @@
-// The examples and every snippet of the documents, against the packages as they are built: types, and a bundle.
+// Checks the examples and every snippet of the documents against the built packages: types, and a bundle.
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { snippets } from './snippets.mjs';
 
 const root = '..';
-// Inside this workspace, so that the packages are found as an app finds them.
+// Inside this workspace, so that packages are resolved as in an app.
 const build = 'checked';
 rmSync(build, { recursive: true, force: true });
 
-/** What shows code. */
+/** Files with snippets. */
 const documents = [
   ...readdirSync(`${root}/docs`)
     .filter((name) => name.startsWith('sdk-'))
@@ -19,31 +19,31 @@ const documents = [
 
 const run = (command, ...args) => execFileSync('npx', ['--no-install', command, ...args], { stdio: 'inherit' });
 
-/** One program of types for each way to get at the SDK: modules import it, and scripts have what the script tag has made. */
-const places = { modules: `${build}/snippets/modules`, scripts: `${build}/snippets/scripts` };
-for (const place of Object.values(places)) mkdirSync(place, { recursive: true });
+/** One TypeScript program per way to use the SDK: modules import it, scripts use the global of the script tag. */
+const directories = { modules: `${build}/snippets/modules`, scripts: `${build}/snippets/scripts` };
+for (const directory of Object.values(directories)) mkdirSync(directory, { recursive: true });
 let count = 0;
-const lay = (document, markdown) => {
+const writeSnippets = (document, markdown) => {
   const found = snippets(markdown);
-  // Each document about an SDK shows how it is used, or this looks in the wrong place.
+  // Every document has snippets; otherwise the path or the pattern is wrong.
   if (!found.length) throw new Error(`${document}: no snippets`);
   for (const { line, kind, text } of found) {
     const script = kind === 'html';
     writeFileSync(
-      `${script ? places.scripts : places.modules}/${document.replace(/[^\w-]+/g, '_')}_${line}.${script ? 'ts' : kind}`,
+      `${script ? directories.scripts : directories.modules}/${document.replace(/[^\w-]+/g, '_')}_${line}.${script ? 'ts' : kind}`,
       text,
     );
     count++;
   }
 };
-for (const document of documents) lay(document, readFileSync(`${root}/${document}`, 'utf8'));
-lay('examples/plain', `\`\`\`html\n${readFileSync(`${root}/examples/plain/index.html`, 'utf8')}\n\`\`\``);
+for (const document of documents) writeSnippets(document, readFileSync(`${root}/${document}`, 'utf8'));
+writeSnippets('examples/plain', `\`\`\`html\n${readFileSync(`${root}/examples/plain/index.html`, 'utf8')}\n\`\`\``);
 
-writeFileSync(`${places.scripts}/place.d.ts`, readFileSync('scripts/snippets.d.ts'));
-writeFileSync(`${places.modules}/expo.d.ts`, readFileSync('scripts/expo.d.ts'));
-for (const place of Object.values(places)) {
+writeFileSync(`${directories.scripts}/browser.d.ts`, readFileSync('scripts/snippets.d.ts'));
+writeFileSync(`${directories.modules}/expo.d.ts`, readFileSync('scripts/expo.d.ts'));
+for (const directory of Object.values(directories)) {
   writeFileSync(
-    `${place}/tsconfig.json`,
+    `${directory}/tsconfig.json`,
     JSON.stringify({
       compilerOptions: {
         target: 'ES2022',
@@ -53,7 +53,7 @@ for (const place of Object.values(places)) {
         types: [],
         jsx: 'react-jsx',
         strict: true,
-        // As an app has it, which has one version.
+        // An app has one version.
         paths: { '@react-navigation/native': ['../../../node_modules/react-navigation-7'] },
         skipLibCheck: true,
         noEmit: true,
@@ -61,7 +61,7 @@ for (const place of Object.values(places)) {
       include: ['.'],
     }),
   );
-  run('tsc', '-p', place);
+  run('tsc', '-p', directory);
 }
 
 for (const name of ['vite-react', 'expo']) {

@@ -1,4 +1,4 @@
-/** What the examples see of `expo` itself, which is a whole build system and not installed for looking at types. */
+/** Types of `expo` for the examples. `expo` itself is a build system and too large to install for its types. */
 declare module 'expo' {
   export interface PermissionResponse {
     status: string;

@@ -1,6 +1,6 @@
 /**
  * Releases the script SDK under a version that pages can pin: `npm run release -- 1.2.0`. Sets the version of the packages, builds,
- * and adds the files to the gateway, which serves the last ten versions. A released version is never written again.
+ * and adds the files to the gateway, which serves the last ten versions. A released version never changes.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -26,7 +26,7 @@ if (!/^1\.\d+\.\d+$/.test(version))
   throw new Error(`usage: npm run release -- <version>, such as 1.2.0; the last one is ${last}`);
 if (!isAfter(version, last)) throw new Error(`${version} does not follow ${last}`);
 
-// The packages depend on one another by exact versions. In the lock, only what is ours: npm would add every system's binaries.
+// The packages depend on each other by exact versions. Only our entries of the lock file change: npm would add binaries of every system.
 const ours = /("name": "@rekindle\/[\w-]+",\s+"version": "|"@rekindle\/[\w-]+": ")\d+\.\d+\.\d+"/g;
 for (const file of [
   ...readdirSync(path('packages')).map((name) => `packages/${name}/package.json`),

@@ -1,2 +1,2 @@
-// What the script has made, for the scripts of a page: they import nothing.
+// Declares the script's global for the scripts of a page, which have no imports.
 import type {} from '@rekindle/browser';

@@ -1,6 +1,6 @@
 /**
- * The code of a document in Markdown: its fenced blocks of TypeScript, and the scripts inside its blocks of HTML, whose kind is `html`.
- * Each is a module of its own, with the line of the document where it begins.
+ * Returns the code of a Markdown document: its TypeScript blocks, and the scripts in its HTML blocks with kind `html`. Each is a
+ * separate module with the line of the document where it starts.
  */
 export function snippets(markdown) {
   const found = [];

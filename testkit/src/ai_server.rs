@@ -101,10 +101,10 @@ async fn answer(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let (status, body) = match answer {
         Some(Answer::Body(status, body)) => (status, body),
         Some(Answer::Silence) => return std::future::pending().await,
-        None => (500, json!({ "error": { "message": "the test has no answer left" } }).to_string()),
+        None => (500, json!({ "error": { "message": "the test queued no response" } }).to_string()),
     };
     let head = format!(
-        "HTTP/1.1 {status} Told\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        "HTTP/1.1 {status} Test\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
     let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await;

@@ -8,6 +8,6 @@ pub(crate) fn finish(work: impl Future<Output = ()> + Send + 'static) {
         }
     });
     if cleaner.join().is_err() {
-        eprintln!("cleaning up after a test panicked");
+        eprintln!("the cleanup after a test panicked");
     }
 }

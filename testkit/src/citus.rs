@@ -31,7 +31,7 @@ impl CitusDatabase {
     pub async fn create() -> Self {
         let given = std::env::var(SERVERS).unwrap_or_default();
         let servers: Vec<String> = given.split_whitespace().map(|url| url.trim_end_matches('/').to_owned()).collect();
-        assert!(servers.len() > 1, "{SERVERS} has to name a coordinator of Citus and its workers");
+        assert!(servers.len() > 1, "{SERVERS} must list a Citus coordinator and its workers");
         let database = Self { servers, name: format!("test_{}", random_name()) };
         must("a database on Citus", database.make().await);
         database
@@ -54,7 +54,7 @@ impl CitusDatabase {
             let (Some(tokio_postgres::config::Host::Tcp(host)), Some(port)) =
                 (config.get_hosts().first(), config.get_ports().first())
             else {
-                anyhow::bail!("{url} names no host and port")
+                anyhow::bail!("{url} has no host or port")
             };
             Ok(format!("'{host}', {port}"))
         };

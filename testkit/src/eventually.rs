@@ -9,12 +9,12 @@ const POLL: Duration = Duration::from_millis(20);
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let mut asked = 0;
-/// let answer = testkit::eventually(std::time::Duration::from_secs(1), async || {
-///     asked += 1;
-///     if asked < 3 { Err(format!("asked {asked} times")) } else { Ok(asked) }
+/// let mut attempts = 0;
+/// let result = testkit::eventually(std::time::Duration::from_secs(1), async || {
+///     attempts += 1;
+///     if attempts < 3 { Err(format!("{attempts} attempts")) } else { Ok(attempts) }
 /// });
-/// assert_eq!(answer.await, 3);
+/// assert_eq!(result.await, 3);
 /// # });
 /// ```
 #[track_caller]

@@ -65,7 +65,7 @@ impl Vendor for MailService {
             Some(_) => {}
         }
         if request.header("content-type") != "application/json" {
-            return refused(422, "invalid_parameter", "The body is no JSON");
+            return refused(422, "invalid_parameter", "The body is not JSON");
         }
         let mail = request.json();
         if !mail["from"].as_str().unwrap_or("").trim_end_matches('>').ends_with(&format!("@{}", self.domain)) {

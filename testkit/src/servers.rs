@@ -27,7 +27,7 @@ pub(crate) async fn tools() -> &'static Tools {
             let found = tokio::task::spawn_blocking(move || {
                 install::ensure(&install_dir, &|line| eprintln!("testkit: {line}"))
             });
-            must("the test servers", must("looking for the test servers", found.await))
+            must("the test servers", must("finding the test servers", found.await))
         })
         .await
 }

@@ -114,7 +114,7 @@ impl Vendor for WebPushService {
             return Reply {
                 status: 403,
                 headers: Vec::new(),
-                body: "the VAPID credentials do not correspond".to_owned(),
+                body: "the VAPID credentials do not match the subscription".to_owned(),
             };
         }
         let topic = request.header("topic");

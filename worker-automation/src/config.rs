@@ -31,8 +31,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20; three times that under load),
-    /// `AUTOMATION_PEOPLE` (500000), `PARTITION_LEASE_MS` (8000), `MASTER_KEY`, `OUTBOUND_ALLOW`.
+    /// `AUTOMATION_LANES` (1), `AUTOMATION_BATCH_ITEMS` (5000), `AUTOMATION_LINGER_MS` (20; three times that under
+    /// load), `AUTOMATION_PEOPLE` (500000), `PARTITION_LEASE_MS` (8000), `MASTER_KEY`, `OUTBOUND_ALLOW`.
     pub fn from_env(env: &Env) -> Result<Self, EnvError> {
         let linger =
             Duration::from_millis(env.bounded("AUTOMATION_LINGER_MS", 20, 0..=1_000, "0 to 1000 milliseconds")?);

@@ -1,4 +1,5 @@
-//! Reads the ingest stream: each lane reads partitions that this worker leases, decodes their items and records them in batches.
+//! Reads the ingest stream: each lane reads partitions that this worker leases, decodes their items and records them in
+//! batches.
 //!
 //! If a batch cannot be applied, the lane finds the items at fault.
 

@@ -40,7 +40,7 @@ pub struct App {
 pub async fn run(app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     let App { config, connected: Connected { store, bus, ingest_stream, clock } } = app;
     let (partitions, created_ms) = (ingest_stream.partitions, ingest_stream.created_ms);
-    let ensured = startup::wait_for("the partitions' positions", &shutdown, || async {
+    let ensured = startup::wait_for("the partition positions", &shutdown, || async {
         ingest_partitions::ensure(&store.connection().await?, partitions, created_ms).await
     });
     // Fails only on shutdown; otherwise it retries.

@@ -13,8 +13,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const WORKER: Worker = Worker {
     name: "worker-automation",
     admin_port: ADMIN_PORT,
-    working: "working",
-    unfinished: "stopped before everything was settled; it is taken up again at the next start",
+    working: "worker-automation is running",
+    unfinished: "stopped before all work was finished; it resumes at the next start",
 };
 
 #[tokio::main]

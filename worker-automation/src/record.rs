@@ -1,4 +1,5 @@
-//! Records each batch in one transaction ([`transaction`]): erasures, events, users and their effects. Totals are folded later.
+//! Records each batch in one transaction ([`transaction`]): erasures, events, users and their effects. Totals are
+//! folded later.
 
 pub(crate) mod days;
 pub mod endpoints;

@@ -26,7 +26,8 @@ pub fn mailbox(email: Option<&str>, name: Option<&str>) -> Result<Mailbox, NoMai
 pub fn sender(settings: &ChannelSettings) -> Result<Mailbox, String> {
     let text = |field| settings.text(field).map(str::trim).filter(|t| !t.is_empty());
     let from = text("mailproviderFromEmail").ok_or("the sender's address (mailproviderFromEmail) is missing")?;
-    let from: Address = from.parse().map_err(|e| format!("mailproviderFromEmail {from:?} is no address: {e}"))?;
+    let from: Address =
+        from.parse().map_err(|e| format!("mailproviderFromEmail {from:?} is not an email address: {e}"))?;
     Ok(Mailbox::new(text("emailFromName").and_then(display_name), from))
 }
 

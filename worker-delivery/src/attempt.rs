@@ -37,7 +37,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, token: Option<Token>, lease: &L
 async fn run(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) -> Settled {
     let Loaded { message, recipient, sender, .. } = loaded;
     if message.lapsed {
-        tracing::warn!(project = %message.project, message_id = %message.id, "the lease of its last attempt ended; the outcome is unknown");
+        tracing::warn!(project = %message.project, message_id = %message.id, "the lease of the message's last attempt ended; the outcome is unknown");
         metrics::counter!(Metric::MessagesAmbiguous).increment(1);
         metrics::counter!(Metric::LeasesLapsed).increment(1);
     }
@@ -68,7 +68,7 @@ async fn run(app: &App, loaded: &Loaded, token: Option<Token>, lease: &Lease) ->
     }
     // The process was suspended, or loading took long. After the lease ends, another worker may call.
     if !lease.allows_call(app.clock.passed_ms()) {
-        tracing::warn!(project = %message.project, message_id = %message.id, "its lease ends too soon for a call; queueing it again");
+        tracing::warn!(project = %message.project, message_id = %message.id, "the message's lease ends too soon for a call; queueing it again");
         return judge::not_called(message, at);
     }
     // Boxed: otherwise every message's future has the size of the largest channel's.

@@ -86,13 +86,13 @@ fn shared_push_app(env: &Env) -> Result<Option<ProviderApp>, EnvError> {
     let wrong = |name: &str, problem: &str| EnvError {
         name: name.to_owned(),
         problem: problem.to_owned(),
-        allowed: "the id and the REST key of an app, both or neither",
+        allowed: "the ID and the REST key of an app, both or neither",
     };
     match NAMES.map(|name| env.get(name)) {
         [None, None] => Ok(None),
-        [Some(id), Some(key)] => {
-            ProviderApp::new(id, key).map(Some).map_err(|_| wrong(NAMES[1], "holds characters that no key has"))
-        }
+        [Some(id), Some(key)] => ProviderApp::new(id, key)
+            .map(Some)
+            .map_err(|_| wrong(NAMES[1], "contains characters that are not allowed in a key")),
         [None, Some(_)] => Err(wrong(NAMES[0], "is missing")),
         [Some(_), None] => Err(wrong(NAMES[1], "is missing")),
     }
@@ -105,7 +105,7 @@ fn vapid_subject(env: &Env) -> Result<Option<String>, EnvError> {
         Some(text) if is_subject(text) => Ok(Some(text.to_owned())),
         Some(text) => Err(EnvError {
             name: NAME.to_owned(),
-            problem: format!("{text:?} is none"),
+            problem: format!("{text:?} is not such an address"),
             allowed: "an address such as mailto:push@example.com or https://example.com",
         }),
         None => Ok(env.get("PUBLIC_BASE_URL").filter(|url| url.starts_with("https://")).map(str::to_owned)),
@@ -146,7 +146,8 @@ fn channels(env: &Env) -> Result<Vec<Channel>, EnvError> {
     let mut channels = Vec::new();
     for name in env.list::<String>(NAME, ALLOWED)? {
         let served = Channel::parse(&name).filter(|c| SERVED.contains(c));
-        let problem = || EnvError { name: NAME.to_owned(), problem: format!("{name:?} is none"), allowed: ALLOWED };
+        let problem =
+            || EnvError { name: NAME.to_owned(), problem: format!("{name:?} is not a channel"), allowed: ALLOWED };
         channels.push(served.ok_or_else(problem)?);
     }
     Ok(if channels.is_empty() { SERVED.to_vec() } else { channels })

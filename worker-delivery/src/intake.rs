@@ -143,7 +143,7 @@ async fn acknowledge(messages: &[Message], kind: impl Fn(u32) -> AckKind) {
 /// Stores invalid messages as dead letters before they are acknowledged.
 async fn dead_letter(app: &App, refused: Vec<Refused>) -> Result<(), PublishError> {
     for Refused { payload, reason } in refused {
-        tracing::warn!(reason, "direct message refused");
+        tracing::warn!(reason, "rejecting an invalid direct message");
         dead_letter::bury(&app.bus, "send", "worker-delivery", &reason, payload).await?;
         metrics::counter!(Metric::DeadLetters, "from" => "send").increment(1);
     }

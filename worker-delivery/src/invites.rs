@@ -112,7 +112,7 @@ async fn send(app: &App, invite: (ProjectId, Uuid)) -> Result<(), StoreError> {
     let outcome = match (&app.system_mail, email(&mail)) {
         (Some(route), Some(email)) => route.send(&email, Call::STANDALONE).await,
         (None, Some(_)) => Outcome::Misconfigured("SYSTEM_SMTP_URL is not set for this worker".to_owned()),
-        (_, None) => Outcome::Rejected("the address cannot be mailed to".to_owned()),
+        (_, None) => Outcome::Rejected("mail cannot be sent to this address".to_owned()),
     };
     let db = app.store.connection().await?;
     match next(&outcome, mail.attempt, rand::random()) {
@@ -213,7 +213,7 @@ mod tests {
         );
         assert!(email.text.contains("until 8 January 1970, 00:00 UTC"), "{}", email.text);
         assert!(email.html.contains("&lt;b&gt;Ada") && email.html.contains("token=abc&amp;x=1\">"), "{}", email.html);
-        assert!(super::email(&mail("nobody", "Shop", "")).is_none());
+        assert!(super::email(&mail("no-address", "Shop", "")).is_none());
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Loaded {
     pub tracked: bool,
 }
 
-/// What was read of a batch's users before.
+/// Data of a batch's users that was read earlier.
 #[derive(Default)]
 pub struct Known {
     /// The users by each id of the messages; `None`: not read yet. Users of a campaign are read once, under its lock: of two recipients, one

@@ -230,9 +230,9 @@ impl Lane {
         let Some(secrets) = &self.endpoint.secrets else {
             let (project, endpoint) = (delivery.project, delivery.endpoint);
             tracing::warn!(%project, %endpoint, "the secret of a webhook endpoint cannot be read");
-            return Err(refused("its secret cannot be read"));
+            return Err(refused("the endpoint's secret cannot be read"));
         };
-        let uri: Uri = self.endpoint.url.parse().map_err(|_| refused("its address cannot be read"))?;
+        let uri: Uri = self.endpoint.url.parse().map_err(|_| refused("the endpoint's URL is invalid"))?;
         let (id, seconds, body) = (delivery.id.to_string(), now.as_second(), delivery.body());
         let request = Request::builder()
             .method(Method::POST)

@@ -32,7 +32,7 @@ impl BareClient {
             Request::post(&self.uri).header("content-type", "application/json").body(Full::new(self.body.clone()))?;
         let answer = self.connection.clone().send_request(request).await?;
         if !answer.status().is_success() {
-            bail!("the sink answered {}", answer.status());
+            bail!("the sink responded with {}", answer.status());
         }
         answer.into_body().collect().await?;
         Ok(())

@@ -28,6 +28,7 @@ pub enum Mode {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ServeArgs {
+    /// What the server does with a body.
     #[arg(long, value_enum)]
     mode: Mode,
 }

@@ -48,7 +48,7 @@ async fn answered(session: &mut BufReader<TcpStream>, expected: u8) -> Result<()
     loop {
         line.clear();
         if session.read_line(&mut line).await? == 0 || !line.as_bytes().starts_with(&[expected]) {
-            bail!("the mail server answered {line:?}");
+            bail!("the mail server responded with {line:?}");
         }
         if line.as_bytes().get(3) != Some(&b'-') {
             return Ok(());

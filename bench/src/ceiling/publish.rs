@@ -39,7 +39,7 @@ async fn publish(bus: &Bus, bytes: usize, window: usize, time: Duration) -> Resu
     let counting = tokio::spawn(async move {
         while let Some(ack) = acks.next().await {
             if ack.payload.windows(7).any(|w| w == b"\"error\"") {
-                bail!("the ceiling's stream refused: {}", String::from_utf8_lossy(&ack.payload));
+                bail!("the ceiling's stream rejected a message: {}", String::from_utf8_lossy(&ack.payload));
             }
             given_back.add_permits(1);
         }

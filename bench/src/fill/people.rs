@@ -74,8 +74,8 @@ fn anonymous_id(person: u32) -> String {
 
 /// Fills `users` and their counts.
 pub async fn fill(url: &str, users: Shares, now_ms: i64, progress: &Steps) -> Result<()> {
-    progress.step(&format!("filling {} people", users.total));
-    let bar = Bar::new("people", users.total);
+    progress.step(&format!("filling {} users", users.total));
+    let bar = Bar::new("users", users.total);
     let mut tasks = tokio::task::JoinSet::new();
     for lane in 0..CONNECTIONS {
         let (url, bar) = (url.to_owned(), bar.clone());

@@ -43,7 +43,7 @@ impl Answers {
         self.buffer.clear();
         let (head, length) = loop {
             if let Some(head) = head_end(&self.buffer) {
-                break (head, content_length(&self.buffer[..head]).context("an answer without Content-Length")?);
+                break (head, content_length(&self.buffer[..head]).context("a response without Content-Length")?);
             }
             self.read(stream).await?;
         };
@@ -56,7 +56,7 @@ impl Answers {
     async fn read(&mut self, stream: &mut TcpStream) -> Result<()> {
         self.buffer.reserve(4_096);
         if stream.read_buf(&mut self.buffer).await? == 0 {
-            bail!("the connection was closed");
+            bail!("the server closed the connection");
         }
         Ok(())
     }

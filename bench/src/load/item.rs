@@ -41,7 +41,7 @@ pub fn identify(dice: &mut Dice, person: u32, kind: &str) -> String {
 
 /// Builds a mail to one user, with inline content.
 pub fn message(person: u32) -> String {
-    let text = "Three things that you ordered left our house this morning, and will be with you tomorrow.";
+    let text = "Three items of your order left our store this morning, and should arrive by tomorrow noon.";
     let who = tenants::external_id(person);
     format!(r#"{{"userId":"{who}","channel":"EMAIL","subject":"Your order is on its way","body":"<p>{text}</p>"}}"#)
 }

@@ -123,7 +123,7 @@ fn panel(area: &Area<'_>, title: &str, x_desc: &str, bars: &[Bar], top: f64) -> 
         .x_labels(count + 1)
         .x_label_formatter(&label)
         .x_desc(x_desc)
-        .y_desc("µs of CPU for one event")
+        .y_desc("µs of CPU per event")
         .label_style(text(13))
         .axis_desc_style(text(14))
         .bold_line_style(FAINT)

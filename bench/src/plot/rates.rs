@@ -50,7 +50,7 @@ fn throughput(area: &Area<'_>, what: &str, steps: &[Step], wanted: Option<f64>) 
     let diagonal = [(0.0, 0.0), (end.min(top), end.min(top))];
     chart
         .draw_series(DashedLineSeries::new(diagonal, 5, 5, GREY.stroke_width(1)))?
-        .label("all that is offered")
+        .label("offered load")
         .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], GREY.stroke_width(1)));
     if let Some(wanted) = wanted {
         chart
@@ -70,7 +70,7 @@ fn latency(area: &Area<'_>, what: &str, steps: &[Step]) -> Result<()> {
     let low = steps.iter().map(|s| s.p50).fold(f64::INFINITY, f64::min).max(0.01) / 1.6;
     let high = steps.iter().map(|s| s.p99).fold(0.1, f64::max) * 2.0;
     let mut chart = ChartBuilder::on(area)
-        .caption(format!("Time to the answer, {what}"), text(18))
+        .caption(format!("Response time, {what}"), text(18))
         .margin(14)
         .x_label_area_size(46)
         .y_label_area_size(64)

@@ -89,7 +89,7 @@ pub async fn channels(
     channel: Channel,
     settings: &ChannelSettings,
 ) -> Result<()> {
-    let keys = MasterKeys::parse(MASTER_KEY).context("the bench's master key is malformed")?;
+    let keys = MasterKeys::parse(MASTER_KEY).context("the benchmark's master key is malformed")?;
     let store = store(system)?;
     let mut db = store.connection().await?;
     let tx = db.transaction().await?;
@@ -134,7 +134,7 @@ pub async fn devices(
 
 /// Creates a project's VAPID key pair.
 pub async fn browsers(system: &System, project: u32) -> Result<()> {
-    let keys = MasterKeys::parse(MASTER_KEY).context("the bench's master key is malformed")?;
+    let keys = MasterKeys::parse(MASTER_KEY).context("the benchmark's master key is malformed")?;
     let db = store(system)?.connection().await?;
     let (project, now) = (tenants::project(project), Clock::system().now());
     vapid_keys::insert(&db, &keys, project, &VapidKeys::generate()?, now).await?;

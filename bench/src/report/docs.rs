@@ -20,7 +20,7 @@ pub fn write(report: &Report, drawings: &[Drawing], path: &Path) -> Result<()> {
 
 fn replaced(text: &str, generated: &str) -> Result<String> {
     let (Some((before, rest)), true) = (text.split_once(BEGIN), text.contains(END)) else {
-        bail!("the file has no lines {BEGIN} and {END}");
+        bail!("the file lacks the lines {BEGIN} and {END}");
     };
     let after = rest.split_once(END).map_or("", |(_, after)| after);
     Ok(format!("{before}{BEGIN}\n{generated}{END}{after}"))
@@ -42,7 +42,7 @@ fn render(report: &Report, drawings: &[Drawing]) -> String {
         report.sections.iter().flat_map(|section| section.costs.iter().map(move |cost| (section, cost))).collect();
     let _ = writeln!(
         text,
-        "\nCPU of each process, in microseconds for one event (of a bare server for one request, of delivery for one message, of runs, waits and recipients for one of them):\n"
+        "\nCPU of each process, in microseconds per event (per request for bare servers, per message for delivery, and per run, wait or recipient where the load consists of those):\n"
     );
     by_process(&mut text, &costs, |cost| &cost.cpu, number);
     let _ = writeln!(text, "\nPeak memory of each process, in MiB:\n");
@@ -50,9 +50,9 @@ fn render(report: &Report, drawings: &[Drawing]) -> String {
     let noisy: Vec<String> =
         costs.iter().filter(|(_, cost)| cost.is_noisy()).map(|(section, cost)| load(section, cost)).collect();
     if noisy.is_empty() {
-        let _ = writeln!(text, "\nIn no round did others use more than 15 % of a core.");
+        let _ = writeln!(text, "\nIn no round did other processes use more than 15 % of a core.");
     } else {
-        let _ = writeln!(text, "\nOthers used more than 15 % of a core in some round of: {}.", noisy.join("; "));
+        let _ = writeln!(text, "\nOther processes used more than 15 % of a core in at least one round of: {}.", noisy.join("; "));
     }
     text
 }
@@ -67,7 +67,7 @@ fn figures(text: &mut String, section: &Section) {
         let _ = writeln!(text, "| {name}, {unit} | {value} | {ceiling}{against} | {ratio} | {} |", goals(figure));
     }
     if let Some(error) = &section.error {
-        let _ = writeln!(text, "| not whole: {} | | | | |", error.replace(['\n', '|'], " "));
+        let _ = writeln!(text, "| incomplete: {} | | | | |", error.replace(['\n', '|'], " "));
     }
 }
 

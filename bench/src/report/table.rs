@@ -27,7 +27,7 @@ fn of_section(text: &mut String, section: &Section) {
         let _ = writeln!(text, "{}", of_cost(cost));
     }
     if let Some(error) = &section.error {
-        let _ = writeln!(text, "  NOT WHOLE: {error}");
+        let _ = writeln!(text, "  INCOMPLETE: {error}");
     }
 }
 
@@ -62,7 +62,7 @@ fn of_cost(cost: &Cost) -> String {
     };
     let load = if cost.load.is_empty() { String::new() } else { format!(" ({})", cost.load) };
     let others: Vec<String> = cost.others.iter().map(|share| format!("{:.0}", share * 100.0)).collect();
-    let noisy = if cost.is_noisy() { "  ! not alone" } else { "" };
+    let noisy = if cost.is_noisy() { "  ! noisy" } else { "" };
     if cost.along.is_some() {
         return format!(
             "  CPU, µs/{}{load}: {} · all {}{noisy}",
@@ -72,7 +72,7 @@ fn of_cost(cost: &Cost) -> String {
         );
     }
     format!(
-        "  CPU, µs/{}{load}: {} · all but load generator and sink {}\n  peak memory, MiB: {}\n  others used, % of a core, by round: {}{noisy}",
+        "  CPU, µs/{}{load}: {} · without load generator and sink {}\n  peak memory, MiB: {}\n  other processes, % of a core, by round: {}{noisy}",
         cost.per,
         list(&cost.cpu),
         number(cost.product_cpu()),

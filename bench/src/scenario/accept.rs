@@ -67,7 +67,7 @@ async fn rounds(lab: &mut Lab, kind: Kind, mode: Mode) -> Result<Rounds> {
 /// Measures one event per request.
 pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "one event of {SINGLE_BYTES} bytes a request over {SINGLE_CONNECTIONS} connections, answered when JetStream has it; nothing records meanwhile"
+        "one event of {SINGLE_BYTES} bytes per request over {SINGLE_CONNECTIONS} connections, until JetStream has acknowledged it; no worker records"
     );
     let rounds = rounds(lab, Kind::Single, Mode::Bare).await?;
     let per_second = |m: &Measured| m.outcome.requests_per_second();
@@ -97,9 +97,9 @@ pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
 /// Measures 100 events per request, of one user and of many.
 pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "100 items ({BATCH_BYTES} bytes) a request over {BATCH_CONNECTIONS} connections, answered when JetStream has them; nothing records meanwhile"
+        "100 items ({BATCH_BYTES} bytes) per request over {BATCH_CONNECTIONS} connections, until JetStream has acknowledged them; no worker records"
     );
-    for (kind, name) in [(Kind::BatchOfOne, "one person"), (Kind::BatchOfMany, "100 people")] {
+    for (kind, name) in [(Kind::BatchOfOne, "one user"), (Kind::BatchOfMany, "100 users")] {
         let rounds = rounds(lab, kind, Mode::Parse).await?;
         let per_second = |m: &Measured| m.outcome.items_per_second();
         let published: Vec<f64> = rounds.published.iter().map(|p| p * 100.0).collect();
@@ -107,7 +107,7 @@ pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
         let cost = measure::cost(name, "event", &rounds.product, |o| o.items);
         section.figures.extend([
             Figure::new(format!("accepted, {name}"), "events/s", product.clone())
-                .against("bare hyper that parses", &parsed)
+                .against("bare hyper with parsing", &parsed)
                 .goal(Goal::RatioAtLeast(0.30))
                 .goal(Goal::AtLeast(800_000.0)),
             Figure::new(format!("accepted, {name}"), "events/s", product).against("raw publish", &published),

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Measures the in-memory index: which automations an event starts, and whether runs may wait for it.
 pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "what an event starts, among {MATCHED} active automations of its project of which {} listen to its name; in memory, on one thread",
+        "matching an event to the {MATCHED} active automations of its project, {} of which listen to its name; in memory, on one thread",
         MATCHED / EVENT_NAMES
     );
     let mut times = Vec::new();
@@ -48,7 +48,7 @@ pub async fn matching(lab: &mut Lab, section: &mut Section) -> Result<()> {
                 if found.map(|startable| startable.version).sum::<i32>() != (MATCHED / EVENT_NAMES) as i32
                     || listeners.by_name
                 {
-                    bail!("{name} does not start what it should");
+                    bail!("{name} does not match the expected automations");
                 }
             }
             Ok(u64::from(EVENT_NAMES))
@@ -94,7 +94,7 @@ async fn every_event_starts(lab: &mut Lab, projects: u32, steps: &Value) -> Resu
 pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 10_000 } else { 60_000 };
     section.about = format!(
-        "{items} items in batches of 100 people wait in the stream; every event of them starts a run that sends a message, in {PROJECTS} projects"
+        "{items} items in batches of 100 users are in the stream; each event starts a run that sends a message, in {PROJECTS} projects"
     );
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let template = delivery::template(lab.system().await?, PROJECTS, Channel::Email, "Hello", "<p>Hello</p>").await?;
@@ -118,8 +118,8 @@ pub async fn runs(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let rates = rounds.iter().zip(&shares).map(|(m, share)| m.outcome.items_per_second() * share).collect();
     let share = median(&shares);
     section.figures.extend([
-        Figure::new("started, each with its message", "runs/s", rates).goal(Goal::AtLeast(20_000.0)),
-        Figure::one("items that started one", "%", share * 100.0),
+        Figure::new("started, each with a message", "runs/s", rates).goal(Goal::AtLeast(20_000.0)),
+        Figure::one("items that started a run", "%", share * 100.0),
     ]);
     section.costs.push(measure::cost("", "run", &rounds, |o| (o.items as f64 * share) as u64));
     forget_runs(system).await
@@ -130,7 +130,7 @@ async fn all_have_messages(system: &System, started: u64) -> Result<()> {
     let row = system.database.query_one(sql, &[]).await?;
     let (runs, messages): (i64, i64) = (row.try_get("runs")?, row.try_get("messages")?);
     if (runs, messages) != (started as i64, started as i64) {
-        bail!("{started} runs were started, and the database has {runs} with {messages} messages");
+        bail!("{started} runs were started, but the database has {runs} runs and {messages} messages");
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ async fn forget_runs(system: &System) -> Result<()> {
 pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 5_000 } else { 30_000 };
     section.about = format!(
-        "the waits of more than {items} runs in {WAITING} projects have ended: one scheduler hands them over, then one worker resumes the runs"
+        "the waits of {items} runs in {WAITING} projects have ended: one scheduler publishes them, then one worker resumes the runs"
     );
     let (settings, progress) = (lab.settings, lab.progress.clone());
     every_event_starts(lab, WAITING, &json!([{ "type": "WAIT", "delay": 86_400 }])).await?;
@@ -162,7 +162,7 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
         let row = system.database.query_one("SELECT count(*) AS timers FROM timer", &[]).await?;
         let timers = u64::try_from(row.try_get::<_, i64>("timers")?)?;
         if timers < u64::from(items) / 2 {
-            bail!("only {timers} runs wait");
+            bail!("only {timers} runs are waiting");
         }
         system.run(&[GATEWAY, SCHEDULER]).await?;
         fired.push(hand_over(system, timers).await?);
@@ -175,10 +175,10 @@ pub async fn resume(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let rate = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<_>>();
     let goal = Goal::AtLeast(10_000.0);
     section.figures.extend([
-        Figure::new("handed over by one scheduler", "waits/s", rate(&fired)).goal(goal),
+        Figure::new("published by one scheduler", "waits/s", rate(&fired)).goal(goal),
         Figure::new("resumed by one worker", "runs/s", rate(&resumed)).goal(goal),
     ]);
-    section.costs.push(measure::cost("handed over", "wait", &fired, |o| o.items));
+    section.costs.push(measure::cost("published", "wait", &fired, |o| o.items));
     section.costs.push(measure::cost("resumed", "run", &resumed, |o| o.items));
     system.purge().await?;
     forget_runs(system).await
@@ -197,7 +197,7 @@ async fn hand_over(system: &System, timers: u64) -> Result<Measured> {
     let deadline = started + PATIENCE;
     while system.metric(SCHEDULER, Metric::TimersFired.name()).await? < fired + timers {
         if Instant::now() > deadline {
-            bail!("not all of {timers} waits were handed over within {} s", PATIENCE.as_secs());
+            bail!("not all of {timers} waits were published within {} s", PATIENCE.as_secs());
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -216,7 +216,7 @@ async fn progressed(system: &System, program: &str, name: &str, from: u64) -> Re
             return Ok((Instant::now(), now - from));
         }
         if Instant::now() > deadline {
-            bail!("{program} does nothing");
+            bail!("{program} makes no progress");
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

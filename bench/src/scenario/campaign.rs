@@ -35,8 +35,8 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (_, users) = lab.settings.filled;
     let people = Shares { projects: PROJECTS, total: users }.of(BIG);
     section.about = format!(
-        "a campaign to everybody with an address among the {people} people of a project, {users} in all: queued by one scheduler \
-         without a worker; sent as pushes by the JSON API, from `send` until it has ended; and begun as mails with a worker"
+        "a campaign to all users with an address, of the {people} users of one project ({users} in total): enqueued by one scheduler \
+         without a worker; sent as pushes through the JSON API, from `send` until completed; and started as mails with a worker"
     );
     let (rounds, progress) = (lab.settings.rounds, lab.progress.clone());
     let system = lab.filled(section).await?;
@@ -45,19 +45,19 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     delivery::channel(system, BIG, Channel::Email, &delivery::mail_service()).await?;
     let template = delivery::template(system, 1, Channel::Email, "Sale", "<p>For {{ name }}</p>").await?.to_string();
 
-    progress.step("taking the audience");
+    progress.step("enqueueing the audience");
     system.run(&[GATEWAY, SCHEDULER]).await?;
     let campaign = make(system, "EMAIL", &template).await?;
     let taken = take(system, &campaign).await?;
-    let cost = measure::cost("taking the audience", "recipient", std::slice::from_ref(&taken), |o| o.items);
+    let cost = measure::cost("enqueueing the audience", "recipient", std::slice::from_ref(&taken), |o| o.items);
     clear(system).await?;
-    progress.step("sending it");
+    progress.step("sending the campaign");
     let sent = push_to_all(system, u32::try_from(people)?).await?;
-    let sent_cost = measure::cost("sending it", "recipient", std::slice::from_ref(&sent), |o| o.items);
+    let sent_cost = measure::cost("sending the campaign", "recipient", std::slice::from_ref(&sent), |o| o.items);
     let peak = |cost: &crate::report::Cost| cost.memory_of(SCHEDULER).unwrap_or(f64::NAN);
     section.figures.extend([
-        Figure::one("recipients", "people", taken.outcome.items as f64),
-        Figure::one("taken", "recipients/s", taken.outcome.items_per_second()).goal(Goal::AtLeast(100_000.0)),
+        Figure::one("recipients", "users", taken.outcome.items as f64),
+        Figure::one("enqueued", "recipients/s", taken.outcome.items_per_second()).goal(Goal::AtLeast(100_000.0)),
         Figure::one("from `send` until all pushes are sent", "recipients/s", sent.outcome.items_per_second())
             .goal(Goal::AtLeast(15_000.0)),
         Figure::one("peak memory of the scheduler", "MiB", peak(&cost).max(peak(&sent_cost)))
@@ -143,7 +143,7 @@ async fn take(system: &System, campaign: &str) -> Result<Measured> {
             break state.recipients;
         }
         if started.elapsed() > PATIENCE {
-            bail!("{} recipients were taken within {} s", state.recipients, PATIENCE.as_secs());
+            bail!("only {} recipients were enqueued within {} s", state.recipients, PATIENCE.as_secs());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
@@ -187,13 +187,13 @@ async fn first_message(system: &mut System, template: &str) -> Result<f64> {
     let (asked_ms, started) = (Clock::system().now_ms(), Instant::now());
     send(system, &campaign).await?;
     loop {
-        let seen = arrivals(sink.addr).await.context("asking the sink")?;
+        let seen = arrivals(sink.addr).await.context("querying the sink")?;
         if seen.first_ms > 0 {
             return Ok((seen.first_ms - asked_ms) as f64 / 1e3);
         }
         if started.elapsed() > PATIENCE {
             state(system, &campaign).await?;
-            bail!("nothing came to the provider within {} s", PATIENCE.as_secs());
+            bail!("no message reached the provider within {} s", PATIENCE.as_secs());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -60,7 +60,7 @@ const LOOPBACK: (&str, &str) = ("OUTBOUND_ALLOW", "127.0.0.0/8");
 /// Measures JSON over HTTP/2 without TLS, through the APNs client, which always uses HTTP/2.
 pub async fn api(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "pushes by the JSON API of APNs over HTTP/2 without TLS, {AT_ONCE} at once; the calls alone, on one thread, then out of the ledger"
+        "pushes through the JSON API of APNs over HTTP/2 without TLS, {AT_ONCE} concurrent; the calls alone, on one thread, then from the ledger"
     );
     let sink = sink::start(Kind::Http, None).await?;
     let to = sink.addr;
@@ -104,7 +104,7 @@ fn pushes(sink: SocketAddr) -> Ledger {
 }
 
 const TITLE: &str = "Your order is on its way";
-const TEXT: &str = "Three things that you ordered left our house this morning, and will be with you tomorrow.";
+const TEXT: &str = "Three items of your order left our store this morning, and should arrive by tomorrow noon.";
 
 fn push(platform: Platform, token: String) -> Push {
     let id = ids::fresh(Clock::system().now_ms());
@@ -124,7 +124,7 @@ fn api_calls(to: SocketAddr) -> Result<impl AsyncFn(u64) -> Result<()> + use<>> 
 /// Measures encrypted browser pushes over HTTP/2 with TLS.
 pub async fn web_push(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "pushes to browsers, encrypted, over HTTP/2 with TLS, {AT_ONCE} at once; the calls alone, on one thread, then out of the ledger"
+        "encrypted pushes to browsers over HTTP/2 with TLS, {AT_ONCE} concurrent; the calls alone, on one thread, then from the ledger"
     );
     let place = system::place(&lab.options.programs);
     std::fs::create_dir_all(&place)?;
@@ -167,7 +167,7 @@ fn web_push_calls(port: u16, trusted: &str) -> Result<impl AsyncFn(u64) -> Resul
 /// Measures mail over a pool of sessions.
 pub async fn smtp(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "mails of twice {} KB to a mail server; the sending alone, on one thread and over a pool of {SESSIONS} sessions, then out of the ledger",
+        "mails with two parts of {} KB to a mail server; the sending alone, on one thread over a pool of {SESSIONS} sessions, then from the ledger",
         HTML_BYTES / 1024
     );
     let sink = sink::start(Kind::Smtp, None).await?;
@@ -197,7 +197,7 @@ pub async fn smtp(lab: &mut Lab, section: &mut Section) -> Result<()> {
 const HTML_BYTES: usize = 2_048;
 
 fn html() -> String {
-    let line = "<p>Three things that you ordered left our house this morning.</p>\r\n";
+    let line = "<p>Three items of your order left our store this morning now.</p>\r\n";
     line.repeat(HTML_BYTES / line.len())
 }
 

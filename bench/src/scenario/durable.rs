@@ -15,7 +15,7 @@ const BATCH_CONNECTIONS: usize = 64;
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about =
-        "as single and batch, with sync_interval: always, so that a power failure loses nothing that was acknowledged"
+        "like single and batch, with sync_interval: always, so that a power failure loses no acknowledged event"
             .into();
     let (settings, progress) = (lab.settings, lab.progress.clone());
     lab.open(Options { sync_interval: "always".to_owned(), ..lab.options.clone() }).await?;
@@ -23,8 +23,8 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     system.run_accepting().await?;
     let loads = [
         (Kind::Single, "single", CONNECTIONS, 40_000.0),
-        (Kind::BatchOfOne, "batches of one person", BATCH_CONNECTIONS, 250_000.0),
-        (Kind::BatchOfMany, "batches of 100 people", BATCH_CONNECTIONS, 250_000.0),
+        (Kind::BatchOfOne, "batches of one user", BATCH_CONNECTIONS, 250_000.0),
+        (Kind::BatchOfMany, "batches of 100 users", BATCH_CONNECTIONS, 250_000.0),
     ];
     for (kind, name, connections, wanted) in loads {
         let mut sender = Sender::connect(system.gateway, Shape::new(kind), connections).await?;

@@ -31,9 +31,9 @@ struct Load {
 
 const SINGLE: Load = Load { kind: Kind::Single, name: "", offered: SINGLES, wanted: 35_000.0, cpu: 40.0 };
 const BATCH_OF_ONE: Load =
-    Load { kind: Kind::BatchOfOne, name: "one person", offered: BATCHES, wanted: 80_000.0, cpu: 20.0 };
+    Load { kind: Kind::BatchOfOne, name: "one user", offered: BATCHES, wanted: 80_000.0, cpu: 20.0 };
 const BATCH_OF_MANY: Load =
-    Load { kind: Kind::BatchOfMany, name: "100 people", offered: BATCHES, wanted: 80_000.0, cpu: 25.0 };
+    Load { kind: Kind::BatchOfMany, name: "100 users", offered: BATCHES, wanted: 80_000.0, cpu: 25.0 };
 
 /// Measures single events.
 pub async fn single(lab: &mut Lab, section: &mut Section) -> Result<()> {
@@ -61,7 +61,7 @@ pub async fn batch(lab: &mut Lab, section: &mut Section) -> Result<()> {
 /// Measures memory growth under batches over a long time.
 pub async fn memory(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about =
-        format!("{} items/s in batches of 100 people for {} s", offered(lab, BATCHES), lab.settings.sustain.as_secs());
+        format!("{} items/s in batches of 100 users for {} s", offered(lab, BATCHES), lab.settings.sustain.as_secs());
     let memory = steady(lab, section, &BATCH_OF_MANY).await?;
     for name in PROGRAMS {
         let of: Vec<(f64, f64)> =

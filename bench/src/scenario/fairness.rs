@@ -54,7 +54,7 @@ enum Noise {
 /// Measured in alternation.
 const NOISES: [(Noise, &str); 4] = [
     (Noise::OverItsLimit(NOISY, Kind::Single), "events"),
-    (Noise::OverItsLimit(NOISY_WITH_LESS, Kind::Message), "messages of a limit of 250"),
+    (Noise::OverItsLimit(NOISY_WITH_LESS, Kind::Message), "messages at a limit of 250"),
     (Noise::OverItsLimit(NOISY, Kind::Message), "messages"),
     (Noise::SlowClients, "slow clients"),
 ];
@@ -83,7 +83,7 @@ struct Waited {
 /// Measures the neighbour alone and with each noise, in alternation.
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alone and beside one that sends {TIMES} × its limit of {LIMIT} requests/s (or of {}, where that is said), in turns; likewise beside {SLOW_CLIENTS} clients that never end their requests; both loads come from this machine, and what disturbs gives way to all else",
+        "a project that sends {EVENTS} single events/s and {MESSAGES} mails/s, alternately alone and with a project that sends {TIMES} × its limit of {LIMIT} requests/s (or {}, where stated); likewise with {SLOW_CLIENTS} clients that never finish their requests; all loads come from this machine, and the disturbing ones run at the lowest priority",
         NOISY_WITH_LESS.limit
     );
     let sink = sink::start(sink::Kind::Smtp, None).await?;
@@ -118,7 +118,7 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
         progress.step(&format!("alone, round {round} of {}", settings.rounds));
         neighbour(system, warm_up).await?;
         alone.push(neighbour(system, time).await?);
-        progress.step(&format!("beside {name}, round {round} of {}", settings.rounds));
+        progress.step(&format!("with {name}, round {round} of {}", settings.rounds));
         // Let the noisy project spend its saved tokens before the measurement.
         let began = mark(system).await?;
         let before = noise(system.gateway, meanwhile, warm_up).await??;
@@ -139,14 +139,14 @@ async fn beside(lab: &mut Lab, section: &mut Section, meanwhile: Noise, name: &s
             .goal(Goal::RatioAtMost(AT_MOST))
     };
     section.figures.extend([
-        figure(format!("p99 of an event, beside {name}"), |w| w.event),
-        figure(format!("p99 until a mail is sent, beside {name}"), |w| w.message),
+        figure(format!("p99 of an event, with {name}"), |w| w.event),
+        figure(format!("p99 until a mail is sent, with {name}"), |w| w.message),
     ]);
     let Noise::OverItsLimit(noisy, _) = meanwhile else { return Ok(()) };
     section.figures.extend([
-        Figure::new(format!("{name} taken from the noisy project"), "requests/s", taken)
+        Figure::new(format!("{name} accepted from the noisy project"), "requests/s", taken)
             .goal(Goal::AtMost(f64::from(noisy.limit) * SLACK)),
-        Figure::new(format!("{name} that it sent"), "requests/s", offered)
+        Figure::new(format!("{name} sent by the noisy project"), "requests/s", offered)
             .goal(Goal::AtLeast(f64::from(noisy.limit) * TIMES / SLACK)),
     ]);
     Ok(())
@@ -200,7 +200,7 @@ async fn sent(system: &System, project: u32, since: Timestamp, accepted: u64) ->
             return row.try_get::<_, Option<f64>>("p99")?.context("no message was accepted");
         }
         if Instant::now() > deadline {
-            bail!("{accepted} messages were accepted, {count} of them sent within {} s", PATIENCE.as_secs());
+            bail!("{accepted} messages were accepted, but only {count} sent within {} s", PATIENCE.as_secs());
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -215,7 +215,7 @@ fn noise(to: SocketAddr, noise: Noise, time: Duration) -> oneshot::Receiver<Resu
     std::thread::spawn(move || {
         let load = || {
             // Lowers the priority of this thread only.
-            rustix::process::nice(GIVES_WAY).context("a thread that gives way to the others")?;
+            rustix::process::nice(GIVES_WAY).context("lowering the thread's priority")?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 match noise {
@@ -247,7 +247,7 @@ async fn slow_clients(to: SocketAddr, time: Duration) -> Result<Outcome> {
         let begun = begun[number % 2].clone();
         all.spawn(async move {
             while tokio::time::Instant::now() < end {
-                let mut stream = TcpStream::connect(to).await.context("as many files must be allowed (ulimit -n)")?;
+                let mut stream = TcpStream::connect(to).await.context("the limit of open files may be too low (ulimit -n)")?;
                 let mut rest = Vec::new();
                 let cut_off = async {
                     stream.write_all(begun.as_bytes()).await?;

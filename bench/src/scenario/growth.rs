@@ -38,23 +38,23 @@ fn points(quick: bool) -> Vec<Point> {
     }
     for all in if quick { [1_000, 5_000, 10_000] } else { [10_000, 100_000, 1_000_000] } {
         let people = all / PROJECTS;
-        points.push(Point { axis: "people", size: all, projects: PROJECTS, people, automations: 50 });
+        points.push(Point { axis: "users", size: all, projects: PROJECTS, people, automations: 50 });
     }
     for automations in [1, 50, 500] {
         let (projects, people) = (WITH_AUTOMATIONS, if quick { 10 } else { 1_000 });
-        points.push(Point { axis: "automations of a project", size: automations, projects, people, automations });
+        points.push(Point { axis: "automations per project", size: automations, projects, people, automations });
     }
     points
 }
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
-    section.about = format!("CPU per event of {OFFERED} items/s in batches of 100 people, as one size grows");
+    section.about = format!("CPU per event at {OFFERED} items/s in batches of 100 users, as one size grows");
     let time = lab.settings.round;
     for point in points(lab.settings.quick) {
         lab.progress.step(&format!("growth: {} {}", point.size, point.axis));
         measure_at(lab, section, point, time).await?;
     }
-    for axis in ["projects", "people", "automations of a project"] {
+    for axis in ["projects", "users", "automations per project"] {
         let of_axis: Vec<(f64, f64)> = section
             .costs
             .iter()

@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let time = Duration::from_secs(if lab.settings.quick { 5 } else { 30 });
-    section.about = format!("{} s without a request, in a system that has just been started", time.as_secs());
+    section.about = format!("{} s without requests, in a newly started system", time.as_secs());
     let system = lab.system().await?;
     system.run_all().await?;
     tokio::time::sleep(SETTLE).await;

@@ -57,7 +57,7 @@ const ALL: [Question; 9] = [
     },
     Question {
         name: "GET /users by substring",
-        path: |d, _| format!("/users?search={}", d.of(&["dubois", "kowal", "12345", "nobody-at-all", "quentin.abe"])),
+        path: |d, _| format!("/users?search={}", d.of(&["dubois", "kowal", "12345", "no-such-user", "quentin.abe"])),
         goal: false,
     },
     Question { name: "GET /users/:id", path: |d, people| format!("/users/{}", somebody(d, people)), goal: true },
@@ -72,7 +72,7 @@ const ALL: [Question; 9] = [
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (events, users) = lab.settings.filled;
     section.about = format!(
-        "{events} events and {users} people over {PROJECTS} projects; the project asked has a good half of them"
+        "{events} events and {users} users in {PROJECTS} projects; the queried project has more than half of them"
     );
     let progress = lab.progress.clone();
     let system = lab.filled(section).await?;

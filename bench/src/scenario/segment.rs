@@ -25,7 +25,7 @@ pub async fn estimate(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (events, users) = lab.settings.filled;
     let people = Shares { projects: PROJECTS, total: users }.of(BIG);
     section.about = format!(
-        "POST /segments/estimate, asked {QUESTIONS} times by one client; {events} events and {users} people, of which the project asked has {people}"
+        "POST /segments/estimate, requested {QUESTIONS} times by one client; {events} events and {users} users, {people} of them in the queried project"
     );
     let progress = lab.progress.clone();
     let system = lab.filled(section).await?;
@@ -33,7 +33,7 @@ pub async fn estimate(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let mut api = Api::connect(system.gateway, BIG).await?;
     for (name, rules, at_most) in [
         ("two profile rules", of_profile as fn(u32) -> Value, 400.0),
-        ("a behaviour in 30 days", of_behaviour, 1_500.0),
+        ("an event within 30 days", of_behaviour, 1_500.0),
     ] {
         progress.step(name);
         asked(&mut api, &rules(QUESTIONS)).await?;
@@ -91,13 +91,13 @@ const FILLING: Duration = Duration::from_mins(2);
 pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let items: u32 = if lab.settings.quick { 10_000 } else { 50_000 };
     section.about = format!(
-        "{items} items of one project of {OF_EACH} people, recorded by one worker while the scheduler runs: without segments, and with {FOLLOWED} whose members are kept"
+        "{items} items of one project with {OF_EACH} users, recorded by one worker while the scheduler runs: without segments, and with {FOLLOWED} tracked segments"
     );
     let (settings, progress) = (lab.settings, lab.progress.clone());
     know(lab).await?;
     let system = lab.system().await?;
     system.run(&[GATEWAY, AUTOMATION, SCHEDULER]).await?;
-    progress.step("making segments, and waiting until their members are kept");
+    progress.step("creating segments, and waiting until they are tracked");
     follow(system).await?;
     let shape = |first| Shape { first, projects: 1, people: OF_EACH, ..Shape::new(Kind::BatchOfMany) };
     let mut to_without = Sender::connect(system.gateway, shape(WITHOUT), CONNECTIONS).await?;
@@ -114,12 +114,12 @@ pub async fn ingest(lab: &mut Lab, section: &mut Section) -> Result<()> {
     some_came_in(system).await?;
     let rate = |rounds: &[Measured]| rounds.iter().map(|m| m.outcome.items_per_second()).collect::<Vec<_>>();
     section.figures.push(
-        Figure::new(format!("recorded with {FOLLOWED} followed segments"), "items/s", rate(&with))
+        Figure::new(format!("recorded with {FOLLOWED} tracked segments"), "items/s", rate(&with))
             .against("without", &rate(&without))
             .goal(Goal::RatioAtLeast(0.7)),
     );
     section.costs.push(measure::cost("without segments", "event", &without, |o| o.items));
-    section.costs.push(measure::cost("with followed segments", "event", &with, |o| o.items));
+    section.costs.push(measure::cost("with tracked segments", "event", &with, |o| o.items));
     // The segments would slow down later scenarios.
     lab.close().await
 }
@@ -169,7 +169,7 @@ async fn follow(system: &System) -> Result<()> {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("the members of only {kept} of {FOLLOWED} segments are kept");
+            bail!("only {kept} of {FOLLOWED} segments are tracked");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -179,6 +179,6 @@ async fn follow(system: &System) -> Result<()> {
 async fn some_came_in(system: &System) -> Result<()> {
     let sql = "SELECT count(*) AS members FROM segment_membership WHERE project_id = $1 AND since IS NOT NULL";
     let row = system.database.query_one(sql, &[&tenants::project(WITH)]).await.context("counting members")?;
-    anyhow::ensure!(row.try_get::<_, i64>("members")? > 0, "nobody came into a segment");
+    anyhow::ensure!(row.try_get::<_, i64>("members")? > 0, "no user entered a segment");
     Ok(())
 }

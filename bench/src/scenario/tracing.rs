@@ -12,7 +12,7 @@ use crate::system::{AUTOMATION, GATEWAY, System};
 const CONNECTIONS: usize = 32;
 /// Items per second of each load, well below the pipeline's capacity: only CPU is compared.
 const OFFERED: [(Kind, &str, f64); 2] =
-    [(Kind::Single, "single events", 10_000.0), (Kind::BatchOfMany, "batches of 100 people", 30_000.0)];
+    [(Kind::Single, "single events", 10_000.0), (Kind::BatchOfMany, "batches of 100 users", 30_000.0)];
 /// The share of requests that is traced by default.
 const SHARE: &str = "0.01";
 const RECEIVER: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -23,7 +23,7 @@ const AT_MOST: f64 = 1.03;
 /// Measures the whole pipeline at a steady rate, with and without tracing in alternation, to a receiver on loopback.
 pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
     section.about = format!(
-        "the whole line at a steady rate, without tracing and with {SHARE} of the requests traced, in turns; CPU of gateway and worker-automation together"
+        "the whole pipeline at a steady rate, alternately without tracing and with {SHARE} of the requests traced; CPU of gateway and worker-automation together"
     );
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let receiver = sink::start(sink::Kind::Http, None).await?;
@@ -46,7 +46,7 @@ pub async fn run(lab: &mut Lab, section: &mut Section) -> Result<()> {
             }
         }
         if sink::arrivals(receiver.addr).await?.count == 0 {
-            bail!("nothing was traced");
+            bail!("no request was traced");
         }
         let of = |rounds: &[Measured]| rounds.iter().map(taking_in).collect::<Vec<f64>>();
         section.figures.push(

@@ -57,7 +57,7 @@ impl Program {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended while it started ({status}):\n{}", self.name, self.log_end());
+                bail!("{} exited during startup ({status}):\n{}", self.name, self.log_end());
             }
             if tokio::time::Instant::now() > deadline {
                 bail!("{} is not ready:\n{}", self.name, self.log_end());

@@ -7,27 +7,27 @@ use super::{DatabaseArgs, label};
 
 #[derive(Debug, Subcommand)]
 pub enum AccountCommand {
-    /// Create an account and print its password: this once, for only its hash is kept.
+    /// Create an account and print its password. It cannot be shown again: only its hash is stored.
     #[command(after_help = "Example:\n  rekindle account create --email ada@example.com --project <ID>")]
     Create {
-        /// What the person logs in with.
+        /// The account's email address.
         #[arg(long, value_parser = email)]
         email: String,
-        /// What people call them.
+        /// The name of the account's owner.
         #[arg(long, default_value = "", value_parser = label)]
         name: String,
         /// A project to join.
         #[arg(long, value_name = "ID")]
         project: Option<Uuid>,
-        /// What to be in it.
+        /// The role in the project.
         #[arg(long, value_enum, default_value_t = RoleName::Admin)]
         role: RoleName,
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Give an account a new password and print it; whoever is logged in to it no longer is.
+    /// Set a new password for an account and print it. This ends all sessions of the account.
     ResetPassword {
-        /// What the person logs in with.
+        /// The account's email address.
         #[arg(long, value_parser = email)]
         email: String,
         #[command(flatten)]
@@ -35,7 +35,7 @@ pub enum AccountCommand {
     },
     /// Mark an account's email address as verified, for installations that cannot mail an invitation.
     Verify {
-        /// What the person signs in with.
+        /// The account's email address.
         #[arg(long, value_parser = email)]
         email: String,
         #[command(flatten)]
@@ -43,13 +43,13 @@ pub enum AccountCommand {
     },
     /// Make a verified account a member of a project, or change its role there.
     Join {
-        /// What the person logs in with.
+        /// The account's email address.
         #[arg(long, value_parser = email)]
         email: String,
-        /// The project's id.
+        /// The project's ID.
         #[arg(long, value_name = "ID")]
         project: Uuid,
-        /// What to be in it.
+        /// The role in the project.
         #[arg(long, value_enum, default_value_t = RoleName::Member)]
         role: RoleName,
         #[command(flatten)]

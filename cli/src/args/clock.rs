@@ -6,12 +6,12 @@ use super::DatabaseArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum ClockCommand {
-    /// Whether the scheduler holds what became due, because the clock jumped ahead.
+    /// Show whether due work is held because the clock jumped ahead.
     Status {
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Say that the clock is right as it is: what was held is due, all at once. Campaigns stay paused until they are resumed.
+    /// Accept the clock as correct. Held work becomes due at once; campaigns stay paused until they are resumed.
     Accept {
         #[command(flatten)]
         database: DatabaseArgs,

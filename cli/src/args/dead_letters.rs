@@ -8,17 +8,17 @@ use super::DatabaseArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum DeadLettersCommand {
-    /// Show what failed, newest first.
+    /// List dead letters, newest first.
     List {
         #[command(flatten)]
         which: Which,
-        /// How many at most.
+        /// Maximum number of dead letters to list.
         #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000), value_name = "N")]
         limit: i64,
         #[command(flatten)]
         database: DatabaseArgs,
     },
-    /// Give what failed another try: all of it, or what is named.
+    /// Retry dead letters: all of the project, or those that match.
     #[command(after_help = "Example:\n  rekindle dead-letters replay --project <ID> --channel email --reason gave_up")]
     Replay {
         #[command(flatten)]
@@ -30,16 +30,16 @@ pub enum DeadLettersCommand {
 
 #[derive(Debug, Args)]
 pub struct Which {
-    /// The project's id.
+    /// The project's ID.
     #[arg(long, value_name = "ID")]
     pub project: Uuid,
-    /// Only these; may be given several times.
+    /// Only the dead letter with this ID. Can be repeated.
     #[arg(long = "id", value_name = "ID")]
     pub ids: Vec<Uuid>,
-    /// Only messages of this channel: email, push, sms or in_app.
+    /// Only messages on this channel: email, push, sms or in_app.
     #[arg(long, value_parser = channel)]
     pub channel: Option<Channel>,
-    /// Only those whose reason has this code, as `gave_up`.
+    /// Only those with this reason code, such as `gave_up`.
     #[arg(long, value_name = "CODE")]
     pub reason: Option<String>,
 }

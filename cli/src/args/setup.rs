@@ -8,26 +8,26 @@ use crate::provision::Mailbox;
 use crate::run_dir::RunDirArg;
 
 const AFTER_HELP: &str = "\
-For deployments where something else runs the processes: docker compose, Kubernetes. It reads DATABASE_URL, NATS_URL and
-PUBLIC_BASE_URL, waits for the servers, and may be run again and again:
+For deployments whose processes are run by docker compose or Kubernetes. It reads DATABASE_URL, NATS_URL and
+PUBLIC_BASE_URL, waits for the servers, and can be repeated safely. It creates what is missing:
 
-  the master key     written to MASTER_KEY_FILE, where MASTER_KEY is not set and that file is not there
-  the streams        made where they are missing, with INGEST_PARTITIONS and the other settings of the processes
-  a first project    with a public and a secret key and an admin, where there is no project yet; they are printed this
-                     once, and lie in credentials.json of RUN_DIR
+  the master key     written to MASTER_KEY_FILE, if MASTER_KEY is not set and the file does not exist
+  the streams        with INGEST_PARTITIONS and the other settings of the processes
+  a first project    with a public key, a secret key and an admin, if there is no project yet; they are printed once and
+                     stored in RUN_DIR/credentials.json
 
-The schema has to be there: `rekindle migrate` goes before it.";
+The schema must exist: run `rekindle migrate` first.";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct SetupArgs {
-    /// What was made up is kept there.
+    /// The generated keys and credentials are stored there.
     #[command(flatten)]
     pub place: RunDirArg,
-    /// Where a `rekindle mailbox` takes mail: the first project's email channel is pointed at it, unless it is set already.
+    /// Address of a `rekindle mailbox`. The first project's email channel sends to it, unless it is already configured.
     #[arg(long, value_name = "HOST:PORT")]
     pub mailbox: Option<Mailbox>,
-    /// Where that mailbox's folders `mail` and `push` lie, for `rekindle demo`. Without it in RUN_DIR.
+    /// The mailbox's directory, which holds `mail` and `push`, for `rekindle demo`. The default is RUN_DIR.
     #[arg(long, value_name = "DIR")]
     pub mailbox_dir: Option<PathBuf>,
 }

@@ -28,7 +28,7 @@ pub enum ApiError {
     Refused { call: String, status: u16, message: String },
     #[error("{call}: still failing after {} s: {last}", PATIENCE.as_secs())]
     GaveUp { call: String, last: String },
-    #[error("{call}: the answer is not as specified: {problem}")]
+    #[error("{call}: the response does not match the specification: {problem}")]
     Odd { call: String, problem: String },
 }
 

@@ -74,7 +74,7 @@ pub async fn check(api: &Api, entries: Entries<'_>) -> anyhow::Result<Checked> {
         events::repeats(entries.repeated, entries.taken + entries.repeated, stored_before, numbers.events()),
         events::by_person(api, day).await?,
         events::by_client_id(api, day).await?,
-        Line::equal("people signed up or with an address", day.findable(), numbers.people),
+        Line::equal("users signed up or with an address", day.findable(), numbers.people),
     ];
     lines.extend(users::sampled(api, day, &entries.slowest_ms).await?);
     mailbox.look()?;

@@ -40,7 +40,7 @@ impl Memory {
         let (was_seed, was_people) = (memory.seed, memory.people);
         ensure!(
             was_seed == seed && was_people == people,
-            "run {run} was begun with --seed {was_seed} --people {was_people}: repeat it with these, or take another --run-id"
+            "run {run} was started with --seed {was_seed} --people {was_people}: repeat it with these, or use another --run-id"
         );
         Ok(Some(memory))
     }

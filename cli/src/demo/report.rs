@@ -62,7 +62,7 @@ impl Books {
     pub fn table(&self) -> String {
         let mut out = String::new();
         let (run, seed, people) = (&self.run, self.seed, grouped(self.people as u64));
-        let _ = writeln!(out, "\nThe books of run {run} (seed {seed}, {people} people)\n");
+        let _ = writeln!(out, "\nReconciliation of run {run} (seed {seed}, {people} users)\n");
         let width = self.lines.iter().map(|line| line.what.chars().count()).max().unwrap_or(0);
         let _ = writeln!(out, "   {:width$}  {:>10}  {:>10}", "", "expected", "found");
         for line in &self.lines {
@@ -82,8 +82,8 @@ impl Books {
         }
         let wrong = self.lines.iter().filter(|line| !line.ok).count();
         let _ = match wrong {
-            0 => writeln!(out, "The books balance."),
-            _ => writeln!(out, "The books do NOT balance: {wrong} of {} lines differ.", self.lines.len()),
+            0 => writeln!(out, "All counts match."),
+            _ => writeln!(out, "The counts do NOT match: {wrong} of {} lines differ.", self.lines.len()),
         };
         out
     }
@@ -132,7 +132,7 @@ mod tests {
         let table = books(vec![Line::equal("events", 5, 5), wrong]).table();
         assert!(table.contains(" ✓ events") && table.contains(" ✗ mails"), "{table}");
         assert!(table.contains("· mail 4 is missing") && !table.contains("mail 5"), "{table}");
-        assert!(table.contains("do NOT balance: 1 of 2"), "{table}");
-        assert!(books(vec![Line::equal("events", 5, 5)]).table().contains("The books balance."));
+        assert!(table.contains("do NOT match: 1 of 2"), "{table}");
+        assert!(books(vec![Line::equal("events", 5, 5)]).table().contains("All counts match."));
     }
 }

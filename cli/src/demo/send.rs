@@ -82,12 +82,12 @@ impl Replay<'_> {
                 return Ok(());
             }
         }
-        bail!("the phone of {external_id} was taken, and is still not known after {} s", PATIENCE.as_secs())
+        bail!("the phone of {external_id} was accepted, but is still not registered after {} s", PATIENCE.as_secs())
     }
 
     async fn send(&self, request: &Request) -> anyhow::Result<()> {
         self.pace.take(request.events).await;
-        self.carts.note(&request.carts, self.clock.now_ms()).context("noting the time of a checkout")?;
+        self.carts.note(&request.carts, self.clock.now_ms()).context("recording the time of a checkout")?;
         let path: &[&str] = match request.route {
             Route::Batch { .. } => &["events", "batch"],
             Route::Event => &["events"],
@@ -137,7 +137,12 @@ fn check(request: &Request, answer: &Value) -> anyhow::Result<()> {
     if let Route::Batch { .. } = request.route {
         let took = answer["success"] == Value::Bool(true) && answer["errors"].as_u64() == Some(0);
         let whole = answer["processed"].as_u64() == Some(u64::from(request.items));
-        ensure!(took && whole, "POST /events/batch took {} of {} items: {answer}", answer["processed"], request.items);
+        ensure!(
+            took && whole,
+            "POST /events/batch accepted {} of {} items: {answer}",
+            answer["processed"],
+            request.items
+        );
     }
     Ok(())
 }

@@ -21,10 +21,10 @@ fn name_of(what: &str, run: &str) -> String {
 
 /// Returns an error if no mail could ever be sent.
 pub async fn check_email(api: &Api) -> anyhow::Result<()> {
-    let channels = api.get(&["channels"], &[]).await.context("asking for the channels")?;
+    let channels = api.get(&["channels"], &[]).await.context("reading the channels")?;
     ensure!(
         channels["email"]["configured"] == Value::Bool(true),
-        "the email channel of this project is not configured: `rekindle up` does it, or PUT /channels"
+        "the email channel of this project is not configured: run `rekindle up`, or configure it with PUT /channels"
     );
     Ok(())
 }
@@ -93,7 +93,7 @@ async fn automation(api: &Api, name: &str, event: &str, reentry: &str, steps: Va
 async fn create(api: &Api, list: &str, name: &str, body: &Value) -> anyhow::Result<String> {
     let id = id_of(&api.post(Key::Secret, &[list], |http| http.json(body)).await?)?;
     let namesakes = api.list(list).await?.into_iter().filter(|item| item["name"] == *name).count();
-    ensure!(namesakes <= 1, "{namesakes} {list} are called {name:?} after a lost answer: take another --run-id");
+    ensure!(namesakes <= 1, "a lost response left {namesakes} {list} named {name:?}: use another --run-id");
     Ok(id)
 }
 
@@ -102,5 +102,5 @@ async fn by_name(api: &Api, list: &str, name: &str) -> anyhow::Result<Option<Val
 }
 
 fn id_of(resource: &Value) -> anyhow::Result<String> {
-    resource["id"].as_str().map(str::to_owned).with_context(|| format!("no id in {resource}"))
+    resource["id"].as_str().map(str::to_owned).with_context(|| format!("no ID in {resource}"))
 }

@@ -35,7 +35,8 @@ impl Known {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Known::default(),
             Err(e) => return Err(e).with_context(|| format!("reading {}", path.display())),
         };
-        let lacking = |flag| format!("no {flag} given, and none in {}: is the system up?", path.display());
+        let lacking =
+            |flag| format!("{flag} is not set, and {} does not contain it: is the system up?", path.display());
         Ok(Target {
             base_url: self.base_url.or(written.base_url).with_context(|| lacking("--base-url"))?,
             public_key: self.public_key.or(written.public_key).with_context(|| lacking("--public-key"))?,

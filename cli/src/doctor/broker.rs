@@ -85,19 +85,18 @@ pub fn judge(config: &BusConfig, seen: &Result<Seen, Refusal>) -> Vec<Finding> {
     };
     let mut findings = vec![Finding::well("nats.connection", format!("reached, nats-server {}", seen.version))];
     if seen.max_payload < LEAST_PAYLOAD {
-        let what = format!("it takes no messages over {} bytes", seen.max_payload);
+        let what = format!("messages over {} bytes are rejected", seen.max_payload);
         findings.push(Finding::wrong("nats.max_payload", what, "set max_payload: 1MB"));
     }
     findings.push(rights(&seen.violations));
     match &seen.jetstream {
         JetStream::On => findings.push(Finding::well("nats.jetstream", "is on")),
         JetStream::Off => {
-            let remedy =
-                "put `jetstream { store_dir: … }` into the server's configuration, as deploy/nats/nats.conf has it";
-            findings.push(Finding::wrong("nats.jetstream", "is off for this account", remedy));
+            let remedy = "add `jetstream { store_dir: … }` to the server's configuration, as in deploy/nats/nats.conf";
+            findings.push(Finding::wrong("nats.jetstream", "is disabled for this account", remedy));
         }
         JetStream::Silent(why) => {
-            findings.push(Finding::unseen("nats.jetstream", format!("does not tell this user of itself: {why}")));
+            findings.push(Finding::unseen("nats.jetstream", format!("this user may not read its state: {why}")));
         }
     }
     let checks = ["nats.stream.ingest", "nats.stream.send", "nats.stream.dead"];
@@ -116,23 +115,25 @@ fn refused(Refusal { kind, tls, words }: &Refusal) -> Finding {
     }
     let remedy = match kind {
         Some(ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication) => {
-            "correct user and password in NATS_URL (nats://user:password@host:4222), or in the server's configuration"
+            "correct the user and password in NATS_URL (nats://user:password@host:4222), or in the server's configuration"
         }
-        Some(ConnectErrorKind::Tls) => "check the server's certificate, and whether NATS_URL has to begin with tls://",
-        Some(ConnectErrorKind::Dns) => "nobody knows the host: correct NATS_URL",
-        _ => "check host and port in NATS_URL, that it runs, and what lies between (firewall, NetworkPolicy)",
+        Some(ConnectErrorKind::Tls) => "check the server's certificate, and whether NATS_URL must begin with tls://",
+        Some(ConnectErrorKind::Dns) => "the host name cannot be resolved: correct NATS_URL",
+        _ => {
+            "check the host and port in NATS_URL, that NATS is running, and the network in between (firewall, NetworkPolicy)"
+        }
     };
     Finding::wrong("nats.connection", words.clone(), remedy)
 }
 
 fn rights(violations: &[String]) -> Finding {
     const CHECK: &str = "nats.rights";
-    let Some(first) = violations.first() else { return Finding::well(CHECK, "nothing was refused") };
+    let Some(first) = violations.first() else { return Finding::well(CHECK, "no request was refused") };
     let more = match violations.len() {
         1 => String::new(),
         more => format!(" (and {} more)", more - 1),
     };
-    let remedy = "give the user of NATS_URL these rights, as deploy/nats/users.conf has them; the doctor runs as the user operator";
+    let remedy = "grant the user of NATS_URL these permissions, as in deploy/nats/users.conf; there, the doctor runs as the user operator";
     Finding::wrong(CHECK, format!("the server refuses: {first}{more}"), remedy)
 }
 
@@ -141,22 +142,22 @@ fn stream(check: &'static str, wanted: &Config, looked: &Looked) -> Vec<Finding>
     let found = match looked {
         Looked::Found(found) => found,
         Looked::Missing => {
-            let remedy = "the scheduler makes it within seconds, where it runs; or run `rekindle setup`, or any program whose user may";
+            let remedy = "start the scheduler, which creates it within seconds, or run `rekindle setup`, or any program whose user has the permission";
             return vec![Finding::wrong(check, format!("{name} is missing"), remedy)];
         }
-        Looked::Unseen(why) => return vec![Finding::unseen(check, format!("{name} cannot be looked at: {why}"))],
+        Looked::Unseen(why) => return vec![Finding::unseen(check, format!("{name} cannot be read: {why}"))],
     };
     let mut findings = differences(check, wanted, &found.config);
     findings.extend(replicas(check, wanted, found));
     findings.extend(room(check, found));
     if findings.is_empty() {
-        findings.push(Finding::well(check, format!("{name} is as it should be, {}", shown(found))));
+        findings.push(Finding::well(check, format!("{name} is configured correctly, {}", shown(found))));
     }
     findings
 }
 
 fn shown(Found { config, bytes, .. }: &Found) -> String {
-    format!("{} of {} MiB are used", bytes >> 20, config.max_bytes >> 20)
+    format!("{} of {} MiB used", bytes >> 20, config.max_bytes >> 20)
 }
 
 fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Finding> {
@@ -166,28 +167,28 @@ fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Find
         |what: String, remedy: String| findings.push(Finding::wrong(check, format!("{name}: {what}"), remedy));
     let edit = |flag: &str| format!("`nats stream edit {name} {flag}`");
     if found.subjects != wanted.subjects {
-        let anew =
-            "it is another's, or of another STREAM_PREFIX: once it is empty, remove it, and a program makes it anew";
-        wrong(format!("its subjects are {:?} and not {:?}", found.subjects, wanted.subjects), anew.to_owned());
+        let anew = "it belongs to another system or STREAM_PREFIX: once it is empty, remove it; a program then creates it again";
+        wrong(format!("its subjects are {:?} instead of {:?}", found.subjects, wanted.subjects), anew.to_owned());
     }
     if found.retention != wanted.retention {
         let loses = if wanted.retention == RetentionPolicy::Limits {
-            ": what is read may be gone before it is applied"
+            ": messages may be removed before they are applied"
         } else {
             ""
         };
-        let anew = "it cannot be changed: let it run empty, remove it, and a program makes it anew".to_owned();
-        wrong(format!("its retention is {:?} and not {:?}{loses}", found.retention, wanted.retention), anew);
+        let anew =
+            "it cannot be changed: once the stream is empty, remove it; a program then creates it again".to_owned();
+        wrong(format!("its retention is {:?} instead of {:?}{loses}", found.retention, wanted.retention), anew);
     }
     if found.storage != wanted.storage {
         wrong(
-            format!("its storage is {:?}: a restart loses it", found.storage),
-            "remove it once empty; a program makes it anew".to_owned(),
+            format!("its storage is {:?}: a restart loses its messages", found.storage),
+            "once it is empty, remove it; a program then creates it again".to_owned(),
         );
     }
     if found.discard != wanted.discard {
         let discard = format!("{:?}", wanted.discard).to_lowercase();
-        let loses = "once full, the wrong end of it is dropped";
+        let loses = "once full, it drops the wrong messages";
         wrong(format!("it discards {:?}: {loses}", found.discard), edit(&format!("--discard={discard}")));
     }
     if found.max_bytes <= 0 {
@@ -197,19 +198,21 @@ fn differences(check: &'static str, wanted: &Config, found: &Config) -> Vec<Find
         );
     }
     if !found.max_age.is_zero() || found.max_messages > 0 {
-        let what = "has a max_age or max_msgs: it drops what may not have been applied".to_owned();
+        let what = "has a max_age or max_msgs: it may drop messages before they are applied".to_owned();
         wrong(what, edit("--max-age=0 --max-msgs=-1"));
     }
     let (has, wants) = (partitions_of(found), partitions_of(wanted));
     if has != wants {
-        let has = has.map_or("no known number of".to_owned(), |number| number.to_string());
-        let remedy = format!("set INGEST_PARTITIONS={has} everywhere; the number is fixed when the stream is made");
-        wrong(format!("has {has} partitions, and INGEST_PARTITIONS says {}", wants.unwrap_or_default()), remedy);
+        let has = has.map_or("an unknown number of".to_owned(), |number| number.to_string());
+        let remedy = format!("set INGEST_PARTITIONS={has} everywhere; the number is fixed when the stream is created");
+        wrong(format!("has {has} partitions, but INGEST_PARTITIONS says {}", wants.unwrap_or_default()), remedy);
     }
     if found.max_bytes > 0 && found.max_bytes != wanted.max_bytes {
-        let what = format!("{name}: its max_bytes is {}, and its variable says {}", found.max_bytes, wanted.max_bytes);
-        let remedy =
-            format!("the variable counts when it is made; now {}", edit(&format!("--max-bytes={}", wanted.max_bytes)));
+        let what = format!("{name}: its max_bytes is {}, but its variable says {}", found.max_bytes, wanted.max_bytes);
+        let remedy = format!(
+            "the variable applies only when the stream is created; to change it now, run {}",
+            edit(&format!("--max-bytes={}", wanted.max_bytes))
+        );
         findings.push(Finding::notable(check, what, remedy));
     }
     findings
@@ -219,10 +222,10 @@ fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }:
     let (name, has, wants) = (&wanted.name, config.num_replicas, wanted.num_replicas);
     let mut findings = Vec::new();
     if has < wants {
-        let what = format!("{name}: {has} server keeps it, and STREAM_REPLICAS says {wants}");
+        let what = format!("{name}: {has} server stores it, but STREAM_REPLICAS says {wants}");
         findings.push(Finding::wrong(check, what, format!("`nats stream edit {name} --replicas={wants}`")));
     } else if has > wants {
-        let what = format!("{name}: {has} servers keep it, and STREAM_REPLICAS says {wants}");
+        let what = format!("{name}: {has} servers store it, but STREAM_REPLICAS says {wants}");
         findings.push(Finding::notable(check, what, format!("set STREAM_REPLICAS={has}")));
     }
     let Some(cluster) = cluster.as_ref().filter(|_| has > 1) else { return findings };
@@ -230,7 +233,7 @@ fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }:
         findings.push(Finding::wrong(
             check,
             format!("{name} has no leader"),
-            "more than half of its servers have to run",
+            "start its servers: more than half of them must run",
         ));
     }
     let behind: Vec<&str> =
@@ -240,7 +243,7 @@ fn replicas(check: &'static str, wanted: &Config, Found { config, cluster, .. }:
         findings.push(Finding::notable(
             check,
             what,
-            "start these servers, or wait until they have caught up: another must not stop meanwhile",
+            "start these servers, or wait until they have caught up; until then no other server may stop",
         ));
     }
     findings
@@ -254,7 +257,7 @@ fn room(check: &'static str, found: &Found) -> Option<Finding> {
     }
     let percent = u128::from(*bytes) * 100 / u128::from(config.max_bytes.unsigned_abs());
     let what = || format!("{}: {}, {percent} %", config.name, shown(found));
-    let remedy = "once full, nothing more is accepted: see whether workers keep up (work.partitions) and the scheduler runs, which purges what was applied";
+    let remedy = "once it is full, no event is accepted: check that the workers keep up (work.partitions) and that the scheduler runs, which purges applied events";
     match percent {
         NEARLY_FULL.. => Some(Finding::wrong(check, what(), remedy)),
         RATHER_FULL.. => Some(Finding::notable(check, what(), remedy)),
@@ -265,15 +268,15 @@ fn room(check: &'static str, found: &Found) -> Option<Finding> {
 fn canary(outcome: &Result<(), PublishError>) -> Finding {
     const CHECK: &str = "nats.accepts";
     match outcome {
-        Ok(()) => Finding::well(CHECK, "the ingest stream acknowledges what is published"),
+        Ok(()) => Finding::well(CHECK, "the ingest stream acknowledges messages"),
         Err(error) => {
             let remedy = match error {
                 PublishError::Timeout => {
-                    "ask NATS's /healthz: where it tells of a write error, make room on its disk and then restart it; then the server's log"
+                    "check NATS's /healthz: if it reports a write error, free space on its disk and restart it; otherwise check the server's log"
                 }
-                _ => "mend what is wrong above; then the server's log",
+                _ => "fix the problems above, then check the server's log",
             };
-            Finding::wrong(CHECK, format!("the ingest stream takes nothing: {error}"), remedy)
+            Finding::wrong(CHECK, format!("the ingest stream accepts no messages: {error}"), remedy)
         }
     }
 }
@@ -287,7 +290,7 @@ fn sync(sync: &Sync) -> Finding {
             Finding::unseen(CHECK, "not looked at: --nats-monitor or NATS_MONITOR_URL names http://host:8222")
         }
         Sync::Unseen(why) => Finding::unseen(CHECK, format!("not looked at: {why}")),
-        Sync::Always => Finding::well(CHECK, "always: what is acknowledged is on the disk"),
+        Sync::Always => Finding::well(CHECK, "always: acknowledged messages are on disk"),
         Sync::Every { milliseconds } if *milliseconds <= SYNC_FINE => {
             Finding::well(CHECK, format!("every {milliseconds} ms"))
         }
@@ -295,7 +298,7 @@ fn sync(sync: &Sync) -> Finding {
             let seconds = milliseconds.div_ceil(1_000);
             Finding::wrong(
                 CHECK,
-                format!("every {seconds} s: a power failure loses what was accepted in these"),
+                format!("every {seconds} s: a power failure loses the events accepted since the last sync"),
                 remedy,
             )
         }

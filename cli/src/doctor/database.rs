@@ -81,32 +81,34 @@ fn refused(refusal: &Refusal) -> Finding {
     }
     if *takes_no_writes {
         let what =
-            "PostgreSQL is reached, but no host of DATABASE_URL takes writes: what answers is a standby, or read only";
+            "PostgreSQL is reachable, but no host of DATABASE_URL accepts writes: each is a standby or read-only";
         let remedy =
             "promote the standby if the primary is gone (pg_ctl promote), or name the primary's host in DATABASE_URL";
         return Finding::wrong(CHECK, what, remedy);
     }
     let (what, remedy) = match code.as_deref() {
         Some("28000") if words.ends_with("no encryption") || words.ends_with("SSL off") => (
-            "lets nobody in without TLS",
-            "sslmode=verify-full in DATABASE_URL, with sslrootcert for an authority of your own",
+            "requires TLS; this connection is without TLS",
+            "set sslmode=verify-full in DATABASE_URL, with sslrootcert for your own certificate authority",
         ),
         Some("28P01" | "28000") => (
-            "refuses the user or the password",
+            "rejects the user or the password",
             "correct them in DATABASE_URL, or in PostgreSQL: ALTER ROLE … PASSWORD",
         ),
-        Some("3D000") => ("has no such database", "CREATE DATABASE, then `rekindle migrate`; or correct DATABASE_URL"),
+        Some("3D000") => {
+            ("has no such database", "run CREATE DATABASE, then `rekindle migrate`; or correct DATABASE_URL")
+        }
         Some("53300") => {
-            ("has no connection to spare", "raise max_connections, or lower DATABASE_POOL_SIZE of the programs")
+            ("has no free connection", "raise max_connections, or lower DATABASE_POOL_SIZE of the programs")
         }
-        Some("57P03") => ("is starting, stopping or recovering", "wait; its log says how far it is"),
+        Some("57P03") => ("is starting, stopping or recovering", "wait; its log shows the progress"),
         Some("42501") => {
-            ("lets this user read too little", "make it the owner of the database: ALTER DATABASE … OWNER TO")
+            ("does not let this user read enough", "make it the owner of the database: ALTER DATABASE … OWNER TO")
         }
-        Some(_) => ("refuses", "the server's log says more"),
+        Some(_) => ("refuses", "check the server's log"),
         None => (
             "cannot be reached",
-            "check host and port in DATABASE_URL, that it runs, and what lies between (firewall, NetworkPolicy)",
+            "check the host and port in DATABASE_URL, that PostgreSQL is running, and the network in between (firewall, NetworkPolicy)",
         ),
     };
     Finding::wrong(CHECK, format!("PostgreSQL {what}: {words}"), remedy)
@@ -114,11 +116,11 @@ fn refused(refusal: &Refusal) -> Finding {
 
 fn connections(sessions: i64, most: i64, pool: usize) -> Finding {
     const CHECK: &str = "database.connections";
-    let what = format!("{sessions} of {most} connections are taken");
+    let what = format!("{sessions} of {most} connections are in use");
     let pool = i64::try_from(pool).unwrap_or(i64::MAX);
     if sessions.saturating_add(pool) > most {
         let remedy = format!(
-            "another process with DATABASE_POOL_SIZE={pool} may find none: raise max_connections or lower the pools"
+            "another process with DATABASE_POOL_SIZE={pool} may find too few: raise max_connections or lower DATABASE_POOL_SIZE"
         );
         return Finding::notable(CHECK, what, remedy);
     }
@@ -128,9 +130,9 @@ fn connections(sessions: i64, most: i64, pool: usize) -> Finding {
 fn durability(off: &[String]) -> Finding {
     const CHECK: &str = "database.durability";
     if off.is_empty() {
-        return Finding::well(CHECK, "what is committed is on the disk");
+        return Finding::well(CHECK, "committed transactions are on disk");
     }
-    let what = format!("{} off: a crash loses what was recorded and sent, and may ruin the database", off.join(", "));
+    let what = format!("{} off: a crash loses committed data, and may corrupt the database", off.join(", "));
     Finding::wrong(CHECK, what, "set them to on")
 }
 
@@ -148,7 +150,7 @@ fn standby(standbys: Standbys) -> Option<Finding> {
                 format!(
                     "{connected} connected, and commits do not wait for it: a failover loses what it has not yet received"
                 ),
-                "name it in synchronous_standby_names, if nothing that was recorded may be lost",
+                "add it to synchronous_standby_names if a failover must lose no data",
             )
         });
     }
@@ -158,17 +160,17 @@ fn standby(standbys: Standbys) -> Option<Finding> {
     if in_sync + unseen >= awaited {
         return Some(Finding::notable(
             CHECK,
-            format!("{connected} connected, and this user may not see whether they are those that commits wait for"),
-            "GRANT pg_read_all_stats to the user of DATABASE_URL, as an administrator",
+            format!("{connected} connected, but this user may not see whether commits wait for them"),
+            "as an administrator, GRANT pg_read_all_stats to the user of DATABASE_URL",
         ));
     }
     let what = format!(
-        "synchronous_standby_names asks for {awaited}; {connected} connected and {in_sync} in sync: every commit waits"
+        "synchronous_standby_names requires {awaited}; {connected} connected and {in_sync} in sync: every commit waits"
     );
     let remedy = if connected < awaited {
-        "start the standby; or, to go on without one, empty synchronous_standby_names and reload"
+        "start the standby; or, to continue without one, empty synchronous_standby_names and reload"
     } else {
-        "let synchronous_standby_names name what streams (application_name and state in pg_stat_replication) and reload"
+        "name the standbys that stream in synchronous_standby_names (application_name and state in pg_stat_replication) and reload"
     };
     Some(Finding::wrong(CHECK, what, remedy))
 }
@@ -178,7 +180,7 @@ fn clock(ahead_ms: i64) -> Finding {
     let (far, side) = (ahead_ms.abs(), if ahead_ms < 0 { "behind" } else { "ahead of" });
     let what = format!("this machine's clock is {}.{:03} s {side} the database's", far / 1_000, far % 1_000);
     let remedy =
-        "let all machines follow the same time (chrony, systemd-timesyncd); the product goes by the database's";
+        "synchronize the clocks of all machines (chrony, systemd-timesyncd); the programs use the database's clock";
     match far {
         0..=SKEW_FINE => Finding::well(CHECK, what),
         _ if far <= SKEW_BORNE => Finding::notable(CHECK, what, remedy),
@@ -189,11 +191,11 @@ fn clock(ahead_ms: i64) -> Finding {
 fn extensions(missing: &[&str]) -> Finding {
     const CHECK: &str = "database.extensions";
     if missing.is_empty() {
-        return Finding::well(CHECK, "all that are needed are there");
+        return Finding::well(CHECK, "all required extensions are installed");
     }
     let create = missing.iter().map(|name| format!("CREATE EXTENSION {name};")).collect::<Vec<_>>().join(" ");
     let remedy =
-        format!("`rekindle migrate` makes them, or an administrator: {create} They come with postgresql-contrib");
+        format!("run `rekindle migrate`, or as an administrator: {create} They are part of postgresql-contrib");
     Finding::wrong(CHECK, format!("missing: {}", missing.join(", ")), remedy)
 }
 
@@ -210,14 +212,14 @@ fn schema(schema: &Result<(), SchemaError>, altered: &[i32]) -> Finding {
         return Finding::wrong(CHECK, error.to_string(), remedy);
     }
     if !altered.is_empty() {
-        let what = format!("migrations {altered:?} were applied with another text than this version's");
+        let what = format!("migrations {altered:?} were applied with a different text than this version's");
         return Finding::wrong(
             CHECK,
             what,
-            "it was made by another build: restore a backup, or migrate an empty database",
+            "the database was migrated by another build: restore a backup, or migrate an empty database",
         );
     }
-    Finding::well(CHECK, "is the one that this version knows")
+    Finding::well(CHECK, "is the schema of this version")
 }
 
 fn secrets(unopened: &[(&'static str, i64)]) -> Finding {
@@ -225,13 +227,13 @@ fn secrets(unopened: &[(&'static str, i64)]) -> Finding {
     let left: Vec<String> =
         unopened.iter().filter(|(_, count)| *count > 0).map(|(table, count)| format!("{count} of {table}")).collect();
     if left.is_empty() {
-        return Finding::well(CHECK, "opens every secret of the database");
+        return Finding::well(CHECK, "decrypts every secret in the database");
     }
-    let what = format!("MASTER_KEY does not open {}: what they are for fails", left.join(", "));
+    let what = format!("MASTER_KEY does not decrypt {}: features that need these secrets fail", left.join(", "));
     Finding::wrong(
         CHECK,
         what,
-        "put the key that they were sealed under behind the present one (new,old); see `rekindle secrets rotate --help`",
+        "add the key that they were encrypted under after the current one (new,old); see `rekindle secrets rotate --help`",
     )
 }
 
@@ -250,7 +252,10 @@ mod tests {
     #[test]
     fn refusals_are_told_apart_by_their_code() {
         assert!(of(Some("28P01"), "x").contains("password") && of(Some("3D000"), "x").contains("no such database"));
-        assert!(of(Some("53300"), "x").contains("to spare") && of(Some("XX000"), "boom").ends_with("refuses: boom"));
+        assert!(
+            of(Some("53300"), "x").contains("no free connection")
+                && of(Some("XX000"), "boom").ends_with("refuses: boom")
+        );
         assert!(of(Some("28000"), "no pg_hba.conf entry for host \"::1\", no encryption").contains("without TLS"));
         assert!(of(None, "Connection refused").contains("cannot be reached"));
     }
@@ -258,7 +263,7 @@ mod tests {
     #[test]
     fn only_a_standby_is_told_from_none_at_all() {
         let finding = refused(&Refusal { takes_no_writes: true, ..Refusal::default() });
-        assert!(finding.verdict == Verdict::Wrong && finding.what.contains("takes writes"), "{finding:?}");
+        assert!(finding.verdict == Verdict::Wrong && finding.what.contains("accepts writes"), "{finding:?}");
         assert!(finding.remedy.unwrap().contains("promote"));
     }
 

@@ -20,12 +20,12 @@ pub fn judge(dir: &Path, room: Result<Room, String>, least: u8) -> Finding {
     let Room { free, whole } = match room {
         Ok(room) => room,
         Err(error) => {
-            return Finding::wrong(CHECK, format!("{dir}: {error}"), "name a directory that is there with --disk");
+            return Finding::wrong(CHECK, format!("{dir}: {error}"), "pass an existing directory with --disk");
         }
     };
     let percent = u128::from(free) * 100 / u128::from(whole.max(1));
     let what = format!("{dir}: {percent} % of {} GiB are free", whole >> 30);
-    let remedy = "make the disk larger or something on it smaller: PostgreSQL stops when it is full, and NATS takes nothing more";
+    let remedy = "free space or enlarge the disk: once it is full, PostgreSQL stops and NATS accepts no messages";
     if percent < u128::from(least) {
         Finding::wrong(CHECK, what, remedy)
     } else if percent < u128::from(least) * 2 {

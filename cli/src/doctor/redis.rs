@@ -25,21 +25,18 @@ pub struct Standing {
 }
 
 pub fn judge(seen: &Seen) -> Vec<Finding> {
-    const ALONE: &str = "each process keeps its own share of the limits, by GATEWAY_REPLICAS and DELIVERY_REPLICAS";
+    const ALONE: &str = "each process enforces its own share of the limits, by GATEWAY_REPLICAS and DELIVERY_REPLICAS";
     match seen {
         Seen::Unset => {
             let what = format!("REDIS_URL is not set: {ALONE}");
-            vec![Finding::notable(
-                "redis.connection",
-                what,
-                "set it where more than one gateway or worker-delivery runs",
-            )]
+            vec![Finding::notable("redis.connection", what, "set it if more than one gateway or worker-delivery runs")]
         }
         Seen::Away(why, tls) => {
             let what = format!("cannot be used ({why}): {ALONE}");
             let remedy = match tls {
                 Some(fault) => fault.remedy("REDIS_CA_FILE"),
-                None => "check REDIS_URL and its password, and that Redis runs; the rest goes on without it".to_owned(),
+                None => "check REDIS_URL and its password, and that Redis is running; everything else works without it"
+                    .to_owned(),
             };
             vec![Finding::notable("redis.connection", what, remedy)]
         }
@@ -51,17 +48,16 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
 
 fn eviction(Standing { policy, max_memory, .. }: &Standing) -> Finding {
     const CHECK: &str = "redis.eviction";
-    let remedy =
-        "set maxmemory 256mb and maxmemory-policy volatile-lru: every key that is written here has a time to live";
+    let remedy = "set maxmemory 256mb and maxmemory-policy volatile-lru: all keys of this system have a time to live";
     match (policy.as_str(), *max_memory) {
-        (_, 0) => Finding::notable(CHECK, "no maxmemory is set: it may take all the memory there is", remedy),
+        (_, 0) => Finding::notable(CHECK, "maxmemory is not set: Redis may use all memory of the machine", remedy),
         ("noeviction", _) => {
             let what = "maxmemory-policy is noeviction: once full, it refuses writes, and limits are no longer shared";
             Finding::wrong(CHECK, what, remedy)
         }
         (policy, _) if policy.starts_with("volatile-") => Finding::well(CHECK, format!("maxmemory-policy is {policy}")),
         (policy, _) => {
-            let what = format!("maxmemory-policy is {policy}: it may drop what others keep there for good");
+            let what = format!("maxmemory-policy is {policy}: it may drop persistent keys of other applications");
             Finding::notable(CHECK, what, remedy)
         }
     }

@@ -59,8 +59,8 @@ pub fn judge(env: &Env, unprotected_mail: Option<EnvError>) -> Vec<Finding> {
     if env.get("PUSH_MAILBOX_DIR").is_some() {
         findings.push(Finding::notable(
             CHECK,
-            "PUSH_MAILBOX_DIR is set: pushes to devices whose tokens begin with mailbox: become files",
-            "unset it where real people are served",
+            "PUSH_MAILBOX_DIR is set: pushes to devices whose tokens begin with `mailbox:` are written to files",
+            "unset it in production",
         ));
     }
     if findings.is_empty() {
@@ -108,8 +108,8 @@ fn missing(env: &Env) -> Vec<Finding> {
     if env.get("MASTER_KEY").or(env.get("MASTER_KEY_FILE")).is_none() {
         findings.push(Finding::wrong(
             CHECK,
-            "MASTER_KEY is not set, nor MASTER_KEY_FILE: gateway, worker-automation and worker-delivery do not start",
-            "`rekindle secrets new-key` makes one; keep it safe, for what is sealed under it cannot be read without it",
+            "MASTER_KEY is not set, and neither is MASTER_KEY_FILE: gateway, worker-automation and worker-delivery do not start",
+            "create one with `rekindle secrets new-key` and keep it safe: without it, secrets encrypted under it cannot be read",
         ));
     }
     for (name, default) in [("DATABASE_URL", "127.0.0.1:5432"), ("NATS_URL", "127.0.0.1:4222")] {
@@ -118,7 +118,7 @@ fn missing(env: &Env) -> Vec<Finding> {
             findings.push(Finding::notable(
                 CHECK,
                 what,
-                "set it unless the server is on this machine, without a password",
+                "set it unless the server runs on this machine without a password",
             ));
         }
     }
@@ -128,8 +128,8 @@ fn missing(env: &Env) -> Vec<Finding> {
 fn public(env: &Env) -> Option<Finding> {
     let Some(url) = env.get(PUBLIC) else {
         let what =
-            format!("{PUBLIC} is not set: opens and clicks are not tracked, and links in mails lead to this machine");
-        return Some(Finding::notable(CHECK, what, "set it to the address that people reach the gateway by"));
+            format!("{PUBLIC} is not set: opens and clicks are not tracked, and links in mails point to this machine");
+        return Some(Finding::notable(CHECK, what, "set it to the gateway's public URL"));
     };
     let rest = url.strip_prefix("http://")?;
     let host = rest.split(['/', ':']).next().unwrap_or_default();
@@ -139,14 +139,15 @@ fn public(env: &Env) -> Option<Finding> {
         || rest.split(']').next() == Some("[::1");
     Some(if is_here {
         let what = format!("{PUBLIC} is {url}: links in mails work on this machine only");
-        Finding::notable(CHECK, what, "fine for trying out; for others, an https:// address")
+        Finding::notable(CHECK, what, "fine for testing; in production, set an https:// URL")
     } else {
-        let what =
-            format!("{PUBLIC} is {url}: passwords, sessions and keys travel in the clear, and web push does not work");
+        let what = format!(
+            "{PUBLIC} is {url}: passwords, sessions and keys are sent in the clear, and web push does not work"
+        );
         Finding::wrong(
             CHECK,
             what,
-            "put TLS in front of the gateway, set TRUST_FORWARDED=on there, and make this https://",
+            "terminate TLS in front of the gateway, set TRUST_FORWARDED=on there, and use an https:// URL",
         )
     })
 }
@@ -161,10 +162,10 @@ fn misspelled(env: &Env) -> Vec<Finding> {
     let nearest = |name: &str| VARIABLES.iter().map(|(known, _)| (distance(name, known), *known)).min();
     let mut findings = Vec::new();
     for name in names {
-        let what = format!("{name} is set, and no program reads it");
+        let what = format!("{name} is set, but no program reads it");
         let remedy = match nearest(name) {
             Some((far, near)) if far <= 3 => format!("did you mean {near}?"),
-            _ => "it may belong to something else; otherwise remove it".to_owned(),
+            _ => "remove it, unless another program uses it".to_owned(),
         };
         findings.push(Finding::notable(CHECK, what, remedy));
     }

@@ -34,21 +34,15 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
             seen.outbox,
             OUTBOX_SECONDS,
             "rows of the outbox",
-            "worker-automation publishes them: does it run, and reach NATS with rights to ingest.* and send.*.direct?",
+            "check that worker-automation runs, and that its NATS user may publish to ingest.* and send.*.direct",
         ),
-        waiting(
-            "work.timers",
-            seen.timers,
-            TIMERS_SECONDS,
-            "timers",
-            "does the scheduler run? Its log says what keeps it",
-        ),
+        waiting("work.timers", seen.timers, TIMERS_SECONDS, "timers", "check that the scheduler runs, and its log"),
         waiting(
             "work.messages",
             seen.chunks,
             CHUNKS_SECONDS,
             "chunks of messages",
-            "does worker-delivery run for every channel (DELIVERY_CHANNELS)? If it does, more is queued than it sends: \
+            "check that worker-delivery runs for every channel (DELIVERY_CHANNELS). If it does, it cannot keep up: \
              add workers, or raise the provider's limits",
         ),
         ahead(&seen.days_ahead),
@@ -57,13 +51,9 @@ pub fn judge(seen: &Seen) -> Vec<Finding> {
 
 fn partitions(seen: &Seen) -> Finding {
     const CHECK: &str = "work.partitions";
-    let start = "start worker-automation, or look into its log: leases last PARTITION_LEASE_MS, 8 s by default";
+    let start = "start worker-automation, or check its log: leases last PARTITION_LEASE_MS, 8 s by default";
     if seen.partitions == 0 {
-        return Finding::wrong(
-            CHECK,
-            "no worker-automation has ever run here: what is accepted is not recorded",
-            start,
-        );
+        return Finding::wrong(CHECK, "no worker-automation has ever run: accepted events are not recorded", start);
     }
     if seen.orphaned.is_empty() {
         return Finding::well(CHECK, format!("all {} have a worker", seen.partitions));
@@ -75,27 +65,29 @@ fn partitions(seen: &Seen) -> Finding {
 
 fn waiting(check: &'static str, count: i64, seconds: i64, of: &str, remedy: &str) -> Finding {
     match count {
-        0 => Finding::well(check, format!("no {of} have been left for over {seconds} s")),
+        0 => Finding::well(check, format!("no {of} are overdue by more than {seconds} s")),
         _ => {
             let more = if count >= COUNTED { " or more" } else { "" };
-            Finding::wrong(check, format!("{count}{more} {of} have been left for over {seconds} s"), remedy)
+            Finding::wrong(check, format!("{count}{more} {of} are overdue by more than {seconds} s"), remedy)
         }
     }
 }
 
 fn ahead(days: &[(&'static str, i64)]) -> Finding {
     const CHECK: &str = "work.time_partitions";
-    let remedy = "the scheduler makes them every hour, and `rekindle migrate` at once; the log says what is in the way";
+    let remedy =
+        "the scheduler creates them every hour, and `rekindle migrate` at once; check the scheduler's log for errors";
     match days.iter().min_by_key(|(_, days)| *days) {
         Some((table, days)) if *days < DAYS_NEEDED => {
-            let what = format!("{table} has partitions for {} days: then nothing can be written", (*days).max(0));
+            let what =
+                format!("{table} has partitions for {} days: after that, no rows can be inserted", (*days).max(0));
             Finding::wrong(CHECK, what, remedy)
         }
         Some((table, days)) if *days < DAYS_USUAL => {
-            Finding::notable(CHECK, format!("{table} has partitions for {days} days only"), remedy)
+            Finding::notable(CHECK, format!("{table} has partitions for only {days} days"), remedy)
         }
-        Some((_, days)) => Finding::well(CHECK, format!("made for {days} days ahead")),
-        None => Finding::unseen(CHECK, "there are no such tables"),
+        Some((_, days)) => Finding::well(CHECK, format!("exist for {days} days ahead")),
+        None => Finding::unseen(CHECK, "no partitioned table exists"),
     }
 }
 

@@ -30,7 +30,7 @@ impl Provision {
         }
         let tx = connection.transaction().await?;
         if !accounts::insert(&tx, &account, &hash, now).await? {
-            bail!("there is an account {email} already: `rekindle account reset-password` gives it a new password");
+            bail!("the account {email} already exists: set a new password with `rekindle account reset-password`");
         }
         if let Some((project, role)) = joins {
             self.add(&tx, ProjectId(project), &account, role).await?;
@@ -72,7 +72,7 @@ impl Provision {
         let invite = invites::pending_for_update(&tx, project, email, now).await?;
         let invite = invite.with_context(|| {
             format!(
-                "project {project} has no pending invitation of {email}: one of its ADMINs creates it in the dashboard"
+                "project {project} has no pending invitation for {email}: a project ADMIN can create one in the dashboard"
             )
         })?;
         let (token, hash) = invites::new_token();
@@ -96,7 +96,7 @@ impl Provision {
         let account = found(&connection, email).await?;
         if !account.is_verified {
             bail!(
-                "{email} is not verified: the account was created through a link that was not mailed, so it may belong to someone else. \
+                "{email} is not verified: the account was created through a link that was not mailed, so it may belong to another person. \
                  Invite the address by mail, or run `rekindle account verify` once you know who holds the account"
             );
         }
@@ -128,7 +128,9 @@ pub(super) async fn exists(connection: &Connection, project: Uuid) -> Result<()>
 
 async fn found(connection: &Connection, email: &str) -> Result<Account> {
     let known = accounts::find(connection, email).await?;
-    Ok(known.with_context(|| format!("there is no account {email}: `rekindle account create` makes one"))?.account)
+    Ok(known
+        .with_context(|| format!("there is no account {email}: create one with `rekindle account create`"))?
+        .account)
 }
 
 /// Returns 128 random bits in hexadecimal.

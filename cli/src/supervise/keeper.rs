@@ -39,7 +39,7 @@ impl Keeper {
     pub async fn stop(self) {
         let _ = self.wanted.send(None);
         if let Err(error) = self.task.await {
-            tracing::error!(%error, "a keeper broke");
+            tracing::error!(%error, "the task that keeps a process running panicked");
         }
     }
 }
@@ -81,7 +81,7 @@ impl Keeping {
                     }
                 }
                 Err(error) => {
-                    tracing::error!(process = self.name, "cannot be started: {error:#}");
+                    tracing::error!(process = self.name, "cannot start the process: {error:#}");
                     None
                 }
             };
@@ -100,11 +100,11 @@ impl Keeping {
     async fn stop_leftover(&self) {
         match Process::attach(&self.dir.pid_file(self.name)) {
             Ok(Some(process)) => {
-                tracing::info!(process = self.name, pid = process.pid(), "stopping what an earlier supervisor left");
+                tracing::info!(process = self.name, pid = process.pid(), "stopping a process of an earlier supervisor");
                 process.stop(GRACE).await;
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(process = self.name, %error, "cannot read its pid file"),
+            Err(error) => tracing::warn!(process = self.name, %error, "cannot read the PID file"),
         }
     }
 
@@ -126,7 +126,7 @@ impl Keeping {
 
     fn note_death(&self, status: Option<ExitStatus>, delay: Duration) {
         let end = status.map_or("could not be started".to_owned(), |s| s.to_string());
-        tracing::warn!(process = self.name, %end, ?delay, "ended by itself, to be started again");
+        tracing::warn!(process = self.name, %end, ?delay, "the process ended; restarting after the delay");
         let now = self.clock.now();
         self.published.update_entry(self.name, |entry| {
             (entry.status, entry.pid, entry.since) = (Status::Waiting, None, now);

@@ -61,7 +61,7 @@ async fn taken_in(dir: &RunDir, generation: u64) -> Result<()> {
             return Ok(());
         }
         if running.is_none() || Instant::now() > deadline {
-            bail!("the supervisor does not start; the end of its log:\n{}", log_end(dir, SUPERVISOR));
+            bail!("the supervisor did not start. The end of its log:\n{}", log_end(dir, SUPERVISOR));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -78,9 +78,9 @@ pub async fn until_ready(dir: &RunDir, state: &State, progress: &Steps) -> Resul
             return Ok(());
         }
         if let Some((name, entry)) = hopeless(&table) {
-            let end = entry.last_end.as_deref().unwrap_or("gone");
+            let end = entry.last_end.as_deref().unwrap_or("ended");
             bail!(
-                "{name} does not stay up ({end}); the end of its log:\n{}\n`rekindle logs {name}` shows more. To try again, run `rekindle down` and then `rekindle up`.",
+                "{name} keeps failing ({end}). The end of its log:\n{}\n`rekindle logs {name}` shows more. To try again, run `rekindle down` and then `rekindle up`.",
                 log_end(dir, name)
             );
         }

@@ -24,7 +24,7 @@ pub const DATABASE: &str = "rekindle";
 
 /// Finds the server programs and installs missing ones. Redis is included only if it is wanted.
 pub async fn find_or_install(dir: &RunDir, redis: RedisWish, progress: &Steps) -> Result<Tools> {
-    progress.step("looking for PostgreSQL, NATS and Redis");
+    progress.step("finding PostgreSQL, NATS and Redis");
     let (bin, shown) = (dir.bin(), progress.clone());
     let mut tools = tokio::task::spawn_blocking(move || find_blocking(bin, redis, &shown)).await??;
     if redis == RedisWish::Off {
@@ -56,7 +56,7 @@ pub async fn start(dir: &RunDir, tools: &Tools, progress: &Steps) -> Result<Serv
     let (postgres, mut nats) = (postgres?, nats?);
     if !Box::pin(takes_writes(&nats)).await {
         // A server whose disk was full refuses writes until it is restarted.
-        progress.warn("NATS takes no writes; starting it again");
+        progress.warn("NATS accepts no writes; restarting it");
         nats.stop().await?;
         nats = NatsServer::start(&tools.nats, &nats_dir, &nats_options).await?;
     }
@@ -84,17 +84,17 @@ async fn takes_writes(nats: &NatsServer) -> bool {
 }
 
 async fn start_redis(dir: &RunDir, tools: &Tools, progress: &Steps) -> Option<RedisServer> {
-    let without = "rate limits are then kept by each gateway for itself";
+    let without = "each gateway then enforces rate limits by itself";
     let Some(tool) = &tools.redis else {
         stop_redis(dir).await;
-        progress.warn(&format!("going on without Redis: {without}"));
+        progress.warn(&format!("continuing without Redis: {without}"));
         return None;
     };
     match RedisServer::start(tool, &dir.server(REDIS), &RedisOptions::default()).await {
         Ok(server) => Some(server),
         Err(error) => {
             let first = error.to_string().lines().next().unwrap_or_default().to_owned();
-            progress.warn(&format!("going on without Redis ({first}): {without}"));
+            progress.warn(&format!("continuing without Redis ({first}): {without}"));
             None
         }
     }
@@ -110,6 +110,6 @@ async fn stop_redis(dir: &RunDir) {
 /// Returns the URL of the database that runs in a directory.
 pub fn attached_database(dir: &RunDir) -> Result<String> {
     let server = PostgresServer::attach(&dir.server(POSTGRES))?;
-    let server = server.with_context(|| format!("nothing runs in {}", dir.path().display()))?;
+    let server = server.with_context(|| format!("nothing is running in {}", dir.path().display()))?;
     Ok(server.url(DATABASE))
 }

@@ -102,9 +102,9 @@ Rekindle is up.
   admin        {admin_email}, password {admin_password}
   mail         {mail_dir}
   push         {push_dir}
-  all of it    {file}, and for a shell: . {env}
+  all values   {file}, or in a shell: . {env}
 
-Send a first event, and read it back:
+Send a first event and read it back:
 
   curl -sS {base_url}/events -H 'x-api-key: {public_key}' -H 'content-type: application/json' -H 'prefer: wait=5' -d '{{\"event\":\"hello\",\"user_id\":\"ada\",\"properties\":{{\"from\":\"curl\"}}}}'
   curl -sS '{base_url}/events?limit=1' -H 'x-api-key: {secret_key}'

@@ -27,7 +27,7 @@ fn examine(command: &mut Command) -> (Vec<String>, Value) {
 /// Returns the finding of one check.
 fn of<'a>(told: &'a Value, check: &str) -> &'a Value {
     let found = told["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
-    found.unwrap_or_else(|| panic!("nothing of {check} in {told:#}"))
+    found.unwrap_or_else(|| panic!("no finding of {check} in {told:#}"))
 }
 
 /// Runs a command with one fault in the deployment, and checks that only this check fails. The check of PostgreSQL's

@@ -296,5 +296,5 @@ async fn a_jump_of_the_clock_is_shown_and_accepted_once() {
     let jump = ClockJump { ahead_ms: 7_200_000, jumped_at: Clock::system().now() };
     clock_jumps::note(&database.store().connection().await.unwrap(), jump).await.unwrap();
     assert!(clock("status").contains("ahead by 120 minutes"));
-    assert_eq!((&*clock("accept"), &*clock("status")), ("What was held is due now.\n", "Nothing is held.\n"));
+    assert_eq!((&*clock("accept"), &*clock("status")), ("The held work is due now.\n", "Nothing is held.\n"));
 }

@@ -97,7 +97,7 @@ async fn where_others_have_made_projects_none_is_made() {
     let deployment = Deployment::create().await;
     succeed(&mut deployment.setup(&deployment.folder.path().join("one"), &[]));
     let shown = succeed(&mut deployment.setup(&deployment.folder.path().join("two"), &[]));
-    assert!(shown.contains("no first one is made") && !shown.contains("sk_live_"), "{shown}");
+    assert!(shown.contains("no first project is created") && !shown.contains("sk_live_"), "{shown}");
     let connection = deployment.database.store().connection().await.unwrap();
     assert_eq!(projects::list(&connection).await.unwrap().len(), 1);
 }

@@ -88,7 +88,7 @@ async fn a_system_comes_up_stays_and_goes_down() {
 
     let log = system.run(&["logs", "gateway"]);
     assert!(!log.is_empty());
-    assert!(fail(&mut rekindle(system.dir(), &["logs", "nobody"])).contains("gateway"));
+    assert!(fail(&mut rekindle(system.dir(), &["logs", "missing"])).contains("gateway"));
 
     let project = system.run(&["project", "create", "--name", "Another"]);
     let key = system.run(&["key", "create", "--project", project.trim(), "--name", "backend"]);

@@ -33,14 +33,14 @@ async fn main() -> anyhow::Result<ExitCode> {
         disk: variable::<u8>("CHAOS_DISK")?.is_some_and(|on| on != 0),
     };
     if settings.disk {
-        ensure!(!settings.cluster, "CHAOS_DISK=1 and CHAOS_CLUSTER=1: one of them at a time");
+        ensure!(!settings.cluster, "CHAOS_DISK=1 and CHAOS_CLUSTER=1 cannot be combined");
         testkit::disks_can_be_mounted().map_err(|why| anyhow::anyhow!("CHAOS_DISK=1: {why}"))?;
     }
     tokio::select! {
         report = Box::pin(run(settings)) => {
             println!("{report}");
-            let kept = report.write(&reports).with_context(|| format!("a report in {}", reports.display()))?;
-            println!("  the report: {}", kept.display());
+            let kept = report.write(&reports).with_context(|| format!("writing a report to {}", reports.display()))?;
+            println!("  report: {}", kept.display());
             Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         interrupted = tokio::signal::ctrl_c() => {
@@ -54,6 +54,6 @@ async fn main() -> anyhow::Result<ExitCode> {
 /// Returns an environment variable; an empty one counts as unset.
 fn variable<T: FromStr>(name: &str) -> anyhow::Result<Option<T>> {
     let Some(text) = std::env::var(name).ok().filter(|text| !text.trim().is_empty()) else { return Ok(None) };
-    let value = text.trim().parse().ok().with_context(|| format!("{name}={text}: not understood"))?;
+    let value = text.trim().parse().ok().with_context(|| format!("{name}={text}: invalid value"))?;
     Ok(Some(value))
 }

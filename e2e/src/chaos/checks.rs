@@ -21,28 +21,28 @@ type Check = fn(&Told, &Found) -> Vec<String>;
 
 /// All promises, with their checks.
 pub const CHECKS: [(&str, Check); 22] = [
-    ("what was accepted is stored", accepted_is_stored),
-    ("nothing is stored twice", stored_once),
-    ("nothing is stored that its shop was never sent", only_what_was_sent),
-    ("the API counts what is stored", counts_agree),
-    ("everybody's last update won", last_update_won),
-    ("who was merged is one person", merged_are_one),
-    ("a key of a send stands for one message", one_message_a_key),
+    ("every accepted event is stored", accepted_is_stored),
+    ("no event is stored twice", stored_once),
+    ("every stored event was sent to its shop", only_what_was_sent),
+    ("the API's counts match the stored events", counts_agree),
+    ("each user's last profile update wins", last_update_won),
+    ("merged IDs belong to one user", merged_are_one),
+    ("each idempotency key has one message", one_message_a_key),
     ("every message has one outcome", one_outcome),
     ("every queued message is in one chunk", in_one_chunk),
-    ("what is sent, its provider has", provider_has_it),
-    ("what a provider has, the ledger knows", ledger_knows),
-    ("second copies only where the ledger shows a doubt", copies_are_shown),
-    ("a trigger starts one run, which ends", one_run_a_trigger),
-    ("a step's effect happens once", effects_happen_once),
+    ("every sent message reached its provider", provider_has_it),
+    ("every message at a provider is in the ledger", ledger_knows),
+    ("duplicates occur only for ambiguous messages", copies_are_shown),
+    ("each trigger starts one run, which ends", one_run_a_trigger),
+    ("each step takes effect once", effects_happen_once),
     ("no wait ends early", no_wait_ends_early),
-    ("a campaign reaches everybody once", everybody_once),
-    ("what cannot be applied is put aside, and nothing else", put_aside),
-    ("nothing is another project's", nobody_elses),
-    ("a project's limit holds", limit_holds),
-    ("a revoked key is refused", revoked_is_refused),
-    ("nothing is left over", nothing_is_left),
-    ("answers and processes are as promised", nothing_strange),
+    ("each campaign reaches its audience once", everybody_once),
+    ("only inapplicable items become dead letters", put_aside),
+    ("no data crosses projects", nobody_elses),
+    ("the project's rate limit holds", limit_holds),
+    ("revoked keys are rejected", revoked_is_refused),
+    ("no work is left", nothing_is_left),
+    ("no unexpected response or exit occurred", nothing_strange),
 ];
 
 /// Returns the violations of each promise, in their order.
@@ -90,7 +90,7 @@ fn only_what_was_sent(told: &Told, found: &Found) -> Vec<String> {
     let unsent = named.filter(|(event, reference)| !sent(event, reference));
     let unsent = unsent.map(|(event, reference)| format!("{reference} was never sent to shop {}", event.shop));
     let unnamed = found.events.iter().filter(|event| event.reference.is_none() && event.name != TRACKED);
-    unsent.chain(unnamed.map(|event| format!("a {} that nobody sent", event.name))).collect()
+    unsent.chain(unnamed.map(|event| format!("a {} event that no client sent", event.name))).collect()
 }
 
 fn counts_agree(_: &Told, found: &Found) -> Vec<String> {
@@ -121,7 +121,7 @@ fn merged_are_one(told: &Told, found: &Found) -> Vec<String> {
     let wrong = told.merges.iter().filter_map(|(anonymous, (user, events))| {
         let merge = found.merges.get(anonymous);
         let right = merge.is_some_and(|m| m.leads_to.as_ref() == Some(user) && m.events == *events);
-        (!right).then(|| format!("{anonymous} is {user} with {events} events: {merge:?}"))
+        (!right).then(|| format!("expected {anonymous} to be {user} with {events} events: {merge:?}"))
     });
     wrong.collect()
 }
@@ -135,13 +135,13 @@ fn one_message_a_key(told: &Told, found: &Found) -> Vec<String> {
     for (key, ids) in &told.sends {
         let rows: usize = ids.iter().filter_map(|id| direct.get(id)).sum();
         if ids.len() != 1 || rows != 1 {
-            wrong.push(format!("{key}: answered {ids:?}, {rows} rows"));
+            wrong.push(format!("{key}: responses {ids:?}, {rows} rows"));
         }
     }
     // A send that was tried and not accepted may be recorded or not.
     let (rows, keys) = (direct.values().sum::<usize>(), told.tried_sends.len());
     if rows > keys {
-        wrong.push(format!("{rows} messages of {keys} keys"));
+        wrong.push(format!("{rows} messages for {keys} keys"));
     }
     wrong
 }
@@ -204,12 +204,12 @@ fn one_run_a_trigger(told: &Told, found: &Found) -> Vec<String> {
     for ((_, reference), _) in triggers {
         let statuses = runs.remove(reference.as_str()).unwrap_or_default();
         if statuses != ["completed"] {
-            wrong.push(format!("{reference} started runs that are {statuses:?}"));
+            wrong.push(format!("{reference} started runs with status {statuses:?}"));
         }
     }
     let tried = |trigger: &str| told.tried.contains(&(0, trigger.to_owned()));
     let others = runs.into_iter().filter(|(trigger, statuses)| *statuses != ["completed"] || !tried(trigger));
-    wrong.extend(others.map(|(trigger, statuses)| format!("{trigger}, which nobody accepted: {statuses:?}")));
+    wrong.extend(others.map(|(trigger, statuses)| format!("{trigger}, which was never accepted: {statuses:?}")));
     wrong
 }
 
@@ -227,13 +227,13 @@ fn effects_happen_once(_: &Told, found: &Found) -> Vec<String> {
         let mut marks = BTreeSet::new();
         let again = run.trail.iter().find(|mark| !marks.insert((&mark.step, &mark.did)));
         if channels != CHANNELS || again.is_some() {
-            wrong.push(format!("{} sent {channels:?}, and twice {again:?}", run.trigger));
+            wrong.push(format!("{} sent {channels:?}; executed twice: {again:?}", run.trigger));
         }
     }
-    wrong.extend(sent.keys().map(|run| format!("messages of {run}, which is no run")));
+    wrong.extend(sent.keys().map(|run| format!("messages of an unknown run {run}")));
     let tracked = found.events.iter().filter(|event| event.name == TRACKED).count();
     if tracked != found.runs.len() {
-        wrong.push(format!("{tracked} events of {} runs", found.runs.len()));
+        wrong.push(format!("{tracked} tracked events of {} runs", found.runs.len()));
     }
     wrong
 }
@@ -246,7 +246,7 @@ fn no_wait_ends_early(_: &Told, found: &Found) -> Vec<String> {
         let waits = run.trail.iter().enumerate().filter_map(|(place, mark)| Some((place, mark.until?)));
         for (place, until) in waits {
             if let Some(next) = run.trail.get(place + 1).filter(|next| next.at + apart < until) {
-                wrong.push(format!("{} waited until {until} and went on at {}", run.trigger, next.at));
+                wrong.push(format!("{} waited until {until} but continued at {}", run.trigger, next.at));
             }
         }
     }
@@ -267,19 +267,19 @@ fn everybody_once(told: &Told, found: &Found) -> Vec<String> {
         let right = once == found.audience && people.len() == once.len();
         if !right || status.map(String::as_str) != Some("COMPLETED") {
             let (rows, all) = (people.len(), found.audience.len());
-            wrong.push(format!("{id} is {status:?}: {rows} rows, {} of {all} people", once.len()));
+            wrong.push(format!("{id} is {status:?}: {rows} rows, {} of {all} users", once.len()));
         }
     }
     let untold = reached.keys().filter(|id| !told.campaigns.contains(id));
-    wrong.extend(untold.map(|id| format!("{id} was never begun")));
+    wrong.extend(untold.map(|id| format!("{id} was never started")));
     wrong
 }
 
 fn put_aside(told: &Told, found: &Found) -> Vec<String> {
     let missing = told.poison.iter().filter(|id| !found.aside.contains(&(0, **id)));
     let others = found.aside.iter().filter(|(shop, id)| *shop != 0 || !told.tried_poison.contains(id));
-    let others = others.map(|(shop, id)| format!("{id} of shop {shop} could have been applied"));
-    missing.map(|id| format!("{id} was not put aside")).chain(others).collect()
+    let others = others.map(|(shop, id)| format!("{id} of shop {shop} is a dead letter, although it can be applied"));
+    missing.map(|id| format!("{id} is not a dead letter")).chain(others).collect()
 }
 
 fn nobody_elses(told: &Told, found: &Found) -> Vec<String> {
@@ -289,10 +289,10 @@ fn nobody_elses(told: &Told, found: &Found) -> Vec<String> {
         let sent_for = told.sent_for.get(&message.id).is_none_or(|shop| *shop == message.shop);
         let others = if message.shop == 0 { &found.by_smtp } else { &found.by_http };
         if !sent_for || others.contains(&message.id) {
-            wrong.push(format!("{message:?} was another shop's, or went by its providers"));
+            wrong.push(format!("{message:?} was sent for another shop, or through its providers"));
         }
     }
-    wrong.extend(found.shown_to_others.iter().map(|id| format!("{id} was shown to another shop")));
+    wrong.extend(found.shown_to_others.iter().map(|id| format!("{id} is visible to another shop")));
     wrong
 }
 
@@ -309,12 +309,12 @@ pub fn let_in(told: &Told) -> usize {
 fn limit_holds(told: &Told, found: &Found) -> Vec<String> {
     let (accepted, most) = (let_in(told), let_in_at_most(found));
     let over =
-        (accepted as f64 > most).then(|| format!("{accepted} requests of {most:.0} at most: {:?}", found.limited));
+        (accepted as f64 > most).then(|| format!("{accepted} requests admitted, at most {most:.0} allowed: {:?}", found.limited));
     over.into_iter().collect()
 }
 
 fn revoked_is_refused(told: &Told, found: &Found) -> Vec<String> {
-    let open = found.open_keys.iter().map(|key| format!("{key} is still taken"));
+    let open = found.open_keys.iter().map(|key| format!("{key} is still accepted"));
     told.used_late.iter().cloned().chain(open).collect()
 }
 

@@ -15,7 +15,7 @@ pub async fn install(db: &Client) {
                CREATE FUNCTION chaos.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS \
                'SELECT pg_catalog.statement_timestamp() + (SELECT ahead FROM chaos.clock)'; \
                ALTER DATABASE test SET search_path = public, chaos, pg_catalog";
-    db.batch_execute(sql).await.expect("a clock that can be moved");
+    db.batch_execute(sql).await.expect("installing the shiftable clock");
 }
 
 /// Shifts the clock to `minutes` ahead of the real time.

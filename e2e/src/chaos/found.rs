@@ -37,28 +37,28 @@ const LEFTOVERS: [(&str, &str); 12] = [
     ("waiting chunks", "SELECT count(*) AS total FROM send_chunk WHERE NOT is_begun"),
     ("begun chunks", "SELECT count(*) AS total FROM send_chunk WHERE is_begun"),
     ("timers", "SELECT count(*) AS total FROM timer"),
-    ("runs under way", "SELECT count(*) AS total FROM run WHERE ended_at IS NULL"),
+    ("unfinished runs", "SELECT count(*) AS total FROM run WHERE ended_at IS NULL"),
     ("listeners", "SELECT count(*) AS total FROM run_listener"),
-    ("calls of webhooks", "SELECT count(*) AS total FROM webhook_call"),
-    ("starts by segments", "SELECT count(*) AS total FROM segment_start"),
-    ("campaigns under way", "SELECT count(*) AS total FROM campaign WHERE under_way OR status <> 'COMPLETED'"),
+    ("webhook calls", "SELECT count(*) AS total FROM webhook_call"),
+    ("pending segment starts", "SELECT count(*) AS total FROM segment_start"),
+    ("unfinished campaigns", "SELECT count(*) AS total FROM campaign WHERE under_way OR status <> 'COMPLETED'"),
     (
-        "partitions that nobody holds",
+        "partitions without an owner",
         "SELECT count(*) AS total FROM ingest_partition WHERE lease_until <= clock_timestamp() OR owner IS NULL",
     ),
-    ("jumps of the clock", "SELECT count(*) AS total FROM clock_jump"),
+    ("clock jumps", "SELECT count(*) AS total FROM clock_jump"),
 ];
 
 /// Rows that would reference two projects, each with the statement that counts them. The IDs of users and runs derive from their project's
 /// ID.
 const ASTRAY: [(&str, &str); 5] = [
     (
-        "events of people of another project",
+        "events of users of another project",
         "SELECT count(*) AS total FROM events AS e JOIN users AS u ON u.id = e.user_id \
          WHERE u.project_id <> e.project_id",
     ),
     (
-        "messages to people of another project, or of none",
+        "messages to users of another project, or of none",
         "SELECT count(*) AS total FROM message AS m \
          LEFT JOIN users AS u ON (u.project_id, u.id) = (m.project_id, m.user_id) WHERE u.id IS NULL",
     ),
@@ -136,7 +136,7 @@ async fn leftovers(product: &Product, db: &Client) -> BTreeMap<&'static str, i64
     }
     let (names, monitor) = (Names::new(""), product.nats.lock().await.monitor_url());
     let entries = drained::stream_messages(&monitor, &names.send_stream()).await;
-    left.insert("entries of the send stream", entries as i64);
+    left.insert("messages in the send stream", entries as i64);
     left
 }
 
@@ -279,7 +279,7 @@ async fn get(api: &Api, path: &str) -> Answer {
 }
 
 fn total(page: &Value) -> u64 {
-    page["pagination"]["total"].as_u64().unwrap_or_else(|| panic!("no total: {page}"))
+    page["pagination"]["total"].as_u64().unwrap_or_else(|| panic!("no total in {page}"))
 }
 
 async fn merge(api: &Api, anonymous: &str, user: &str) -> Merge {
@@ -321,7 +321,7 @@ async fn runs(db: &Client) -> Vec<Run> {
     let of = |row: &Row| {
         let trail: Value = row.get("trail");
         let marks: Result<Vec<Mark>, _> = serde_json::from_value(trail);
-        let trail = marks.unwrap_or_else(|error| panic!("a trail: {error}"));
+        let trail = marks.unwrap_or_else(|error| panic!("an invalid trail: {error}"));
         Run { id: row.get("id"), trigger: row.get("reference"), status: row.get("status"), trail }
     };
     all(db, sql, of).await
@@ -330,7 +330,7 @@ async fn runs(db: &Client) -> Vec<Run> {
 /// Returns the users who were imported for campaigns.
 async fn audience(db: &Client, scale: Scale) -> BTreeSet<Uuid> {
     let sql = "SELECT id FROM users WHERE properties->>'plan' = 'pro' AND merged_into IS NULL";
-    let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("people").iter().map(|row| row.get("id")).collect();
+    let people: BTreeSet<Uuid> = db.query(sql, &[]).await.expect("the users").iter().map(|row| row.get("id")).collect();
     assert_eq!(people.len() as u64, scale.audience, "the audience");
     people
 }

@@ -145,7 +145,7 @@ impl<'a> Load<'a> {
                 Verdict::Wrong => {
                     let at = self.product.began.elapsed().as_secs_f64();
                     let answer = answer.map(|answer| format!("{} {}", answer.status, answer.json)).unwrap_or_default();
-                    self.wrong(format!("after {at:.1} s {path} was answered {answer}")).await;
+                    self.wrong(format!("unexpected response after {at:.1} s: {path}: {answer}")).await;
                     return None;
                 }
             };
@@ -198,7 +198,7 @@ pub async fn open(product: &Product, scale: Scale) -> Shop {
     by_smtp.put("/channels", &channels_by_smtp(product.smtp_port())).await.expect(200);
     let person = |n| json!({ "user_id": format!("s{n}"), "properties": { "email": format!("s{n}@example.com") } });
     let lines: Vec<String> = (0..reached).map(|n| format!("{}\n", person(n))).collect();
-    assert_eq!(by_smtp.import("people", lines.concat()).await.expect("an answer").expect(200)["imported"], reached);
+    assert_eq!(by_smtp.import("users", lines.concat()).await.expect("a response").expect(200)["imported"], reached);
     by_smtp.until("/users", SOON, |users| users["total"] == reached).await;
     let people = (0..reached).map(|n| (format!("s{n}"), "free")).chain((0..audience).map(|n| (format!("c{n}"), "pro")));
     let lines = people.enumerate().map(|(n, (user, plan))| {
@@ -207,7 +207,7 @@ pub async fn open(product: &Product, scale: Scale) -> Shop {
     });
     let lines = lines.collect::<Vec<_>>().concat();
     let all = reached + audience;
-    assert_eq!(api.import("people", lines).await.expect("an answer").expect(200)["imported"], all);
+    assert_eq!(api.import("users", lines).await.expect("a response").expect(200)["imported"], all);
     api.until("/users", SOON, |users| users["total"] == all).await;
     let rules = json!([{ "field": "plan", "operator": "eq", "value": "pro" }]);
     let segment = api.create("/segments", &json!({ "name": "Pro", "rules": rules })).await;

@@ -96,7 +96,7 @@ impl Told {
             Line::Revoked { key } => {
                 self.revoked.insert(key);
             }
-            Line::UsedLate { key, seconds } => self.used_late.push(format!("{key} {seconds} s after it was revoked")),
+            Line::UsedLate { key, seconds } => self.used_late.push(format!("{key} was accepted {seconds} s after its revocation")),
             Line::Campaign { id } => {
                 self.campaigns.insert(id);
             }
@@ -138,7 +138,7 @@ impl Oracle {
     pub async fn note(&self, lines: Vec<Line>) {
         let (done, written) = oneshot::channel();
         let sent = self.sender.send((lines, done));
-        assert!(sent.is_ok() && written.await.is_ok(), "the oracle cannot write");
+        assert!(sent.is_ok() && written.await.is_ok(), "the record cannot be written");
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
         assert!(told.tried_sends.contains(&key) && told.campaigns.contains(&id));
         assert_eq!((told.sent_for, told.tried_poison), ([(id, 1)].into(), [id].into()));
         assert_eq!((told.poison, told.revoked), ([id].into(), [key.clone()].into()));
-        assert_eq!(told.used_late, [format!("{key} 61 s after it was revoked")]);
+        assert_eq!(told.used_late, [format!("{key} was accepted 61 s after its revocation")]);
         assert_eq!(told.wrong, ["500"]);
     }
 

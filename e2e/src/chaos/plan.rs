@@ -152,23 +152,23 @@ impl What {
             Self::Stopped(process) => format!("{} stopped", process.program),
             Self::Suspended(process) => format!("{} suspended", process.program),
             Self::Dies(process, ..) => format!("{} dies at a failpoint", process.program),
-            Self::PostgresGone => "PostgreSQL gone".to_owned(),
+            Self::PostgresGone => "PostgreSQL stopped".to_owned(),
             Self::BackendsKilled => "PostgreSQL's connections killed".to_owned(),
             Self::NatsGone(_) => "NATS killed".to_owned(),
             Self::NatsHung => "NATS hung".to_owned(),
             Self::NatsFull => "NATS full".to_owned(),
             Self::PostgresDiskFull => "disk of PostgreSQL full".to_owned(),
             Self::NatsDiskFull => "disk of NATS full".to_owned(),
-            Self::RedisGone => "Redis gone".to_owned(),
+            Self::RedisGone => "Redis killed".to_owned(),
             Self::RedisHung => "Redis hung".to_owned(),
             Self::RedisFlushed => "Redis flushed".to_owned(),
             Self::Network(link, trouble) => {
                 let trouble = match trouble {
-                    Trouble::Latency(_) => "late",
+                    Trouble::Latency(_) => "delayed",
                     Trouble::Stalls => "stalling",
-                    Trouble::BlackHole => "a black hole",
-                    Trouble::Deaf(Way::There) => "deaf there",
-                    Trouble::Deaf(Way::Back) => "deaf back",
+                    Trouble::BlackHole => "black hole",
+                    Trouble::Deaf(Way::There) => "blocked to the server",
+                    Trouble::Deaf(Way::Back) => "blocked to the client",
                     Trouble::Reset => "reset",
                 };
                 format!("link to {:?} {trouble}", link.to)
@@ -222,7 +222,7 @@ impl fmt::Display for What {
             Self::Dies(process, at, hit) => write!(f, "{process} dies at {at}={hit}"),
             Self::Network(link, trouble) => write!(f, "{link}: {trouble:?}"),
             Self::NatsGone(number) => write!(f, "NATS killed ({number})"),
-            Self::ClockMoved(minutes) => write!(f, "clock moved by {minutes} minutes"),
+            Self::ClockMoved(minutes) => write!(f, "clock shifted by {minutes} minutes"),
             other => f.write_str(&other.kind()),
         }
     }
@@ -308,7 +308,7 @@ mod tests {
         let plan = plan(7, SPAN, &ground(false));
         let kinds: BTreeSet<String> = plan.iter().map(|fault| fault.what.kind()).collect();
         for kind in
-            ["PostgreSQL gone", "NATS killed", "NATS hung", "NATS full", "Redis gone", "Redis hung", "Redis flushed"]
+            ["PostgreSQL stopped", "NATS killed", "NATS hung", "NATS full", "Redis killed", "Redis hung", "Redis flushed"]
         {
             assert!(kinds.contains(kind), "{kind}: {kinds:?}");
         }

@@ -119,7 +119,7 @@ impl Product {
     /// Panics with the reason if a process does not start.
     pub async fn start(settings: Settings) -> Self {
         let disk = settings.disk_bytes();
-        let turn = TURN.acquire().await.expect("it is never closed");
+        let turn = TURN.acquire().await.expect("the semaphore is never closed");
         let (postgres, nats, redis) =
             tokio::join!(database(disk), Broker::start(settings.cluster, disk), PrivateRedis::start());
         let temper = Arc::new(Temper::default());
@@ -128,7 +128,7 @@ impl Product {
             ProviderServer::start(provider::sms_service(&temper)),
             provider::smtp_service(&temper),
         );
-        let dir = tempfile::Builder::new().prefix("rekindle-chaos-").tempdir().expect("a directory for logs");
+        let dir = tempfile::Builder::new().prefix("rekindle-chaos-").tempdir().expect("creating the log directory");
         let ports = [
             (End::Postgres, postgres.port()),
             (End::Redis, redis.port()),
@@ -145,7 +145,7 @@ impl Product {
             let port = ports.get(&link.to).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, *port)));
             let own = gateways.get(&link.process).filter(|_| link.to == End::Clients);
             if let Some(to) = own.copied().or(port) {
-                links.insert(link, Proxy::start(to).await.expect("a port for a link"));
+                links.insert(link, Proxy::start(to).await.expect("starting a proxy"));
             }
         }
         let (mut shops, mut projects) = (Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ impl Product {
         tokio::spawn(connection);
         let limit = i32::try_from(LIMIT).expect("a small number");
         let limited = "UPDATE project SET rate_limit = $2 WHERE project_id = $1";
-        db.execute(limited, &[&projects[LIMITED], &limit]).await.expect("a limit");
+        db.execute(limited, &[&projects[LIMITED], &limit]).await.expect("setting the rate limit");
         if settings.clock {
             clock::install(&db).await;
         }
@@ -193,7 +193,7 @@ impl Product {
                 env.insert("GATEWAY_ADDR".to_owned(), address.to_string());
             }
             let logs = dir.path().join(process.to_string().replace(' ', "-"));
-            std::fs::create_dir_all(&logs).expect("a directory for logs");
+            std::fs::create_dir_all(&logs).expect("creating the log directory");
             processes.insert(process, Mutex::new(Program::new(process.program, &logs, env)));
         }
         let mut product = Self {
@@ -247,7 +247,7 @@ impl Product {
 
     /// Returns the port at which the programs reach the mail server.
     pub fn smtp_port(&self) -> u16 {
-        let link = Link::all().find(|link| link.to == End::Smtp).expect("a way to it");
+        let link = Link::all().find(|link| link.to == End::Smtp).expect("a link to the mail server");
         self.links[&link].address().port()
     }
 
@@ -265,7 +265,7 @@ impl Product {
 
     /// Returns the directory of the logs and records.
     pub fn dir(&self) -> &Path {
-        self.dir.as_ref().expect("it is only taken at the end").path()
+        self.dir.as_ref().expect("the directory is only taken on drop").path()
     }
 
     /// Keeps the directory when the product is dropped, and returns its path.
@@ -277,7 +277,7 @@ impl Product {
 impl Drop for Product {
     fn drop(&mut self) {
         if std::thread::panicking() && self.dir.is_some() {
-            eprintln!("\nWhat was written down is kept in {}", self.keep());
+            eprintln!("\nLogs and records: {}", self.keep());
         }
     }
 }

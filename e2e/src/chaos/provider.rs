@@ -36,13 +36,13 @@ pub enum Mood {
 impl Mood {
     pub fn words(self) -> &'static str {
         match self {
-            Self::Throttled => "say 429",
-            Self::Broken => "say 500",
-            Self::Late => "answer too late",
-            Self::Silent => "take and do not answer",
-            Self::ClosedAfter => "take and close",
+            Self::Throttled => "respond with 429",
+            Self::Broken => "respond with 500",
+            Self::Late => "respond too late",
+            Self::Silent => "accept and never respond",
+            Self::ClosedAfter => "accept and close",
             Self::ClosedBefore => "close",
-            Self::Refusing => "refuse",
+            Self::Refusing => "reject",
         }
     }
 
@@ -110,7 +110,7 @@ impl Temper {
     fn fault_of_mail(&self, mail: &str) -> Option<Fault> {
         let mood = self.strikes()?;
         if mood == Mood::Refusing {
-            let id = message_in(mail).unwrap_or_else(|| panic!("no message's id in {mail:?}"));
+            let id = message_in(mail).unwrap_or_else(|| panic!("no message ID in {mail:?}"));
             self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         }
         Some(mood.fault_of_mail())
@@ -171,7 +171,7 @@ pub fn copies(mail: &MailService, sms: &SmsService, smtp: &SmtpService) -> Copie
 fn counted(texts: impl IntoIterator<Item = String>) -> BTreeMap<Uuid, u32> {
     let mut copies = BTreeMap::new();
     for text in texts {
-        let id = message_in(&text).unwrap_or_else(|| panic!("no message's id in {text:?}"));
+        let id = message_in(&text).unwrap_or_else(|| panic!("no message ID in {text:?}"));
         *copies.entry(id).or_default() += 1;
     }
     copies

@@ -80,13 +80,13 @@ impl Seen<'_> {
 
     fn write(&self, out: &mut String, figures: &Figures) -> fmt::Result {
         let Figures { seed, kills, accepted, put_off, unanswered, .. } = figures;
-        let (load, built) = (figures.load, if figures.release { "for release" } else { "for development" });
-        let clock = if figures.clock { ", a clock that jumps" } else { "" };
-        let disk = if figures.disk { ", disks that become full" } else { "" };
+        let (load, built) = (figures.load, if figures.release { "release" } else { "debug" });
+        let clock = if figures.clock { ", clock jumps" } else { "" };
+        let disk = if figures.disk { ", full disks" } else { "" };
         let cluster = if figures.cluster { ", three NATS servers" } else { "" };
         writeln!(
             out,
-            "\nCHAOS_SEED={seed}, {:.1} minutes, CHAOS_LOAD={load}, built {built}{cluster}{clock}{disk}",
+            "\nCHAOS_SEED={seed}, {:.1} minutes, CHAOS_LOAD={load}, {built} build{cluster}{clock}{disk}",
             figures.minutes
         )?;
         write_faults(out, figures)?;
@@ -100,15 +100,15 @@ impl Seen<'_> {
             kills.nats,
             kills.redis
         )?;
-        writeln!(out, "\n  {accepted} requests accepted, {put_off} put off, {unanswered} unanswered")?;
+        writeln!(out, "\n  {accepted} requests accepted, {put_off} throttled, {unanswered} without a response")?;
         writeln!(
             out,
-            "  {} events accepted of {} tried, {} stored",
+            "  {} of {} events accepted, {} stored",
             figures.events_accepted, figures.events_tried, figures.events_stored
         )?;
         writeln!(
             out,
-            "  {} sends, {} runs, {} campaigns: {} messages, {} of them sent, {} calls of unknown outcome, {} second copies, \
+            "  {} sends, {} runs, {} campaigns: {} messages, {} of them sent, {} ambiguous calls, {} duplicates, \
              {} calls failed by the providers",
             figures.sends,
             figures.runs,
@@ -121,15 +121,15 @@ impl Seen<'_> {
         )?;
         writeln!(
             out,
-            "  {} requests of the limited project let in, of {:.0} at most; {} keys revoked, {} items put aside",
+            "  {} requests of the rate-limited project admitted, at most {:.0} allowed; {} keys revoked, {} dead letters",
             checks::let_in(self.told),
             checks::let_in_at_most(self.found),
             self.told.revoked.len(),
             self.found.aside.len()
         )?;
         let drained = match self.drained {
-            Ok(took) => format!("nothing was under way any more {:.1} s after all was healed", took.as_secs_f64()),
-            Err(left) => format!("something was still under way {left}"),
+            Ok(took) => format!("all work was finished {:.1} s after the last fault was healed", took.as_secs_f64()),
+            Err(left) => format!("work was still in progress {left}"),
         };
         writeln!(out, "  {drained}")?;
         writeln!(out)?;
@@ -150,9 +150,9 @@ impl Seen<'_> {
 /// Writes how often each kind of fault occurred, and the times to recovery where they could be measured.
 fn write_faults(out: &mut String, figures: &Figures) -> fmt::Result {
     let in_seconds = |longest: Option<f64>| longest.map_or_else(String::new, |longest| format!("{longest:.1} s"));
-    writeln!(out, "\n  fault                                     times   seen to recover   longest")?;
+    writeln!(out, "\n  fault                                     times   recovery measured   longest")?;
     for (kind, Kind { times, seen, longest }) in &figures.kinds {
-        writeln!(out, "  {kind:40} {times:>6}   {seen:>15}   {:>7}", in_seconds(*longest))?;
+        writeln!(out, "  {kind:40} {times:>6}   {seen:>17}   {:>7}", in_seconds(*longest))?;
     }
     let Figures { faults, late_recoveries, recoveries, .. } = figures;
     let longest = figures.longest_recovery.map_or("none".to_owned(), |longest| in_seconds(Some(longest)));
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn how_soon_all_was_well_again_is_told_by_kind() {
         let text = report(&[], Ok(Duration::ZERO)).text;
-        let line = text.lines().find(|line| line.contains("PostgreSQL gone")).unwrap();
-        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["PostgreSQL", "gone", "1", "1", "1.5", "s"]);
+        let line = text.lines().find(|line| line.contains("PostgreSQL stopped")).unwrap();
+        assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["PostgreSQL", "stopped", "1", "1", "1.5", "s"]);
         assert!(text.contains("the longest 1.5 s"), "{text}");
     }
 

@@ -56,10 +56,10 @@ pub async fn run(settings: Settings) -> Report {
     let mut product = Box::pin(Product::start(settings)).await;
     let shop = load::open(&product, scale).await;
     product.began = Instant::now();
-    println!("prepared after {:.1} s, in {}", began.elapsed().as_secs_f64(), product.dir().display());
+    println!("prepared after {:.1} s; directory: {}", began.elapsed().as_secs_f64(), product.dir().display());
 
     let path = product.dir().join("oracle.ndjson");
-    let oracle = Oracle::create(&path).expect("a file for the oracle");
+    let oracle = Oracle::create(&path).expect("creating the record file");
     let (pulse, strange) = (Pulse::default(), Strange::default());
     let load = Load::new(&product, &oracle, shop, scale);
     let faults = plan(seed, span, &ground(settings));
@@ -73,9 +73,9 @@ pub async fn run(settings: Settings) -> Report {
     };
     let (struck, ()) = tokio::select! {
         both = async { tokio::join!(rage, all_clients(&load)) } => both,
-        () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
-        () = beating(&product, &oracle, &pulse) => unreachable!("it beats without an end"),
-        () = progress(&product, &load) => unreachable!("it tells without an end"),
+        () = strike::watch(&product, &strange) => unreachable!("the watch never ends"),
+        () = beating(&product, &oracle, &pulse) => unreachable!("the probes never end"),
+        () = progress(&product, &load) => unreachable!("the progress report never ends"),
     };
     let limited = Limited { took: product.began.elapsed(), bursts: bursts(&struck) };
     let answers = &load.answers;
@@ -83,7 +83,7 @@ pub async fn run(settings: Settings) -> Report {
 
     // On return, all earlier lines are written too.
     oracle.note(Vec::new()).await;
-    let told = Told::read(&path).expect("what the oracle wrote");
+    let told = Told::read(&path).expect("reading the record file");
     let minutes = u32::try_from(span.as_secs() / 60).unwrap_or(u32::MAX);
     let watched = async {
         let drained = found::drained(&product, &told, clock, DRAIN + DRAIN_A_MINUTE * minutes).await;
@@ -91,7 +91,7 @@ pub async fn run(settings: Settings) -> Report {
     };
     let (drained, found) = tokio::select! {
         both = watched => both,
-        () = strike::watch(&product, &strange) => unreachable!("it watches without an end"),
+        () = strike::watch(&product, &strange) => unreachable!("the watch never ends"),
     };
     let Drained { leftovers, misqueued, took } = drained;
     let found = Found { leftovers, misqueued, deaths: strange.all(), clock_moved: clock, limited, ..found };
@@ -113,9 +113,9 @@ pub async fn run(settings: Settings) -> Report {
     };
     let mut report = seen.report();
     if !report.is_sound() {
-        std::fs::write(product.dir().join("report.txt"), &report.text).expect("a report");
+        std::fs::write(product.dir().join("report.txt"), &report.text).expect("writing the report");
         // Writing to a string cannot fail.
-        let _ = writeln!(report.text, "  kept: {}", product.keep());
+        let _ = writeln!(report.text, "  logs and records: {}", product.keep());
     }
     report
 }
@@ -182,7 +182,7 @@ async fn progress(product: &Product, load: &Load<'_>) {
         let counts = [&load.answers.accepted, &load.answers.put_off, &load.answers.missing];
         let [accepted, put_off, missing] = counts.map(|count| count.load(Ordering::Relaxed));
         let at = product.began.elapsed().as_secs_f64();
-        println!("{at:>7.1} s  {accepted} accepted, {put_off} put off, {missing} unanswered");
+        println!("{at:>7.1} s  {accepted} accepted, {put_off} throttled, {missing} without a response");
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
     fn what_nobody_comes_by_is_there() {
         let there: Vec<String> = storm::failpoints().into_values().flatten().collect();
         for name in NOT_MET {
-            assert!(there.iter().any(|found| found == name), "there is no failpoint {name}");
+            assert!(there.iter().any(|found| found == name), "unknown failpoint {name}");
         }
     }
 }

@@ -111,9 +111,9 @@ async fn strike_server(product: &Product, fault: &Fault) {
             let nats = product.nats.lock().await;
             if let Broker::Single(server) = &*nats {
                 let stream = Names::new("").ingest_stream();
-                let before = server.limit_stream(&stream, None).await.expect("a limit of the stream");
+                let before = server.limit_stream(&stream, None).await.expect("limiting the stream");
                 tokio::time::sleep(fault.lasts).await;
-                server.limit_stream(&stream, Some(before)).await.expect("the stream's limit again");
+                server.limit_stream(&stream, Some(before)).await.expect("restoring the stream's limit");
             }
         }
         What::PostgresDiskFull => {
@@ -127,7 +127,7 @@ async fn strike_server(product: &Product, fault: &Fault) {
             tokio::time::sleep(fault.lasts / 2).await;
             postgres.free_disk();
             if postgres.recover().await {
-                println!("          PostgreSQL had ended and was started again");
+                println!("          PostgreSQL had exited and was restarted");
             }
         }
         What::NatsDiskFull => {
@@ -138,7 +138,7 @@ async fn strike_server(product: &Product, fault: &Fault) {
                 server.free_disk();
                 // A stream with a failed write accepts nothing until the server restarts.
                 if !server.is_healthy().await {
-                    println!("          NATS is started again");
+                    println!("          NATS is restarted");
                     server.stop().await;
                     server.start_again().await;
                 }
@@ -163,7 +163,7 @@ async fn strike_server(product: &Product, fault: &Fault) {
         }
         What::RedisFlushed => {
             let _redis = product.redis.lock().await;
-            assert!(flush(&product.redis_url).await.is_some(), "Redis was not flushed");
+            assert!(flush(&product.redis_url).await.is_some(), "Redis did not confirm the flush");
         }
         _ => {}
     }
@@ -186,9 +186,9 @@ async fn stop(product: &Product, process: Process, down: Duration, strange: &Str
     let armed = product.arm(process, false);
     match program.terminate(STOP).await {
         Some(status) if status.success() || armed => {}
-        Some(status) => strange.note(format!("{process} stopped with {status}; its log: {}", program.log().display())),
+        Some(status) => strange.note(format!("{process} stopped with {status}; log: {}", program.log().display())),
         None => {
-            strange.note(format!("{process} did not stop within {STOP:?}; its log: {}", program.log().display()));
+            strange.note(format!("{process} did not stop within {STOP:?}; log: {}", program.log().display()));
             program.kill().await;
         }
     }
@@ -230,7 +230,7 @@ pub async fn watch(product: &Product, strange: &Strange) {
                 println!("{at:>7.1} s  {process} died at its failpoint");
             } else {
                 let log = program.log().display();
-                strange.note(format!("{process} ended by itself with {status} after {at:.1} s; its log: {log}"));
+                strange.note(format!("{process} exited unexpectedly with {status} after {at:.1} s; log: {log}"));
             }
             program.launch();
         }

@@ -85,14 +85,14 @@ async fn the_books_balance_while_servers_of_a_cluster_are_killed() {
     for server in &mut nats {
         server.start_again().await;
     }
-    load.goes_on("after all were gone", AFTER_ALL).await;
+    load.goes_on("after the loss of all servers", AFTER_ALL).await;
 
     load.over.store(true, Ordering::Relaxed);
     for client in clients {
-        client.await.expect("a client's end");
+        client.await.expect("a client panicked");
     }
     let all = load.accepted() as i64;
-    println!("{all} accepted, {} refused meanwhile", load.refused.load(Ordering::Relaxed));
+    println!("{all} accepted, {} rejected meanwhile", load.refused.load(Ordering::Relaxed));
     let probe = async || {
         let stored = drained::events(&db, "page_viewed").await;
         if stored == StoredEvents::each_once(all) { Ok(()) } else { Err(format!("{stored:?} of {all}")) }

@@ -73,8 +73,8 @@ async fn each_program_may_do_its_own_work_and_no_other() {
         eventually_true("the refusal is logged", SOON, async || told()).await;
     }
     let bus = broker::connect(servers, "worker-delivery").await.expect("a connection");
-    let _others = bus.client.subscribe("_INBOX.gateway.>").await.expect("asked for");
-    eventually_true("reading another's answers is refused", SOON, async || nats.log().contains(VIOLATIONS[1])).await;
+    let _others = bus.client.subscribe("_INBOX.gateway.>").await.expect("the subscription request");
+    eventually_true("reading another program's responses is refused", SOON, async || nats.log().contains(VIOLATIONS[1])).await;
 }
 
 fn an_item(project: Uuid) -> Vec<u8> {
@@ -82,7 +82,7 @@ fn an_item(project: Uuid) -> Vec<u8> {
         project_id: id_bytes(project),
         id: id_bytes(Uuid::from_u128(7)),
         user_id: Some("ada".into()),
-        body: Some(Body::Track(Track { name: "put_aside".into(), ..Track::default() })),
+        body: Some(Body::Track(Track { name: "dead".into(), ..Track::default() })),
         ..IngestItem::default()
     };
     EncodedBatch { version: VERSION, items: vec![item.encode_to_vec().into()] }.encode_to_vec()

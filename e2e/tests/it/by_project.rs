@@ -20,7 +20,7 @@ async fn books_balance_where_statements_are_of_one_project_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs a Citus, named by CITUS_URLS: docs/operate/citus.md"]
+#[ignore = "needs a Citus cluster (CITUS_URLS): docs/operate/citus.md"]
 async fn books_balance_on_citus() {
     balance(Database::Citus).await;
 }
@@ -60,11 +60,11 @@ async fn balance(database: Database) {
         let person = api.get("/users/p0").await.expect(200);
         assert_eq!((&person["anonymousId"], &person["properties"]["round"]), (&json!("a0"), &json!(rounds - 1)));
         let known = api.get("/users").await.expect(200)["total"].clone();
-        assert_eq!(known, json!(PEOPLE), "people of shop {shop}");
+        assert_eq!(known, json!(PEOPLE), "users of shop {shop}");
     }
     drained::until_drained(&system, &db, SOON).await;
     assert_eq!(drained::events(&db, "%").await, StoredEvents::each_once(sent), "events");
-    assert!(mails::copies(&system.mailbox).values().all(|copies| *copies == 1), "a mail came twice");
+    assert!(mails::copies(&system.mailbox).values().all(|copies| *copies == 1), "a mail was sent twice");
     assert_eq!(drained::dead_letters(&system).await, 0);
     erase_one(&apis[0]).await;
 }
@@ -97,7 +97,7 @@ async fn track(api: &Api, shop: usize, round: u64) -> i64 {
 }
 
 async fn erase_one(api: &Api) {
-    let erased = api.call(reqwest::Method::DELETE, "/users/p0", &api.secret_key, None).await.expect("an answer");
+    let erased = api.call(reqwest::Method::DELETE, "/users/p0", &api.secret_key, None).await.expect("a response");
     assert_eq!(erased.expect(200), json!({ "deleted": true }));
     assert_eq!(api.get("/users/p0").await.status, 404);
     api.until("/users", SOON, |users| users["total"] == json!(PEOPLE - 1)).await;

@@ -66,7 +66,7 @@ async fn everybody_gets_a_campaign_once_whatever_is_killed() {
     system.postgres.start_again().await;
     rage(&mut chaos, &mut system, &campaign, kills - kills / 2 - kills / 4).await;
     println!("{} kills until {:?}: {:?}", chaos.kills(), began.elapsed(), chaos.killed);
-    assert!(chaos.kills() * 2 > kills, "the campaign was over before half of the kills");
+    assert!(chaos.kills() * 2 > kills, "the campaign completed before half of the kills");
 
     let within = Duration::from_secs(60 + kills * SECONDS_A_KILL + people / SENT_A_SECOND);
     system.api.until(&format!("/campaigns/{campaign}"), within, |c| c["status"] == "COMPLETED").await;
@@ -93,7 +93,7 @@ async fn paused_and_resumed(system: &mut System, db: &Client, provider: &Provide
     let before = provider.vendor().mails().len();
     system.scheduler.restart(Duration::ZERO).await;
     system.delivery.restart(Duration::ZERO).await;
-    assert_eq!(provider.vendor().mails().len(), before, "sent while it was paused");
+    assert_eq!(provider.vendor().mails().len(), before, "mails were sent while the campaign was paused");
     assert_eq!(status(system, campaign).await, "PAUSED");
     println!("paused at {before} mails");
     call(system, "resume").await.expect(200);
@@ -112,7 +112,7 @@ async fn prepared(system: &System, people: u64, per_minute: u64) -> String {
     let everybody: Vec<u64> = (0..=people).collect();
     for (nth, some) in everybody.chunks(AT_ONCE).enumerate() {
         let lines = some.iter().map(|n| line(*n).to_string()).collect::<Vec<_>>().join("\n") + "\n";
-        let imported = api.import(&format!("people {nth}"), lines).await.expect("an answer").expect(200);
+        let imported = api.import(&format!("users {nth}"), lines).await.expect("a response").expect(200);
         assert_eq!(imported["imported"], some.len());
     }
     api.until("/users", SOON, |users| users["total"] == people + 1).await;
@@ -139,9 +139,9 @@ async fn sent_once(system: &System, provider: &ProviderServer<MailService>, camp
                sum(attempt)::bigint FROM message";
     let row = db.query_one(sql, &[]).await.expect("the ledger");
     let counts: [i64; 3] = [row.get(0), row.get(1), row.get(2)];
-    let all = i64::try_from(people).expect("so many");
+    let all = i64::try_from(people).expect("a count that fits i64");
     let (ambiguous, attempts): (i64, i64) = (row.get(3), row.get(4));
-    assert_eq!(counts, [all; 3], "rows, people, sent");
+    assert_eq!(counts, [all; 3], "rows, users, sent");
     let mut copies: BTreeMap<String, u32> = BTreeMap::new();
     for mail in provider.vendor().mails() {
         *copies.entry(mail["to"][0].as_str().unwrap_or_default().to_owned()).or_default() += 1;
@@ -150,5 +150,5 @@ async fn sent_once(system: &System, provider: &ProviderServer<MailService>, camp
     assert_eq!((mails, twice), (people, None));
     let report = system.api.get(&format!("/campaigns/{campaign}/report")).await.expect(200);
     assert_eq!((&report["recipients"], &report["byStatus"]), (&json!(people), &json!({ "sent": people })));
-    println!("{people} people, {attempts} attempts, {ambiguous} of unknown outcome, each sent once");
+    println!("{people} users, {attempts} attempts, {ambiguous} ambiguous, each sent once");
 }

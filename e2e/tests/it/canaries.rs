@@ -96,7 +96,7 @@ async fn use_everything(system: &System, shop: &Shop<'_>) {
     )
     .await;
     let mails = shop.mails("canary-mail@example.com", 3, SOON).await;
-    assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "it is where it belongs");
+    assert!(mails.iter().any(|mail| mail.text().contains("canary-name")), "the mail does not contain the name");
 }
 
 /// Replaces credentials that have been used with ones that the providers reject.
@@ -167,7 +167,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
     // Each credential must have worked once.
     let mailed = shop.mails("canary-mail-2@example.com", 1, SOON).await;
     let text = mailed[0].text().replace("=\r\n", "").replace("=3D", "=");
-    let (_, link) = text.split_once("/accept-invite?token=").expect("the mail holds the invitation");
+    let (_, link) = text.split_once("/accept-invite?token=").expect("an invitation link in the mail");
     let token: String = link.chars().take_while(char::is_ascii_hexdigit).collect();
     let used = async || {
         let (texts, pushes, calls) = (sms.vendor().taken(), apple.taken(), hook.received());
@@ -230,7 +230,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
     everything.push(("the public key that was used", &api.public_key[16..]));
     assert!(
         everything.iter().all(|(_, value)| value.len() >= 10),
-        "what is that short is found by chance: {everything:?}"
+        "values this short could match by chance: {everything:?}"
     );
     for (place, text) in &told {
         // Control: a text that must be there is found with the same search.
@@ -252,7 +252,7 @@ async fn nothing_about_anybody_is_in_logs_metrics_or_traces_and_no_secret_in_the
     }
     // The database dump contains the personal data, but no secret.
     for value in ["canary-mail@example.com", "canary-property", PHONE, DEVICE] {
-        assert!(!lines_with(&dump, value).is_empty(), "{value} is where it belongs");
+        assert!(!lines_with(&dump, value).is_empty(), "the database does not contain {value}");
     }
     for (what, secret) in &secrets {
         let found = lines_with(&dump, secret);

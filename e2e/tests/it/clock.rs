@@ -17,11 +17,11 @@ const NEAR_MS: i64 = 500;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_was_long_on_its_way_is_no_present_time() {
     let postgres = PrivatePostgres::start().await;
-    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, postgres.port()))).await.expect("a link");
+    let proxy = Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, postgres.port()))).await.expect("starting a proxy");
     let url = postgres.url().replace(&format!("127.0.0.1:{}", postgres.port()), &proxy.address().to_string());
-    let store = Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").expect("a store");
+    let store = Store::new(&DatabaseConfig { url, pool_size: 1 }, "test").expect("a connection pool");
     let clock = Clock::system();
-    store.synchronize(&clock).await.expect("the time");
+    store.synchronize(&clock).await.expect("reading the time");
 
     proxy.suffer(Trouble::Deaf(Way::Back));
     let heal = async {
@@ -29,7 +29,7 @@ async fn an_answer_that_was_long_on_its_way_is_no_present_time() {
         proxy.heal();
     };
     let (read, ()) = tokio::join!(store.synchronize(&clock), heal);
-    read.expect("the time, late");
+    read.expect("reading the time, delayed");
     // PostgreSQL runs on this machine, so both clocks read the same time.
     let behind = Clock::system().now_ms() - clock.now_ms();
     assert!(behind.abs() < NEAR_MS, "{behind} ms behind the database");

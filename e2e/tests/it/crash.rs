@@ -51,13 +51,13 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     let plans = [plan("gateway", 15), plan("automation", 8), plan("delivery", 5), plan("scheduler", 3)];
 
     let fire = async {
-        eventually_true("the day has begun", Duration::from_mins(1), async || drained::events(&db, "%").await.rows > 0)
+        eventually_true("the demo has started", Duration::from_mins(1), async || drained::events(&db, "%").await.rows > 0)
             .await;
         all_under_fire(&mut system, &plans, &log).await;
         hurry.store(true, Ordering::Relaxed);
         Ok(())
     };
-    let (books, ()) = tokio::try_join!(demo::carry_out(&day), fire).expect("the day");
+    let (books, ()) = tokio::try_join!(demo::carry_out(&day), fire).expect("running the demo");
 
     println!("{}{}", storm::table(&log), books.table());
     assert!(books.balanced, "seed {seed}");
@@ -68,10 +68,10 @@ async fn the_books_balance_after_kills_at_every_failpoint() {
     }
     let StoredEvents { rows, distinct_ids: distinct } = drained::events(&db, "%").await;
     assert_eq!(rows, distinct);
-    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    assert_eq!(drained::dead_letters(&system).await, 0, "there are dead letters");
     let ambiguous = what_came_is_in_the_ledger(&system, &db).await;
     let deaths: u32 = points["delivery"].iter().filter_map(|name| hits.get(name)).sum();
-    assert!(ambiguous <= deaths * CONCURRENCY, "{ambiguous} calls of unknown outcome after {deaths} deaths");
+    assert!(ambiguous <= deaths * CONCURRENCY, "{ambiguous} ambiguous calls after {deaths} deaths");
 }
 
 /// Checks that a message has a second copy only if the ledger records a call with an unknown outcome, and that every
@@ -92,8 +92,8 @@ async fn what_came_is_in_the_ledger(system: &System, db: &tokio_postgres::Client
         second += came.saturating_sub(1);
         ambiguous += row.ambiguous;
     }
-    assert!(copies.is_empty(), "came, and the ledger does not know them: {copies:?}");
-    println!("{} messages, {ambiguous} calls of unknown outcome, {second} second copies", ledger.len());
+    assert!(copies.is_empty(), "delivered messages without a ledger row: {copies:?}");
+    println!("{} messages, {ambiguous} ambiguous calls, {second} duplicates", ledger.len());
     ambiguous
 }
 

@@ -53,11 +53,11 @@ async fn waits_that_end_in_the_same_minute_end_in_time_and_in_order() {
     come(api, people, first, over).await;
     let waiting = async || match count(&db, "SELECT count(*) FROM timer").await {
         waiting if waiting == runs => Ok(()),
-        waiting => Err(format!("{waiting} of {runs} wait")),
+        waiting => Err(format!("{waiting} of {runs} are waiting")),
     };
     eventually(SOON + Duration::from_millis(runs), waiting).await;
-    assert!(Clock::system().now() < first, "not all waited before the first wait ended: {:?}", began.elapsed());
-    println!("{runs} runs wait after {:?}; their waits end within {over:#}", began.elapsed());
+    assert!(Clock::system().now() < first, "the first wait ended before all runs were waiting: {:?}", began.elapsed());
+    println!("{runs} runs are waiting after {:?}; their waits end within {over:#}", began.elapsed());
 
     let ended = async || match count(&db, "SELECT count(*) FROM run WHERE status = 'completed'").await {
         ended if ended == runs => Ok(()),
@@ -69,21 +69,21 @@ async fn waits_that_end_in_the_same_minute_end_in_time_and_in_order() {
                (percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM late)))::float8, \
                extract(epoch FROM min(late))::float8 \
                FROM (SELECT updated_at - (trail->0->>'until')::timestamptz AS late FROM run) AS runs";
-    let row = db.query_one(sql, &[]).await.expect("how late they were");
+    let row = db.query_one(sql, &[]).await.expect("reading the delays");
     let [latest, most, earliest]: [f64; 3] = [row.get(0), row.get(1), row.get(2)];
     println!("{runs} waits ended {most:.3} s after their time (99 of 100), the latest {latest:.3} s");
     let turned = count(&db, "SELECT count(*) FROM users WHERE properties->>'last' IS DISTINCT FROM 'second'").await;
-    assert_eq!(turned, 0, "people whose second wait was over first");
+    assert_eq!(turned, 0, "users whose second wait ended first");
     assert!(earliest >= 0.0, "a wait ended {earliest} s early");
     assert!(runs < MANY || latest <= WITHIN_SECONDS, "the latest ended {latest} s after its time");
 }
 
 /// Imports users whose first waits end evenly spread over `over`, and signs them up.
 async fn come(api: &Api, people: u64, first: Timestamp, over: SignedDuration) {
-    let at = |n: u64| first + over * i32::try_from(n).expect("so many") / i32::try_from(people).expect("so many");
+    let at = |n: u64| first + over * i32::try_from(n).expect("a count that fits i32") / i32::try_from(people).expect("a count that fits i32");
     let line = |n| format!("{}\n", json!({ "user_id": format!("u{n}"), "properties": { "at": rfc3339(at(n)) } }));
     let lines = (0..people).map(line).collect::<Vec<_>>().concat();
-    let imported = api.import("people", lines).await.expect("an answer").expect(200);
+    let imported = api.import("users", lines).await.expect("a response").expect(200);
     assert_eq!(imported["imported"], people);
     api.until("/users", SOON, |users| users["total"] == people).await;
     let groups: Vec<u64> = (0..people.div_ceil(TOGETHER)).collect();

@@ -76,12 +76,12 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
     load.goes_on("with the primary").await;
 
     // The old primary stays down. The test queries the new one from here on.
-    let standby = system.standby.take().expect("it was asked for");
+    let standby = system.standby.take().expect("the system was started with a standby");
     let dead = std::mem::replace(&mut system.postgres, standby);
     dead.kill_hard().await;
     load.goes_on("without a primary").await;
     let read = system.api.get("/events?limit=1").await;
-    assert_eq!(read.status, 503, "a standby is no primary: {read:?}");
+    assert_eq!(read.status, 503, "a standby was used as the primary: {read:?}");
     system.postgres.promote().await;
 
     let promoted = Instant::now();
@@ -91,7 +91,7 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
         answer => Err(format!("{answer:?}")),
     })
     .await;
-    println!("written to by the gateway {:?} after the promotion", promoted.elapsed());
+    println!("the gateway writes again {:?} after the promotion", promoted.elapsed());
     let db = drained::database(&system).await;
     let accepted = load.viewed.load(Ordering::Relaxed) as i64;
     eventually(BACK, async || match drained::events(&db, "page_viewed").await {
@@ -99,11 +99,11 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
         stored => Err(format!("{} of {accepted}", stored.rows)),
     })
     .await;
-    println!("all that was accepted by then is recorded {:?} after the promotion", promoted.elapsed());
+    println!("all previously accepted events are recorded {:?} after the promotion", promoted.elapsed());
     load.goes_on("with the new primary").await;
     load.over.store(true, Ordering::Relaxed);
     for client in clients {
-        client.await.expect("a client's end");
+        client.await.expect("a client panicked");
     }
 
     let signed_up = load.signed_up.load(Ordering::Relaxed);
@@ -123,8 +123,8 @@ async fn the_books_balance_when_a_standby_takes_the_primarys_place() {
         let came = copies.get(&row.id).copied().unwrap_or(0);
         assert!(row.status == "sent" && (1..=row.ambiguous + 1).contains(&came), "{came} copies of {row:?}");
     }
-    assert_eq!(copies.len(), signed_up, "no mail without its row");
-    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    assert_eq!(copies.len(), signed_up, "a mail without a row");
+    assert_eq!(drained::dead_letters(&system).await, 0, "there are dead letters");
     let unknown: u32 = ledger.iter().map(|row| row.ambiguous).sum();
-    println!("{} accepted and {signed_up} mails, {unknown} calls of unknown outcome", load.accepted());
+    println!("{} accepted and {signed_up} mails, {unknown} ambiguous calls", load.accepted());
 }

@@ -69,7 +69,7 @@ impl Providers {
             .env("PUSH_GATEWAY_BASE_URL", self.gateway.url())
             .env("APNS_BASE_URL", self.apns.url())
             .env("PUSH_PROVIDER_BASE_URL", self.third.url())
-            .env("OUTBOUND_CA_FILE", self.third.ca_file().expect("it speaks TLS"))
+            .env("OUTBOUND_CA_FILE", self.third.ca_file().expect("the server uses TLS"))
             // A call that is never answered holds its permit for 20 s.
             .env("DELIVERY_CONCURRENCY", 1_024)
     }
@@ -97,7 +97,7 @@ impl Providers {
     fn copies(&self) -> BTreeMap<u64, u32> {
         let mut copies = BTreeMap::new();
         let mut count = |carrier: &str, taken: Vec<String>| {
-            println!("  {carrier}: {} taken", taken.len());
+            println!("  {carrier}: {} accepted", taken.len());
             for text in taken {
                 let number = number_in(text.as_bytes()).unwrap_or_else(|| panic!("{carrier}: no number in {text}"));
                 *copies.entry(number).or_default() += 1;
@@ -136,8 +136,8 @@ async fn every_send_has_one_outcome_whatever_goes_wrong_at_the_providers() {
     // An open circuit admits one call every ten seconds, which may fail, too.
     let within = Duration::from_secs(300 + sends / 100);
     let all = tokio::time::timeout(within, run.end()).await;
-    assert!(all.is_ok(), "not all had an outcome within {within:?}: {}", by_reason(&db).await);
-    println!("all had an outcome after {:?}", began.elapsed());
+    assert!(all.is_ok(), "some messages had no outcome within {within:?}: {}", by_reason(&db).await);
+    println!("all messages had an outcome after {:?}", began.elapsed());
     drained::until_drained(&system, &db, Duration::from_secs(20)).await;
     balance(&providers, &apis, &db, sends).await;
 }
@@ -223,7 +223,7 @@ impl Run<'_> {
                 self.feed().await;
             }
             if !self.mended && progress.held == self.sends / 10 {
-                println!("{} found the wrong name", progress.held);
+                println!("{} messages are held because of the wrong name", progress.held);
                 self.providers.third.mend_name();
                 // Saving the settings retries the held messages.
                 let last = self.apis.len() - 1;
@@ -289,8 +289,8 @@ async fn balance(providers: &Providers, apis: &[Api], db: &Client, sends: u64) {
             wrong.push(format!("{sale:?}: {count} × {status} {reason:?}, {ambiguous} ambiguous, {acted} copies"));
         }
     }
-    println!("  {shown} doubts shown, {repeats} repeats seen; injected: {injected:?}");
-    assert!(wrong.is_empty(), "{} do not balance:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+    println!("  {shown} ambiguous calls in the ledger, {repeats} repeats at the providers; injected: {injected:?}");
+    assert!(wrong.is_empty(), "{} sends do not match:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
     let doubts = injected.iter().filter(|((kind, carrier), _)| kind.is_ambiguous() && *carrier != Carrier::MailHttp);
     assert_eq!(shown.unsigned_abs(), doubts.map(|(_, n)| n).sum::<u64>());
     assert!(repeats <= shown);
@@ -300,7 +300,7 @@ async fn balance(providers: &Providers, apis: &[Api], db: &Client, sends: u64) {
 /// Checks that the API shows ambiguous calls.
 async fn shown_to_people(apis: &[Api], db: &Client) {
     let sql = "SELECT id FROM message WHERE ambiguous = 1 AND channel = 'SMS' LIMIT 1";
-    let id: uuid::Uuid = db.query_one(sql, &[]).await.expect("a doubtful message").get(0);
+    let id: uuid::Uuid = db.query_one(sql, &[]).await.expect("an ambiguous message").get(0);
     let mut found = 0;
     for api in apis {
         let answer = api.get(&format!("/messages/{id}")).await;
@@ -309,5 +309,5 @@ async fn shown_to_people(apis: &[Api], db: &Client) {
             assert_eq!((&answer.json["ambiguousAttempts"], &answer.json["status"]), (&json!(1), &json!("sent")));
         }
     }
-    assert_eq!(found, 1, "the message is of one project");
+    assert_eq!(found, 1, "the message is visible to one project");
 }

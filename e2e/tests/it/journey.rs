@@ -135,7 +135,7 @@ async fn keys(store: &Store, master_keys: &MasterKeys, clock: &Clock) -> [String
 fn example(heading: &str, words: &[(&str, &str)]) -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/automations.md");
     let page = std::fs::read_to_string(path).unwrap();
-    let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("no section {heading}"));
+    let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_else(|| panic!("docs/guide/automations.md has no section {heading}"));
     let example = section.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let whole = words.iter().fold(example.to_owned(), |text, (word, id)| text.replace(word, id));
     serde_json::from_str(&whole).unwrap_or_else(|error| panic!("{error}: {whole}"))

@@ -60,9 +60,9 @@ async fn every_step_of_a_journey_happens_once_whatever_is_killed() {
         chaos.strike(&mut system).await;
     }
     let left = runs - ended(&db).await;
-    println!("{} kills until {:?}, with {left} runs to go: {:?}", chaos.kills(), began.elapsed(), chaos.killed);
-    assert!(chaos.kills() * 2 > kills, "the journey was over before half of the kills");
-    people.await.expect("the people who signed up");
+    println!("{} kills until {:?}, with {left} runs left: {:?}", chaos.kills(), began.elapsed(), chaos.killed);
+    assert!(chaos.kills() * 2 > kills, "all runs ended before half of the kills");
+    people.await.expect("the sign-ups");
 
     let all_over = async || match ended(&db).await {
         over if over == runs => Ok(()),
@@ -72,7 +72,7 @@ async fn every_step_of_a_journey_happens_once_whatever_is_killed() {
     println!("all runs have ended after {:?}", began.elapsed());
     drained::until_drained(&system, &db, SOON + Duration::from_millis(runs * 20)).await;
     println!("all messages are sent after {:?}", began.elapsed());
-    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    assert_eq!(drained::dead_letters(&system).await, 0, "there are dead letters");
     let books = Books::of(&system, &db, &shop.automation).await;
     books.balance(runs);
     messages_were_sent_once(&db, &provider, &shop, &books, runs).await;
@@ -89,7 +89,7 @@ async fn opened(system: &System, people: u64) -> Shop {
         let line = json!({ "user_id": format!("u{n}"), "email": format!("u{n}@example.com"), "properties": {} });
         format!("{line}\n")
     });
-    let imported = api.import("people", lines.collect::<Vec<_>>().concat()).await.expect("an answer").expect(200);
+    let imported = api.import("users", lines.collect::<Vec<_>>().concat()).await.expect("a response").expect(200);
     assert_eq!(imported["imported"], people);
     api.until("/users", SOON, |users| users["total"] == people).await;
     let mut templates = BTreeMap::new();
@@ -122,7 +122,7 @@ async fn opened(system: &System, people: u64) -> Shop {
 /// user's items stay in order, so every user who orders takes that arm in spite of the kills.
 async fn sign_up(api: &Api, people: u64, over: Duration) {
     let groups = people.div_ceil(TOGETHER);
-    let pace = over / u32::try_from(groups).expect("not so many");
+    let pace = over / u32::try_from(groups).expect("a count that fits u32");
     let mut turn = tokio::time::interval(pace.max(Duration::from_millis(1)));
     for group in 0..=groups {
         turn.tick().await;
@@ -169,7 +169,7 @@ impl Books {
         for row in db.query(sql, &[]).await.expect("the trails") {
             let key: (String, String, String) = (row.get(0), row.get(1), row.get(2));
             let (marks, runs): (i64, i64) = (row.get(3), row.get(4));
-            assert_eq!(marks, runs, "{key:?} happened twice to a run");
+            assert_eq!(marks, runs, "{key:?} occurred twice in a run");
             trails.insert(key, u64::try_from(marks).expect("a count"));
         }
         Self { report, trails }
@@ -196,7 +196,7 @@ impl Books {
             ["entered", "completed", "exited", "waiting", "frozen", "failed"].map(|name| report[name].as_u64());
         let expected = [runs, split[0] + split[1], split[2], 0, 0, 0];
         assert_eq!(of_runs, expected.map(Some), "{report}");
-        assert_eq!(arms, [runs.div_ceil(2), runs / 2], "whoever ordered took that arm");
+        assert_eq!(arms, [runs.div_ceil(2), runs / 2], "users who ordered took that arm");
         assert_eq!(split.iter().sum::<u64>(), runs, "{split:?}");
         // The random split is 3 : 3 : 1. Six standard deviations are allowed.
         for (arm, share) in split.iter().zip([3.0 / 7.0, 3.0 / 7.0, 1.0 / 7.0]) {
@@ -210,7 +210,7 @@ impl Books {
         let steps = report["steps"].as_array().expect("steps");
         assert_eq!(steps.len(), 11, "{report}");
         for step in steps {
-            let path = step["step"].as_str().expect("a place");
+            let path = step["step"].as_str().expect("a step path");
             assert_eq!(step["waiting"], 0, "{step}");
             for (did, count) in step["outcomes"].as_object().expect("outcomes") {
                 assert_eq!(told.remove(&(path.to_owned(), did.clone())), count.as_u64(), "{path} {did}");
@@ -235,7 +235,7 @@ impl Books {
             let sql = "SELECT count(*), count(DISTINCT user_id) FROM events WHERE name = $1";
             let row = db.query_one(sql, &[&event]).await.expect("the events");
             let counts: [i64; 2] = [row.get(0), row.get(1)];
-            assert_eq!(counts.map(|count| u64::try_from(count).ok()), [Some(expected); 2], "{event}: rows, people");
+            assert_eq!(counts.map(|count| u64::try_from(count).ok()), [Some(expected); 2], "{event}: rows, users");
         }
         for (what, expected) in [("users", runs), ("run", runs), ("timer", 0), ("run_listener", 0)] {
             assert_eq!(count(db, &format!("SELECT count(*) FROM {what}")).await, expected, "{what}");
@@ -270,12 +270,12 @@ async fn messages_were_sent_once(
         let row = db.query_one(sql, &[&shop.templates[name]]).await.expect("the ledger");
         let counts: [i64; 4] = [row.get(0), row.get(1), row.get(2), row.get(3)];
         let counts = counts.map(|count| u64::try_from(count).expect("a count"));
-        assert_eq!(counts, [expected; 4], "{name}: rows, runs, people, sent");
+        assert_eq!(counts, [expected; 4], "{name}: rows, runs, users, sent");
         let taken = mails.keys().filter(|(subject, _)| subject == name).count() as u64;
         assert_eq!(taken, if at_provider { expected } else { 0 }, "{name}: at the provider");
         all += expected;
     }
     assert_eq!(count(db, "SELECT count(*) FROM message").await, all);
     let ambiguous = count(db, "SELECT coalesce(sum(ambiguous), 0)::bigint FROM message").await;
-    println!("{all} messages, {} mails taken, {ambiguous} calls of unknown outcome", mails.len());
+    println!("{all} messages, {} mails accepted, {ambiguous} ambiguous calls", mails.len());
 }

@@ -68,7 +68,7 @@ fn one_too_many_is_found() {
     assert!(!holds(BURST + 3 * LIMIT + GATEWAYS + 1, three, 1, 0));
     assert!(holds(2 * BURST + 4 * LIMIT, three, 1, 1));
     assert!(!holds(2 * BURST + 4 * LIMIT + GATEWAYS + 1, three, 1, 1));
-    assert!(!holds(GATEWAYS * BURST + 4 * LIMIT + GATEWAYS + 1, three, 0, 1), "each gateway the whole of a burst");
+    assert!(!holds(GATEWAYS * BURST + 4 * LIMIT + GATEWAYS + 1, three, 0, 1), "each gateway admitted a whole burst");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,11 +79,11 @@ async fn a_limit_holds_over_two_gateways_while_redis_comes_and_goes() {
     let db = e2e::drained::database(&system).await;
     let sql = "WITH next AS (UPDATE change SET seq = seq + 1 WHERE topic = 'project' RETURNING seq) \
                UPDATE project SET rate_limit = $2, changed_seq = next.seq FROM next WHERE project_id = $1";
-    db.execute(sql, &[&system.project, &i32::try_from(LIMIT).expect("a small number")]).await.expect("a limit");
+    db.execute(sql, &[&system.project, &i32::try_from(LIMIT).expect("a small number")]).await.expect("setting the rate limit");
     let here = system.api.clone();
     let all = [&here, &there];
     // The default limit would refuse none of these.
-    testkit::eventually_true("both know the limit", TAKEN_OVER, async || {
+    testkit::eventually_true("both gateways apply the limit", TAKEN_OVER, async || {
         let at_once = all.iter().map(|api| async move {
             let asked = (0..2 * BURST).map(|_| status(api, &api.public_key));
             join_all(asked).await.contains(&Some(429))
@@ -127,30 +127,30 @@ async fn a_revoked_key_is_soon_refused_also_while_the_broker_is_away() {
     let mut system = System::start().await;
     let (mut second, there) = system.another_gateway("second");
     second.start().await;
-    let provision = Provision::new(&system.postgres.url()).expect("an address");
+    let provision = Provision::new(&system.postgres.url()).expect("a valid database URL");
     for (broker, within) in [(true, REFUSED), (false, REFUSED_WITHOUT_BROKER)] {
         let (id, key) = key(&system, &provision).await;
         let apis = [&system.api, &there];
         for api in apis {
-            testkit::eventually_true("the key opens", REFUSED, async || status(api, &key).await == Some(202)).await;
+            testkit::eventually_true("the key is accepted", REFUSED, async || status(api, &key).await == Some(202)).await;
         }
         if !broker {
             system.nats.kill().await;
             for api in apis {
                 // The key is still valid, but no broker accepts the event.
                 let known = async || status(api, &key).await == Some(503);
-                testkit::eventually_true("the broker is missed", REFUSED, known).await;
+                testkit::eventually_true("the gateway notices the broker outage", REFUSED, known).await;
             }
         }
         // Revokes the key in the database only, as an operator on its machine does, so that no gateway is notified.
-        provision.revoke_key(system.project, id).await.expect("it worked until now");
+        provision.revoke_key(system.project, id).await.expect("revoking the key");
         let revoked = Instant::now();
         for api in apis {
             let refused = async || status(api, &key).await == Some(401);
             testkit::eventually_true("the revoked key is refused", within, refused).await;
         }
-        assert!(revoked.elapsed() <= within, "by both after {:?}", revoked.elapsed());
-        println!("refused by both {:?} after it was revoked, broker: {broker}", revoked.elapsed());
+        assert!(revoked.elapsed() <= within, "refused by both gateways only after {:?}", revoked.elapsed());
+        println!("refused by both gateways {:?} after the revocation, broker: {broker}", revoked.elapsed());
         if !broker {
             system.nats.start_again().await;
         }

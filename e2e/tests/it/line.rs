@@ -80,7 +80,7 @@ async fn keys_open_what_they_are_for() {
     let sent = Instant::now();
     api.post("/messages", &message).await.expect(202);
     system.mail_to("eve@example.com", Duration::from_secs(5)).await;
-    println!("a direct message to a new person took {:?}", sent.elapsed());
+    println!("a direct message to a new user took {:?}", sent.elapsed());
 }
 
 /// Stops everything in order, including the servers, while items are in the stream, runs wait and mail is queued.

@@ -26,7 +26,7 @@ async fn a_wrong_password_is_shown_and_mail_waits_until_it_is_mended() {
     let held = send("While wrong").await;
     let shown = api.until("/channels", SOON, |c| c["email"]["error"].is_string()).await;
     println!("shown: {}", shown["email"]["error"]);
-    assert!(!shown.to_string().contains("wrong\""), "the password: {shown}");
+    assert!(!shown.to_string().contains("wrong\""), "the error contains the password: {shown}");
     let waits =
         |m: &Value| of(m, &held)["statusReason"].as_str().is_some_and(|r| r.starts_with("channel_misconfigured"));
     let messages = api.until("/messages", SOON, waits).await;
@@ -69,7 +69,7 @@ async fn hostile_names_reach_nobody_else() {
         assert_eq!((mail.delivered_to(), mail.header("Bcc")), (vec![address], None), "{}", mail.text());
     }
     let marked = mails::to(&system.mailbox, "eve3@example.com").remove(0).text();
-    assert!(marked.contains("<h1>Hello Eve &lt;b&gt;"), "a name is text, not mark-up: {marked}");
+    assert!(marked.contains("<h1>Hello Eve &lt;b&gt;"), "the name was not escaped: {marked}");
     assert_eq!(system.mailbox.mails().len(), names.len());
 }
 

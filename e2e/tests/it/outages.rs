@@ -32,7 +32,7 @@ impl Sender {
         let event = json!({ "event": "page_viewed", "user_id": format!("u{}", self.accepted.len() % 16), "id": id,
                             "properties": { "padding": "x".repeat(padding) } });
         let answer = self.api.track("/events", &event).await;
-        assert!(answer.took < HEARD, "an answer took {:?}: {answer:?}", answer.took);
+        assert!(answer.took < HEARD, "a response took {:?}: {answer:?}", answer.took);
         match answer.status {
             202 => self.accepted.push(id),
             503 => {
@@ -106,7 +106,7 @@ async fn without_nats_clients_are_told_to_come_back() {
         sender.until_accepted().await;
         sender.all_there_once(&system).await;
     }
-    assert!(system.gateway.has_ended().is_none(), "the gateway that began it");
+    assert!(system.gateway.has_ended().is_none(), "the gateway exited");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,7 +170,7 @@ async fn a_full_stream_refuses_and_keeps_what_it_accepted() {
     let db = drained::database(&system).await;
     let all = sender.accepted.len() as i64;
     let stored = async || drained::events(&db, "page_viewed").await == StoredEvents::each_once(all);
-    testkit::eventually_true("what was accepted is stored", Duration::from_secs(20), stored).await;
+    testkit::eventually_true("all accepted events are stored", Duration::from_secs(20), stored).await;
     system.scheduler.stop().await;
     system.scheduler.start().await;
     sender.until_accepted().await;

@@ -80,7 +80,7 @@ async fn viewed(db: &Client, count: i64, within: Duration) {
 /// Returns all users with their data.
 async fn people(db: &Client) -> Vec<String> {
     let sql = "SELECT concat_ws(' ', external_id, email, name, properties) FROM users ORDER BY external_id";
-    db.query(sql, &[]).await.expect("the people").iter().map(|row| row.get(0)).collect()
+    db.query(sql, &[]).await.expect("the users").iter().map(|row| row.get(0)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +117,7 @@ async fn a_restored_backup_catches_up_with_all_that_was_accepted_after_it() {
     system.start_programs().await;
     viewed(&db, count, CAUGHT_UP).await;
     println!(
-        "backed up in {took:.1?}, restored in {restored:.1?} with {in_backup} of {count} events, the rest read again {:.1?} after the start",
+        "backed up in {took:.1?}, restored in {restored:.1?} with {in_backup} of {count} events, the rest re-read {:.1?} after the start",
         started.elapsed()
     );
     let total = system.api.get("/events?event=page_viewed&limit=1").await.expect(200)["pagination"]["total"].clone();
@@ -127,7 +127,7 @@ async fn a_restored_backup_catches_up_with_all_that_was_accepted_after_it() {
     let shop_mails = async |to: &str, count: usize| {
         eventually(CAUGHT_UP, async || match mails::to(&system.mailbox, to).len() {
             came if came == count => Ok(()),
-            came => Err(format!("{came} to {to}")),
+            came => Err(format!("{came} mails to {to}")),
         })
         .await;
     };
@@ -135,10 +135,10 @@ async fn a_restored_backup_catches_up_with_all_that_was_accepted_after_it() {
     drained::until_drained(&system, &db, CAUGHT_UP).await;
     shop_mails(&early, 1).await;
     shop_mails(&late, 2).await;
-    assert_eq!(mails::copies(&system.mailbox).len(), messages, "another message than those before");
+    assert_eq!(mails::copies(&system.mailbox).len(), messages, "a message was sent under a new ID");
     assert_eq!(drained::ledger(&db).await.len(), messages);
     assert_eq!(people(&db).await, known);
-    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    assert_eq!(drained::dead_letters(&system).await, 0, "there are dead letters");
     viewed(&db, count, CAUGHT_UP).await;
 }
 

@@ -85,7 +85,7 @@ impl Client {
             }
             self.at = 1 - self.at;
         }
-        panic!("{TRIES} times in a row neither gateway took a request");
+        panic!("both gateways rejected a request {TRIES} times in a row");
     }
 
     /// Sends until the load ends.
@@ -216,15 +216,15 @@ fn only_while_it_stopped(seen: &[Seen], restarts: &[Restart]) {
     for (gateway, at) in seen.iter().flat_map(|seen| &seen.told_to_come_back) {
         assert!(
             of(*gateway).any(|r| r.told <= *at && *at <= r.ready),
-            "gateway {gateway} asked to come back while it worked"
+            "gateway {gateway} asked for a retry while it was running"
         );
     }
     for (gateway, at) in seen.iter().flat_map(|seen| &seen.refused) {
         let at_its_end = of(*gateway).any(|r| r.ended <= *at + LAST_MOMENT && *at <= r.ready);
-        assert!(at_its_end, "gateway {gateway} let nobody in before its end");
+        assert!(at_its_end, "gateway {gateway} refused connections before its exit");
     }
     let asked: usize = seen.iter().map(|seen| seen.told_to_come_back.len()).sum();
-    assert!(asked > 0, "no request came while a gateway stopped");
+    assert!(asked > 0, "no request arrived while a gateway stopped");
 }
 
 /// Checks that everything answered with 202 is stored once, its mails were sent once, and no work is left.
@@ -242,7 +242,7 @@ async fn everything_once(system: &System, db: &tokio_postgres::Client, viewed: i
         came => Err(format!("{came} of {} mails", 2 * people.len())),
     })
     .await;
-    println!("the last mail came {:.1?} after the load", over.elapsed());
+    println!("the last mail arrived {:.1?} after the load", over.elapsed());
     drained::until_drained(system, db, DRAIN).await;
     let copies = mails::copies(&system.mailbox);
     assert!(copies.values().all(|copies| *copies == 1), "{copies:?}");
@@ -250,11 +250,11 @@ async fn everything_once(system: &System, db: &tokio_postgres::Client, viewed: i
     for mail in system.mailbox.mails() {
         mail.delivered_to().iter().for_each(|to| *came.entry(to.clone()).or_default() += 1);
     }
-    assert!(people.iter().all(|person| came.get(*person) == Some(&2)), "somebody was not mailed twice: {came:?}");
+    assert!(people.iter().all(|person| came.get(*person) == Some(&2)), "a user did not get two mails: {came:?}");
     let ledger = drained::ledger(db).await;
     assert_eq!(ledger.len(), 2 * people.len());
     assert!(ledger.iter().all(|row| row.status == "sent" && row.ambiguous == 0), "{ledger:?}");
-    assert_eq!(drained::dead_letters(system).await, 0, "nothing was put aside");
+    assert_eq!(drained::dead_letters(system).await, 0, "there are dead letters");
 }
 
 fn report(seen: &[Seen], restarts: &[Restart], took: Duration) {
@@ -266,13 +266,13 @@ fn report(seen: &[Seen], restarts: &[Restart], took: Duration) {
         drains.sort_unstable();
         let (median, longest) = (drains[drains.len() / 2], drains[drains.len() - 1]);
         println!(
-            "{program:>20}: {} restarts, from SIGTERM to the end {median:.2?}, at most {longest:.2?}",
+            "{program:>20}: {} restarts, from SIGTERM to exit {median:.2?}, at most {longest:.2?}",
             drains.len()
         );
     }
     let sum = |count: fn(&Seen) -> u64| seen.iter().map(count).sum::<u64>();
     println!(
-        "{} requests in {took:.1?}, {} told to come back, {} refused; the slowest took {:.2?} with all its tries",
+        "{} requests in {took:.1?}, {} asked to retry, {} refused; the slowest took {:.2?} including retries",
         sum(|seen| seen.requests),
         sum(|seen| seen.told_to_come_back.len() as u64),
         sum(|seen| seen.refused.len() as u64),

@@ -28,7 +28,7 @@ fn names(text: &str) -> BTreeSet<String> {
 fn every_metric_is_documented_and_counted_by_some_program() {
     let documented = names(&text("docs/reference/metrics.md"));
     let listed: BTreeSet<String> = Metric::ALL.iter().map(|metric| metric.name().to_owned()).collect();
-    assert_eq!(documented, listed, "docs/reference/metrics.md lists all metrics and no other");
+    assert_eq!(documented, listed, "docs/reference/metrics.md and Metric::ALL differ");
     let code: String = sources::of_programs()
         .into_iter()
         .filter(|source| !source.path.ends_with("metric_name.rs"))
@@ -41,7 +41,7 @@ fn every_metric_is_documented_and_counted_by_some_program() {
         .collect();
     let unused: Vec<&Metric> =
         Metric::ALL.iter().filter(|metric| !used.contains(format!("{metric:?}").as_str())).collect();
-    assert!(unused.is_empty(), "nobody counts {unused:?}");
+    assert!(unused.is_empty(), "no program records {unused:?}");
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() {
     serde_json::from_str::<serde_json::Value>(&dashboard).unwrap();
     for (place, asked) in [("the dashboard", &shown), ("the alerts", &names(&text("deploy/prometheus/alerts.yml")))] {
         let unknown: Vec<&String> = asked.iter().filter(|name| !known.contains(*name)).collect();
-        assert!(!asked.is_empty() && unknown.is_empty(), "{place} ask for {unknown:?}");
+        assert!(!asked.is_empty() && unknown.is_empty(), "{place} query unknown metrics: {unknown:?}");
     }
     let missing: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).filter(|name| !dashboard.contains(name)).collect();
-    assert!(missing.is_empty(), "the dashboard shows all but {missing:?}");
+    assert!(missing.is_empty(), "the dashboard does not show {missing:?}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn every_alert_has_its_runbook() {
     let named: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     let told: Vec<&str> = runbooks.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     assert!(!named.is_empty());
-    assert_eq!(named, told, "in one order");
+    assert_eq!(named, told, "runbooks and alerts differ, or are in another order");
     for name in named {
         assert!(alerts.contains(&format!("runbook: docs/operate/runbooks.md#{}\n", name.to_lowercase())), "{name}");
     }

@@ -74,7 +74,7 @@ async fn a_trace_shows_every_hop_of_an_event() {
     let (started, went_on): (Vec<&ReceivedSpan>, Vec<&ReceivedSpan>) =
         runs.iter().copied().partition(|run| behind(run, &recorded));
     assert!(started.len() == 2 && went_on.len() == 1 && behind(went_on[0], &started), "{trace:#?}");
-    assert!(went_on[0].began_ns - request[0].began_ns >= 900_000_000, "it waited for a second");
+    assert!(went_on[0].began_ns - request[0].began_ns >= 900_000_000, "the run did not wait for a second");
     // Messages are queued in the transaction of their run, so there is no publish span.
     assert!(hops(&trace, automation, "publish SEND").is_empty(), "{trace:#?}");
     let delivered = hops(&trace, delivery, "deliver");
@@ -95,7 +95,7 @@ async fn a_trace_shows_every_hop_of_an_event() {
         assert!(call.ended_ns > call.began_ns);
     }
     let others = receiver.vendor().all().into_iter().filter(|span| span.trace_id != TRACE).count();
-    assert_eq!(others, 0, "nobody asked for those");
+    assert_eq!(others, 0, "spans without a sampled parent were exported");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

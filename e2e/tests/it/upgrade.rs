@@ -82,12 +82,12 @@ async fn migrate_behind_a_report(system: &System) -> Duration {
         );
     // The migrator waits, times out, and retries.
     for _ in 0..2 {
-        eventually(SOON, async || if migrator_waits(&db).await { Ok(()) } else { Err("the migrator does not wait") })
+        eventually(SOON, async || if migrator_waits(&db).await { Ok(()) } else { Err("the migrator is not waiting") })
             .await;
-        eventually(SOON, async || if migrator_waits(&db).await { Err("the migrator waits on") } else { Ok(()) }).await;
+        eventually(SOON, async || if migrator_waits(&db).await { Err("the migrator is still waiting") } else { Ok(()) }).await;
     }
-    report.rollback().await.expect("the report's end");
-    let applied = migrating.await.expect("the migrator's end").unwrap_or_else(|error| panic!("migrating: {error:#}"));
+    report.rollback().await.expect("ending the report");
+    let applied = migrating.await.expect("the migrator panicked").unwrap_or_else(|error| panic!("migrating: {error:#}"));
     assert_eq!(applied.len(), EXPANDING.len());
     began.elapsed()
 }
@@ -113,8 +113,8 @@ async fn an_upgrade_under_load_cuts_nobody_off_and_loses_and_repeats_nothing() {
     let clients = (0..CLIENTS).map(|n| rolling::load(&gateways, n, &over));
     let (seen, waited, (migrated, restarts)) = tokio::join!(join_all(clients), longest_wait(watch, &over), upgrade);
     println!("migrated within {migrated:.1?}; the longest wait for a table {waited:.2?}");
-    assert!(waited > Duration::ZERO, "nobody ever waited behind the migrator, so that nothing was tried");
-    assert!(waited < LOCK_TIMEOUT + MARGIN, "somebody waited for {waited:?}");
+    assert!(waited > Duration::ZERO, "no program waited for the migrator, so the test proves nothing");
+    assert!(waited < LOCK_TIMEOUT + MARGIN, "a program waited for {waited:?}");
 
     Rolled { seen, restarts, took: began.elapsed() }.check(&system, &db).await;
     let sql = "SELECT count(*) FROM events WHERE made_up IS NULL";
@@ -131,7 +131,7 @@ async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it
     let contracting = next(&["ALTER TABLE project DROP COLUMN tracking;"], known_version() + 1);
     let config = database(&system);
     let migrate = async || migrate::apply(&config, &Clock::system(), &contracting).await;
-    let refused = migrate().await.expect_err("the programs run").to_string();
+    let refused = migrate().await.expect_err("the programs are running").to_string();
     for program in ["gateway", "worker-automation", "worker-delivery", "scheduler"] {
         assert!(refused.contains(&format!("{program} of schema version {}", known_version())), "{refused}");
     }
@@ -143,7 +143,7 @@ async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it
     db.execute(sql, &[&version]).await.expect("a row");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
         let status = tokio::time::timeout(SOON, program.ended()).await;
-        let status = status.unwrap_or_else(|_| panic!("{} works on", program.name()));
+        let status = status.unwrap_or_else(|_| panic!("{} is still running", program.name()));
         assert_eq!(status.code(), Some(migrate::EXIT_SCHEMA), "{}", program.log_end());
         assert!(program.log_end().contains("upgrade the program"), "{}", program.log_end());
         // A restarted program exits at once.
@@ -152,8 +152,8 @@ async fn programs_that_a_migration_leaves_behind_hold_it_up_and_never_work_on_it
     }
 
     db.execute("DELETE FROM schema_migration WHERE version = $1", &[&version]).await.expect("no row");
-    assert_eq!(migrate().await.expect("nobody is left"), [version]);
-    let error = Provision::new(&system.postgres.url()).expect("an address").migrate().await.expect_err("it is too new");
+    assert_eq!(migrate().await.expect("no program is running"), [version]);
+    let error = Provision::new(&system.postgres.url()).expect("a valid database URL").migrate().await.expect_err("the schema is newer");
     assert!(error.to_string().contains("upgrade the program"), "{error:#}");
 }
 
@@ -169,14 +169,14 @@ async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves(
     system.stop_programs().await;
     let db = drained::database(&system).await;
     // The state before the first migration.
-    db.batch_execute("ALTER TABLE schema_migration RENAME TO kept").await.expect("another name");
+    db.batch_execute("ALTER TABLE schema_migration RENAME TO kept").await.expect("renaming the table");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
         program.launch();
     }
     for program in [&system.gateway, &system.automation, &system.delivery, &system.scheduler] {
         let waiting = async || {
             let log = std::fs::read_to_string(program.log()).map_err(|error| error.to_string())?;
-            let line = log.lines().find(|line| line.contains("waiting for the schema")).ok_or("it does not wait")?;
+            let line = log.lines().find(|line| line.contains("waiting for the schema")).ok_or("the program is not waiting")?;
             assert!(line.contains("run `rekindle migrate`"), "{line}");
             Ok::<_, String>(())
         };
@@ -188,7 +188,7 @@ async fn programs_that_come_before_their_migration_wait_and_begin_by_themselves(
     // The gateway does not listen before it can answer.
     let address = system.origin.trim_start_matches("http://");
     assert!(tokio::net::TcpStream::connect(address).await.is_err(), "the gateway listens without a schema");
-    db.batch_execute("ALTER TABLE kept RENAME TO schema_migration").await.expect("its name");
+    db.batch_execute("ALTER TABLE kept RENAME TO schema_migration").await.expect("restoring the table's name");
     for program in [&mut system.gateway, &mut system.automation, &mut system.delivery, &mut system.scheduler] {
         program.ready().await;
     }

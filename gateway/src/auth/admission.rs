@@ -97,7 +97,7 @@ async fn known(auth: &Auth, request: &Request<'_>, text: &str) -> Result<Arc<Kno
 async fn by_key(auth: &Auth, request: &Request<'_>, text: &str, access: Access) -> Result<Admission, ApiError> {
     let key = known(auth, request, text).await?;
     if key.key_type == KeyType::Public && access != Access::Public {
-        return Err(ApiError::Forbidden("this address needs a secret key (sk_live_…); the one sent is public"));
+        return Err(ApiError::Forbidden("this route requires a secret key (sk_live_…); the key that was sent is public"));
     }
     if let Some(origin) = request.headers.get(ORIGIN)
         && !origins::allow(&key.settings.allowed_origins, origin.as_bytes())
@@ -113,7 +113,7 @@ async fn by_key(auth: &Auth, request: &Request<'_>, text: &str, access: Access) 
 /// Returns the error for an API key on a route that takes only sessions: 403 if the key is valid, 401 otherwise.
 async fn key_in_place_of_session(auth: &Auth, request: &Request<'_>, text: &str) -> Result<ApiError, ApiError> {
     known(auth, request, text).await?;
-    Ok(ApiError::Forbidden("this address takes no API key: log in with POST /auth/login"))
+    Ok(ApiError::Forbidden("this route does not accept API keys: log in with POST /auth/login"))
 }
 
 async fn by_session(
@@ -125,7 +125,7 @@ async fn by_session(
 ) -> Result<Admission, ApiError> {
     let membership = membership(auth, request, &session.account, in_path).await?;
     if access.needs_admin() && membership.role != Role::Admin {
-        return Err(ApiError::Forbidden("this needs the role ADMIN in the project; yours is MEMBER"));
+        return Err(ApiError::Forbidden("this request requires the role ADMIN in the project; yours is MEMBER"));
     }
     Ok(Admission {
         project: membership.project,
@@ -144,7 +144,7 @@ async fn membership(
     account: &Account,
     in_path: Option<&str>,
 ) -> Result<Membership, ApiError> {
-    let missing = || ApiError::NotFound("no such project among yours".to_owned());
+    let missing = || ApiError::NotFound("your account has no such project".to_owned());
     let db = auth.store.connection().await?;
     if let Some(named) = in_path.or_else(|| request.header("x-project-id")) {
         let project = Uuid::try_parse(named).map(ProjectId).map_err(|_| missing())?;

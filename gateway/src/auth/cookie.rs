@@ -18,7 +18,7 @@ pub fn value(headers: &HeaderMap, secure: bool) -> Option<&str> {
     pairs.filter_map(|pair| pair.trim().split_once('=')).find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// Returns a `Set-Cookie` value that stores the session for `lasts`.
+/// Returns a `Set-Cookie` value that stores the session for `max_age`.
 pub fn set(value: &str, lasts: Duration, secure: bool) -> String {
     let attribute = if secure { "; Secure" } else { "" };
     format!("{}={value}; Path=/; Max-Age={}; HttpOnly; SameSite=Lax{attribute}", name(secure), lasts.as_secs())

@@ -40,7 +40,7 @@ impl Refusal {
     pub fn message(self) -> &'static str {
         match self {
             Self::Missing => {
-                "user_id must be proven: send user_token (a JWT) or user_hash, which your server makes with the project's identity secret"
+                "user_id must be proven: send user_token (a JWT) or user_hash, which your server computes with the project's identity secret"
             }
             Self::Hash => {
                 "user_hash must be the hexadecimal HMAC-SHA256 of user_id under the project's identity secret"

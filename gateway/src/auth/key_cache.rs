@@ -143,7 +143,7 @@ impl KeyCache {
         if self.is_absent(hash) {
             return Ok(None);
         }
-        let silent = || StoreError::Unavailable("no answer in time".to_owned());
+        let silent = || StoreError::Unavailable("the lookup timed out".to_owned());
         let busy = || StoreError::Unavailable("too many keys are being looked up".to_owned());
         let turn = tokio::time::timeout(TURN, self.turns.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())?;
         let before = self.forgotten.load(Ordering::SeqCst);

@@ -28,7 +28,7 @@ pub async fn keep_writing(auth: Arc<Auth>, shutdown: Shutdown) {
         // A failed write is retried at the next interval.
         let written = if ends { write_all(&auth).await } else { write(&auth).await };
         if let Err(error) = written {
-            tracing::debug!(%error, "when keys were last used could not be written");
+            tracing::debug!(%error, "cannot write the last use of keys; retrying");
         }
         if ends {
             return;

@@ -30,7 +30,7 @@ pub async fn check(auth: &Auth, request: &Request<'_>, email: &str, password: &s
     let id = found.as_ref().map_or_else(|| "none".to_owned(), |found| found.account.id.to_string());
     let request_id = request.request_id;
     if let Attempt::Refused { until } = attempt {
-        tracing::warn!(account = id, request_id, "password not checked: too many wrong ones");
+        tracing::warn!(account = id, request_id, "password not checked: too many failed attempts");
         let wait = until.duration_since(now).as_secs().clamp(1, WINDOW.as_secs() as i64);
         return Err(ApiError::TooManyAttempts { retry_after: wait as u32 });
     }

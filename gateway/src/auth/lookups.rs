@@ -18,7 +18,7 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// Waits for a permit for at most `TURN`. The permit is released when the returned value is dropped.
+    /// Waits for a permit for at most `PERMIT_TIMEOUT`. The permit is released when the returned value is dropped.
     pub async fn turn(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         let busy = || StoreError::Unavailable("too many callers are being looked up".to_owned());
         tokio::time::timeout(TURN, self.0.acquire()).await.map_err(|_| busy())?.map_err(|_| busy())

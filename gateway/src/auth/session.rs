@@ -132,13 +132,13 @@ fn check_token(request: &Request<'_>, session: &Session) -> Result<(), ApiError>
     if bool::from(sent.as_bytes().ct_eq(session.csrf_token().as_bytes())) {
         return Ok(());
     }
-    Err(ApiError::Forbidden("send the session's `csrfToken` as X-CSRF-Token: GET /auth/session tells it"))
+    Err(ApiError::Forbidden("send the session's `csrfToken` as X-CSRF-Token: GET /auth/session returns it"))
 }
 
 /// Refuses requests that another site initiated, according to the browser. Also protects login, which has no token yet.
 pub fn refuse_other_sites(request: &Request<'_>) -> Result<(), ApiError> {
     match request.header("sec-fetch-site") {
-        Some("cross-site") => Err(ApiError::Forbidden("another site asked for this")),
+        Some("cross-site") => Err(ApiError::Forbidden("this request was initiated by another site")),
         _ => Ok(()),
     }
 }

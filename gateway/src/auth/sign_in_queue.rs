@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::http::client_address::network;
 use crate::http::error::ApiError;
 
-/// Maximum waiters in total: about as many as one processor hashes within `PATIENCE`.
+/// Maximum waiters in total: about as many as one processor hashes within `WAIT_TIMEOUT`.
 const MAX_WAITING: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 const BUSY: ApiError = ApiError::Unavailable("too many passwords are being checked");
@@ -68,7 +68,7 @@ impl SignInQueue {
 
     /// Waits for a permit to check or hash a password for the account with this email address.
     ///
-    /// Fails with 503 after `PATIENCE`, or if the waiter is dropped from a full queue.
+    /// Fails with 503 after `WAIT_TIMEOUT`, or if the waiter is dropped from a full queue.
     pub async fn turn(&self, origin: IpAddr, email: &str) -> Result<Turn, ApiError> {
         let key = Key {
             origin: self.seed.hash_one(network(origin)),
@@ -154,7 +154,7 @@ fn grant(state: &Arc<Mutex<State>>) {
 
 /// A permit to hash, held until the last clone is dropped.
 #[derive(Clone)]
-pub struct Turn(#[expect(dead_code, reason = "held for its end")] Arc<Slot>);
+pub struct Turn(#[expect(dead_code, reason = "held until it is dropped")] Arc<Slot>);
 
 struct Slot {
     state: Arc<Mutex<State>>,
@@ -195,7 +195,7 @@ mod tests {
             turn.map(|_turn| place.fetch_add(1, Ordering::Relaxed))
         });
         let mut all = Box::pin(futures_util::future::join_all(waits));
-        assert!(all.as_mut().now_or_never().is_none(), "nobody has a turn yet");
+        assert!(all.as_mut().now_or_never().is_none(), "no waiter has a permit yet");
         drop(held);
         all.await.into_iter().map(|place| place.unwrap_or(usize::MAX)).collect()
     }

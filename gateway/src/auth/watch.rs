@@ -35,16 +35,16 @@ pub async fn watch(auth: Arc<Auth>, bus: Bus, mut position: Option<Position>, sh
     let mut hints = bus.client.subscribe(bus.names.changed(Topic::ApiKey.as_str())).await.ok();
     loop {
         let followed = tokio::time::timeout(TIMEOUT, follow(&auth, position)).await;
-        match followed.unwrap_or_else(|_| Err(StoreError::Unavailable("no answer in time".to_owned()))) {
+        match followed.unwrap_or_else(|_| Err(StoreError::Unavailable("the poll timed out".to_owned()))) {
             Ok(reached) => {
                 position = Some(reached);
                 if std::mem::take(&mut lost) {
-                    tracing::info!("changes of keys are followed again");
+                    tracing::info!("polling for key changes works again");
                 }
             }
             Err(error) => {
                 if !std::mem::replace(&mut lost, true) {
-                    tracing::warn!(%error, "changes of keys cannot be followed; known keys go on working for an hour");
+                    tracing::warn!(%error, "cannot poll for key changes; cached keys stay valid for up to an hour");
                 }
             }
         }

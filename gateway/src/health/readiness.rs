@@ -38,10 +38,10 @@ impl Readiness {
         );
         let verdict = match (published, room, asked) {
             (Ok(Ok(_)), Ok(Ok(true)), Ok(Ok(()))) => Ok(()),
-            (Ok(Ok(_)), Ok(Ok(true)), _) => Err("the database does not answer"),
+            (Ok(Ok(_)), Ok(Ok(true)), _) => Err("the database does not respond"),
             (Ok(Err(PublishError::Full)), ..) | (_, Ok(Ok(false)), _) => Err("the broker's stream is full"),
-            (_, _, Ok(Ok(()))) => Err("the broker does not take writes"),
-            _ => Err("neither broker nor database can be used"),
+            (_, _, Ok(Ok(()))) => Err("the broker does not accept messages"),
+            _ => Err("neither the broker nor the database is available"),
         };
         *last = Some((Instant::now(), verdict));
         verdict

@@ -109,7 +109,7 @@ where
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| ApiError::BadRequest(format!("the body broke off: {e}")))?;
+        let frame = frame.map_err(|e| ApiError::BadRequest(format!("the body was interrupted: {e}")))?;
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + rest.len() + data.len() > limit {
             return Err(ApiError::TooLarge);
@@ -153,7 +153,7 @@ pub(crate) fn unzip(bytes: &[u8], limit: usize) -> Result<Bytes, ApiError> {
     use std::io::Read;
     let mut out = Vec::with_capacity((bytes.len() * 4).min(limit));
     let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(limit as u64 + 1);
-    reader.read_to_end(&mut out).map_err(|e| ApiError::BadRequest(format!("the body is not gzip: {e}")))?;
+    reader.read_to_end(&mut out).map_err(|e| ApiError::BadRequest(format!("the body is not valid gzip: {e}")))?;
     if out.len() > limit { Err(ApiError::TooLarge) } else { Ok(out.into()) }
 }
 
@@ -178,7 +178,7 @@ pub fn refused(error: &serde_json::Error) -> ApiError {
     if storable.iter().any(|s| why.contains(s)) {
         return ApiError::invalid("body", why);
     }
-    ApiError::BadRequest(format!("the body is not JSON: {why}"))
+    ApiError::BadRequest(format!("the body is not valid JSON: {why}"))
 }
 
 /// One step of a path into a JSON value.

@@ -34,7 +34,7 @@ pub enum ApiError {
     #[error("{0}")]
     NotFound(String),
     /// Holds the value of `Allow`.
-    #[error("this address does not take the method; it takes {0}")]
+    #[error("this path does not support the method; it supports {0}")]
     MethodNotAllowed(String),
     /// The body did not arrive in time.
     #[error("the body did not arrive within {} s", crate::http::body_limits::READ_TIMEOUT.as_secs())]
@@ -44,20 +44,20 @@ pub enum ApiError {
     Conflict(String),
     /// `If-Match` does not name the current state of the resource. Holds the kind of resource, for example `template`.
     #[error(
-        "this {0} has been changed since it was read: its ETag is no longer the one in If-Match, and nothing was written; read it again and send the change with its new ETag, or without If-Match to write over what is there now"
+        "this {0} has been changed since it was read: its ETag no longer matches If-Match, and nothing was written; read it again and send the change with its new ETag, or without If-Match to overwrite the current version"
     )]
     PreconditionFailed(String),
     #[error(
-        "the body is over {} bytes, which is the limit also after decompression",
+        "the body exceeds the limit of {} bytes, which also applies after decompression",
         crate::http::body_limits::MAX_BYTES
     )]
     TooLarge,
     /// A streamed body over a limit in bytes. The part before the limit was accepted.
-    #[error("the body is over {0} bytes, which is the limit also after decompression")]
+    #[error("the body exceeds the limit of {0} bytes, which also applies after decompression")]
     OverLimit(u64),
     /// An import that was interrupted and can be resumed at `next_line`.
     #[error(
-        "{cause}; import {id} has come to line {next_line}: send the body again with `Idempotency-Key: {id}`, or, with `fromLine={next_line}` as well, what is left of it"
+        "{cause}; import {id} stopped before line {next_line}: send the body again with `Idempotency-Key: {id}`, or only the rest of it if you add `fromLine={next_line}`"
     )]
     Interrupted { cause: Box<ApiError>, id: Uuid, next_line: u64 },
     #[error("{0}")]
@@ -68,7 +68,7 @@ pub enum ApiError {
     #[error("over the rate limit of this {scope} ({limit}/s); retry after {retry_after} s")]
     TooManyRequests { scope: &'static str, limit: u32, retry_after: u32 },
     /// Too many wrong passwords.
-    #[error("too many wrong passwords for this address; wait {retry_after} s")]
+    #[error("too many wrong passwords for this email address; wait {retry_after} s")]
     TooManyAttempts { retry_after: u32 },
     /// A limit on concurrent resources, such as streams or imports, is reached.
     #[error("{0}")]
@@ -89,7 +89,7 @@ pub enum ApiError {
     #[error("{0}")]
     GatewayTimeout(String),
     /// A bug or an unexpected state: the cause is logged, not returned.
-    #[error("the request failed for a reason on the server's side, which has been logged")]
+    #[error("the request failed because of an internal error, which has been logged")]
     Internal(String),
 }
 
@@ -187,8 +187,8 @@ impl From<StoreError> for ApiError {
             return Self::Unavailable("the database cannot be reached");
         }
         if error.is_conflict() {
-            tracing::info!(%error, "a conflict in the database");
-            return Self::Unavailable("another change was under way");
+            tracing::info!(%error, "transaction conflict in the database");
+            return Self::Unavailable("a concurrent change is in progress");
         }
         Self::Internal(error.to_string())
     }
@@ -200,12 +200,12 @@ impl From<PublishError> for ApiError {
             PublishError::Disconnected => Self::Unavailable("the broker cannot be reached"),
             PublishError::Timeout => Self::Unavailable("the broker did not acknowledge in time"),
             PublishError::Full => Self::Unavailable("the broker's stream is full"),
-            PublishError::Busy => Self::Unavailable("too many requests wait for the broker"),
+            PublishError::Busy => Self::Unavailable("too many requests are waiting for the broker"),
             PublishError::Refused(why) => {
                 tracing::warn!(error = why, "the broker refused a publish");
                 Self::Unavailable("the broker refused the request")
             }
-            PublishError::TooLarge => Self::Internal("a message larger than the broker takes".to_owned()),
+            PublishError::TooLarge => Self::Internal("a message exceeds the size limit of the broker".to_owned()),
         }
     }
 }

@@ -105,7 +105,7 @@ impl Precondition {
         }
         tags(&line).map(Self::OneOf).ok_or_else(|| {
             let allowed =
-                "If-Match must be `*`, or ETags as they were answered, in quotes and with commas between them";
+                "If-Match must be `*`, or a comma-separated list of quoted ETags as they were returned";
             ApiError::BadRequest(allowed.to_owned())
         })
     }

@@ -97,7 +97,7 @@ impl<'a> Request<'a> {
 
     /// Returns the body as a stream. A body can be taken only once.
     pub fn take_body(&self) -> Result<Incoming, ApiError> {
-        self.body.take().ok_or_else(|| ApiError::Internal("the body was read before".to_owned()))
+        self.body.take().ok_or_else(|| ApiError::Internal("the body has already been read".to_owned()))
     }
 
     /// Reads the whole body and decompresses it.

@@ -28,7 +28,7 @@ pub struct Reply {
 impl Reply {
     pub fn json(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
         let mut text = Vec::with_capacity(BODY_BYTES);
-        serde_json::to_writer(&mut text, body).map_err(|e| ApiError::Internal(format!("writing the answer: {e}")))?;
+        serde_json::to_writer(&mut text, body).map_err(|e| ApiError::Internal(format!("serializing the response: {e}")))?;
         Ok(Self { status, headers: HeaderMap::with_capacity(HEADERS), body: text.into(), pieces: None })
     }
 

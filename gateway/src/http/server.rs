@@ -94,7 +94,7 @@ impl<S: Service> Door<S> {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Most likely out of file descriptors: wait until some are released.
-                    tracing::warn!(%error, "accepting a connection");
+                    tracing::warn!(%error, "cannot accept a connection; retrying");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -102,7 +102,7 @@ impl<S: Service> Door<S> {
             let (service, watcher) = (self.service.clone(), connections.watcher());
             tokio::spawn(async move {
                 if let Err(error) = connection(stream, peer.ip(), service, watcher).await {
-                    tracing::debug!(%error, "a connection broke off");
+                    tracing::debug!(%error, "connection failed");
                 }
                 drop(permit);
             });

@@ -1,4 +1,4 @@
-//! Streamed responses: written piece by piece while they are produced, with only a few pieces in memory.
+//! Streamed responses: written chunk by chunk while they are produced, with only a few chunks in memory.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -9,12 +9,12 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
-/// Maximum pieces that are queued for a slow client.
+/// Maximum chunks that are queued for a slow client.
 const WAITING: usize = 2;
 
 /// An incomplete response: the client sees the connection break instead of a shorter response.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer broke off")]
+#[error("the response was interrupted")]
 pub struct BrokenOff;
 
 enum Piece {
@@ -22,7 +22,7 @@ enum Piece {
     End,
 }
 
-/// The sender of the pieces.
+/// The sender of the chunks.
 pub struct Maker(mpsc::Sender<Piece>);
 
 /// The client has disconnected.
@@ -30,7 +30,7 @@ pub struct Maker(mpsc::Sender<Piece>);
 pub struct Gone;
 
 impl Maker {
-    /// Sends a piece, and waits until the queue has capacity. Ignores an empty piece.
+    /// Sends a chunk, and waits until the queue has capacity. Ignores an empty chunk.
     pub async fn put(&self, piece: Vec<u8>) -> Result<(), Gone> {
         if piece.is_empty() {
             return Ok(());

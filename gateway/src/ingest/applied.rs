@@ -27,7 +27,7 @@ impl Applied {
 
     /// Waits until all positions are applied. Returns false if `until` comes first.
     ///
-    /// Of all waiting requests, one polls for the others.
+    /// One of the waiting requests polls on behalf of all.
     pub async fn wait(&self, store: &Store, wanted: &[Position], until: Instant) -> bool {
         let mut seen = self.positions.subscribe();
         let reached = async {

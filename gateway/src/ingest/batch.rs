@@ -135,7 +135,7 @@ impl<T> Outer<'_, T> {
     fn into_elements(self) -> Result<Vec<T>, ApiError> {
         let Some(elements) = self.elements else { return Err(ApiError::invalid("batch", "is required")) };
         if elements.total > MAX_ITEMS {
-            let message = format!("has {} items, and {MAX_ITEMS} is the most; nothing was taken", elements.total);
+            let message = format!("has {} items, but the maximum is {MAX_ITEMS}; no item was accepted", elements.total);
             return Err(ApiError::invalid("batch", message));
         }
         Ok(elements.kept)

@@ -59,7 +59,7 @@ macro_rules! fields {
                 impl Visitor<'_> for Names {
                     type Value = $name;
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str("a field's name")
+                        f.write_str("a field name")
                     }
                     fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
                         Ok(match text { $($($text)|+ => $name::$field,)+ _ => $name::Other })

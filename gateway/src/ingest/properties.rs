@@ -116,7 +116,7 @@ impl Scan<'_> {
             match byte {
                 b'{' | b'[' => {
                     if depth == MAX_DEPTH {
-                        return Err(format!("must be nested at most {MAX_DEPTH} deep"));
+                        return Err(format!("must be nested at most {MAX_DEPTH} levels deep"));
                     }
                     key_next = *byte == b'{';
                     open[depth] = key_next.then_some(0);

@@ -70,7 +70,7 @@ impl RateLimits {
         let redis = match &config.redis {
             Some(server) => Some(Buckets::start(server.clone(), prefix, shutdown.clone())),
             None => {
-                tracing::warn!("no Redis (REDIS_URL): each gateway limits requests on its own");
+                tracing::warn!("REDIS_URL is not set: each gateway limits requests on its own");
                 None
             }
         };

@@ -108,7 +108,7 @@ mod tests {
         for (path, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap().iter().filter(|(name, _)| *name != "parameters") {
                 let id = operation["operationId"].as_str().unwrap_or_else(|| panic!("{method} {path}"));
-                assert!(ids.insert(id.to_owned()), "{id} twice");
+                assert!(ids.insert(id.to_owned()), "duplicate operation ID {id}");
                 assert!(tags.contains(&&operation["tags"][0]), "{method} {path}: {}", operation["tags"]);
                 assert!(operation["summary"].is_string(), "{method} {path}");
             }

@@ -55,8 +55,8 @@ pub async fn answer(app: &App, parts: &Parts, body: &Unread, path: &str) -> Opti
     let form = match form(method, body).await {
         Ok(form) => form,
         Err(error) => {
-            let why = "<p>What was sent cannot be read. Please try again.</p>";
-            return Some(Ok(page(error.status(), "Not taken", why)));
+            let why = "<p>The form could not be read. Please try again.</p>";
+            return Some(Ok(page(error.status(), "Request not accepted", why)));
         }
     };
     Some(Ok(match purpose {
@@ -126,7 +126,7 @@ async fn read_permit(app: &App, about: About) -> Option<Permit> {
     app.links.permits.acquire(about.project.into(), PERMIT_TIMEOUT).await
 }
 
-/// Looks up the user's IDs. Returns none if that fails or takes longer than `LOOK`.
+/// Looks up the user's IDs. Returns none if that fails or takes longer than `LOOKUP_TIMEOUT`.
 async fn named(app: &App, about: About) -> ShownPerson {
     let named = async {
         let _permit = read_permit(app, about).await?;
@@ -136,7 +136,8 @@ async fn named(app: &App, about: About) -> ShownPerson {
     tokio::time::timeout(LOOK, named).await.ok().flatten().unwrap_or_default()
 }
 
-/// Publishes an item, into its user's partition if the user is found, and waits up to `WAIT` until it is applied.
+/// Publishes an item, into its user's partition if the user is found, and waits at most `APPLY_TIMEOUT` until it is
+/// applied.
 async fn hand_over(app: &App, about: About, person: ShownPerson, item: IngestItem) -> Result<(), ApiError> {
     let item = IngestItem {
         anonymous_id: person.anonymous_id.filter(|_| person.external_id.is_none()),

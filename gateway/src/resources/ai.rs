@@ -33,21 +33,21 @@ pub async fn generate(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let known = channel.as_ref().and_then(|c| c.value().as_str()).and_then(Channel::parse);
     if known.is_none() {
         let names = Channel::ALL.map(Channel::as_str).join(", ");
-        fields.problem("channel", format!("is required, one of {names}, in either case"));
+        fields.problem("channel", format!("is required: one of {names} (case-insensitive)"));
     }
     let context = fields.required_text("context", &CONTEXT);
     if body.get("context").and_then(Value::as_str).is_some_and(|text| text.trim().is_empty()) {
-        fields.problem("context", "must say what the message is about");
+        fields.problem("context", "must describe the message");
     }
     let tone = fields.text("tone", &TONE).unwrap_or("friendly");
     fields.finish()?;
     let channel = known.unwrap_or(Channel::Push);
 
     let ai = cx.app.ai.as_ref().ok_or(ApiError::NotConfigured(
-        "no AI is configured: the operator sets AI_BASE_URL, AI_MODEL and, where it needs one, AI_API_KEY for the gateway",
+        "no AI provider is configured; the operator must set AI_BASE_URL, AI_MODEL and, if required, AI_API_KEY for the gateway",
     ))?;
     let answer = ai.complete(cx.owner, &copy::instructions(channel), &copy::request(context, tone)).await?;
     let Copy { title, body } = Copy::of(channel, &answer)
-        .map_err(|why| AiError::Failed(format!("the AI provider's answer cannot be used: {why}")))?;
+        .map_err(|why| AiError::Failed(format!("the AI provider's response cannot be used: {why}")))?;
     ok(&CopyView { title, body })
 }

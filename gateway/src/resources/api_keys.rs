@@ -24,7 +24,7 @@ const NAME: Text = Text::line(200);
 const MOST: usize = 500;
 const ORIGINS_MAX: usize = 50;
 const ORIGIN: Text = Text::line(300);
-const FOR_PUBLIC_KEYS: &str = "applies to public keys only; leave it out for a secret key";
+const FOR_PUBLIC_KEYS: &str = "applies to public keys only; omit it for a secret key";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,7 +106,7 @@ async fn check_limit(cx: &Context<'_>, tx: &Transaction<'_>, limit: Option<u32>)
     if limit.is_some_and(|limit| limit > most) {
         return Err(ApiError::invalid(
             "rateLimit",
-            format!("must be at most the project's own limit, which is {most}"),
+            format!("must be at most the project's rate limit, which is {most}"),
         ));
     }
     Ok(())
@@ -165,7 +165,9 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         return created(&CreatedView { listed: listed.into(), key: None });
     }
     if api_keys::list(&tx, cx.project).await?.len() >= MOST {
-        return Err(ApiError::Conflict(format!("the project has {MOST} keys, which is the most; revoke one first")));
+        return Err(ApiError::Conflict(format!(
+            "the project has reached its limit of {MOST} API keys; revoke one first"
+        )));
     }
     api_keys::insert(&tx, cx.project, id, key_type, name, &key, now).await?;
     let prefix = api_keys::prefix(&key).to_owned();
@@ -187,7 +189,7 @@ fn named_key(fields: &mut Fields<'_>) -> Uuid {
     let text = fields.required_text("id", &NAME);
     let id = Uuid::try_parse(text);
     if id.is_err() && !text.is_empty() {
-        fields.problem("id", "must be a key's id, a UUID");
+        fields.problem("id", "must be the ID of a key (UUID)");
     }
     id.unwrap_or_default()
 }

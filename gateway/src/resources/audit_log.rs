@@ -95,9 +95,9 @@ pub async fn list(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let page = NumberedPage::of(&query)?;
     let actor_id = match query.get("actor") {
         None => None,
-        Some(text) => {
-            Some(Uuid::try_parse(text).map_err(|_| ApiError::invalid("actor", "must be an account's or a key's id"))?)
-        }
+        Some(text) => Some(
+            Uuid::try_parse(text).map_err(|_| ApiError::invalid("actor", "must be the ID of an account or a key"))?,
+        ),
     };
     let filter = AuditFilter {
         actor_id,

@@ -150,7 +150,7 @@ pub async fn update(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let renamed = Campaign { name: campaign.name.clone(), updated_at: campaign.updated_at, ..current.clone() };
     if campaign != renamed {
         if !current.status.is_editable() {
-            let reason = format!("a campaign that is {} keeps all but its name", current.status.as_str());
+            let reason = format!("only the name of a campaign that is {} can be changed", current.status.as_str());
             return Err(ApiError::Conflict(reason));
         }
         if current.under_way && Sharing::of(&current) != Sharing::of(&campaign) {
@@ -269,7 +269,7 @@ async fn problems_of_templates(
             Some(channel) if *channel == wanted => {}
             Some(other) => {
                 let (other, wanted) = (other.as_str(), wanted.as_str());
-                let why = format!("is a template of channel {other}, this campaign needs one of {wanted}");
+                let why = format!("is a template for channel {other}; this campaign requires one for {wanted}");
                 problems.push(Problem::new(field, why));
             }
             None => problems.push(Problem::new(field, "no such template in this project")),

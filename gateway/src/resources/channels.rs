@@ -159,7 +159,9 @@ pub async fn update(cx: &Context<'_>) -> Result<Reply, ApiError> {
             && let Some(vetted) = &vetted
             && PlainLogin::of(&settings).is_some_and(|login| vetted.as_ref() != Some(&login))
         {
-            return Err(ApiError::Conflict("the mail server was changed meanwhile; send the request again".to_owned()));
+            return Err(ApiError::Conflict(
+                "the mail server settings were changed concurrently; send the request again".to_owned(),
+            ));
         }
         let now = cx.app.clock.now();
         *version = channels::put(&tx, &cx.app.master_keys, cx.project, channel, &settings, now).await?;

@@ -146,7 +146,7 @@ fn wanted(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
     let id = |element: Element<'_>| {
         let id = Uuid::try_parse(element.text(&ID)?);
         if id.is_err() {
-            element.problem("must be a dead letter's id, a UUID");
+            element.problem("must be the ID of a dead letter (UUID)");
         }
         id.ok()
     };
@@ -159,7 +159,7 @@ fn wanted(body: &Map<String, Value>) -> Result<DeadFilter, ApiError> {
     let reason = fields.text("reason", &REASON).map(str::to_owned);
     let (all, narrowed) = (fields.boolean("all"), conditions.into_iter().any(|name| fields.has(name)));
     if all == Some(false) || (!narrowed && !fields.has("all")) {
-        fields.problem("all", "must be true, or say which: `ids`, `kind`, `channel` or `reason`");
+        fields.problem("all", "must be true, or select by `ids`, `kind`, `channel` or `reason`");
     }
     fields.finish()?;
     Ok(DeadFilter { ids, kind, channel: channel.flatten(), reason })

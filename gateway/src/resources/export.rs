@@ -73,7 +73,7 @@ struct Export<L> {
 pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Result<Reply, ApiError> {
     let slot = cx.app.exports.take(cx.owner).map_err(|full| match full {
         Full::Owner => ApiError::TooMany("this project and its creator's other projects have reached their limit of running exports; wait until one is complete"),
-        Full::Gateway => ApiError::Unavailable("as many exports are under way as this gateway allows"),
+        Full::Gateway => ApiError::Unavailable("this gateway has reached its limit of concurrent exports"),
     })?;
     let encoding = Encoding::asked(cx.headers);
     let gzip = encoding.is_gzip();
@@ -83,7 +83,7 @@ pub async fn answer(cx: &Context<'_>, file_name: &str, list: impl List) -> Resul
     let (maker, pieces) = Pieces::new();
     tokio::spawn(async move {
         if let Err(error) = export.write(maker, first).await {
-            tracing::warn!(%error, "an export broke off");
+            tracing::warn!(%error, "export aborted");
         }
     });
     let reply = Reply::in_pieces(pieces, "application/x-ndjson")

@@ -55,5 +55,5 @@ pub fn check_in_flight(request: &Request<'_>, message: Uuid) -> Result<(), ApiEr
 
 /// The resource created with this key has since been deleted.
 pub fn gone() -> ApiError {
-    ApiError::Conflict("what this Idempotency-Key made has been deleted since; use another key".to_owned())
+    ApiError::Conflict("the resource created with this Idempotency-Key has been deleted; use another key".to_owned())
 }

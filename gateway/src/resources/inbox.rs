@@ -73,10 +73,13 @@ struct Owner {
 async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
     let get = |names: [&str; 2]| names.into_iter().find_map(|name| query.get(name)).map(str::to_owned);
     if get(["user_token", "userToken"]).is_some() {
-        return Err(ApiError::invalid("user_token", "must be sent in the header X-User-Token: addresses are logged"));
+        return Err(ApiError::invalid(
+            "user_token",
+            "must be sent in the X-User-Token header, because URLs are logged",
+        ));
     }
     let user = get(["user_id", "userId"]);
-    let user = user.ok_or_else(|| ApiError::invalid("user_id", "is required: whose inbox it is"))?;
+    let user = user.ok_or_else(|| ApiError::invalid("user_id", "is required: the user whose inbox to read"))?;
     if !USER.allows(&user) {
         return Err(ApiError::invalid("user_id", "must have 1 to 200 characters, none of them control characters"));
     }
@@ -89,7 +92,7 @@ async fn owner(cx: &Context<'_>, query: &Query) -> Result<Owner, ApiError> {
         if id_type == IdType::Internal {
             return Err(ApiError::invalid(
                 "idType",
-                "must be `external` with a public key, which can prove only external ids",
+                "must be `external` with a public key, which can prove only external IDs",
             ));
         }
         // The proof does not cover another user whose internal ID equals the proven external ID.

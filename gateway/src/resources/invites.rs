@@ -106,7 +106,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let role = fields.choice("role", ROLES).unwrap_or(Role::Member);
     fields.finish()?;
     let Caller::Member { account, .. } = &cx.caller else {
-        return Err(ApiError::Internal("an invitation by a key".to_owned()));
+        return Err(ApiError::Internal("an API key created an invitation".to_owned()));
     };
 
     let now = cx.app.clock.now();
@@ -129,7 +129,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
         return answer(invite, now);
     }
     if is_verified_member(&tx, &invite).await? {
-        return Err(ApiError::Conflict(format!("{email} belongs to the team already")));
+        return Err(ApiError::Conflict(format!("{email} is already a member of the team")));
     }
     if invites::count_since(&tx, cx.project, now - DAY).await? >= i64::from(MAX_PER_DAY) {
         return Err(ApiError::TooMany("a project can create 100 invitations in 24 hours; create more tomorrow"));
@@ -173,7 +173,7 @@ pub async fn revoke(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let invite = invites::get_for_update(&tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("invite"))?;
     match invite.status(now) {
         InviteStatus::Pending | InviteStatus::Expired => {}
-        done => return Err(ApiError::Conflict(format!("the invite is {} already", done.as_str()))),
+        done => return Err(ApiError::Conflict(format!("the invite is already {}", done.as_str()))),
     }
     invites::set_revoked(&tx, &invite, now).await?;
     audit_log::note(cx, &tx, "invite.revoked", (id, &invite.email), json!({})).await?;

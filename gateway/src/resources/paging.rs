@@ -54,7 +54,7 @@ fn limit(query: &Query) -> Result<i64, ApiError> {
 
 fn cursor<C: Cursor>(query: &Query) -> Result<Option<C>, ApiError> {
     let Some(text) = query.get("cursor") else { return Ok(None) };
-    let made_up = || ApiError::invalid("cursor", "must be the `nextCursor` of an earlier answer");
+    let made_up = || ApiError::invalid("cursor", "must be the `nextCursor` of an earlier response");
     C::parse(text).map(Some).ok_or_else(made_up)
 }
 
@@ -83,7 +83,7 @@ impl<C: Cursor> NumberedPage<C> {
         let limit = limit(query)?;
         let number = query.integer("page", 1..=i64::MAX)?.unwrap_or(1);
         if number.saturating_mul(limit) > DEEPEST {
-            let message = format!("page × limit must be at most {DEEPEST}; go further with `cursor`");
+            let message = format!("page × limit must be at most {DEEPEST}; use `cursor` for later pages");
             return Err(ApiError::invalid("page", message));
         }
         let start = cursor(query)?.map_or(Start::Offset((number - 1) * limit), Start::After);

@@ -106,8 +106,8 @@ pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     let most = app.config.max_projects_per_account;
     if creators::count_projects(&tx, session.account.id).await? >= most {
         return Err(ApiError::Conflict(format!(
-            "your account has created {most} projects, which is the most that this installation allows; delete one first, or \
-             ask its operator to raise MAX_PROJECTS_PER_ACCOUNT"
+            "your account has reached the limit of {most} projects; delete one first, or ask the operator of this \
+             installation to raise MAX_PROJECTS_PER_ACCOUNT"
         )));
     }
     projects::insert(&tx, &app.master_keys, id, &project.name, &secrets, now).await?;
@@ -132,7 +132,7 @@ pub async fn create(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
 fn may_create(app: &App, account: &Account) -> Result<(), ApiError> {
     if app.config.project_creation == ProjectCreation::Operator {
         return Err(ApiError::Forbidden(
-            "only the operator of this installation creates projects (PROJECT_CREATION=operator); ask them for one",
+            "only the operator of this installation can create projects (PROJECT_CREATION=operator); ask them for one",
         ));
     }
     if !account.is_verified {
@@ -211,7 +211,7 @@ pub async fn delete(cx: &Context<'_>) -> Result<Reply, ApiError> {
     project_deletion::delete(&tx, &project, cx.app.clock.now()).await?;
     audit_log::note(cx, &tx, "project.deleted", (cx.project.0, &project.name), json!({})).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    tracing::info!(project = %cx.project, "the project was deleted");
+    tracing::info!(project = %cx.project, "project deleted");
     change_hint::announce(&cx.app.bus, Topic::ApiKey).await;
     change_hint::announce(&cx.app.bus, Topic::Project).await;
     deleted()

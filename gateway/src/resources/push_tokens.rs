@@ -82,7 +82,7 @@ pub async fn settings(cx: &Context<'_>) -> Result<Reply, ApiError> {
         vapid_keys::insert(&db, master_keys, cx.project, &new, cx.app.clock.now()).await?;
         keys = vapid_keys::get(&db, master_keys, cx.project).await?;
     }
-    let keys = keys.ok_or_else(|| ApiError::Internal("the VAPID key that was made is not there".to_owned()))?;
+    let keys = keys.ok_or_else(|| ApiError::Internal("the created VAPID key was not found".to_owned()))?;
     let data = json!({
         "vapid_public_key": keys.public_text(),
         "push_configured": super::channels::push_is_configured(&push, cx.app.config.shared_push_app),

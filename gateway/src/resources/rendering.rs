@@ -31,7 +31,7 @@ async fn permitted<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let Some(permit) = permits.acquire(owner, WAIT).await else {
-        return Err(ApiError::Unavailable("as many texts are being rendered as this gateway allows"));
+        return Err(ApiError::Unavailable("this gateway has reached its limit of concurrent renderings"));
     };
     let done = tokio::task::spawn_blocking(move || {
         let done = work();

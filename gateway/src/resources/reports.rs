@@ -82,7 +82,7 @@ impl Metrics {
                 "users" => asked.users = true,
                 "messages" => asked.messages = true,
                 _ => {
-                    let allowed = "must be some of `events`, `users`, `messages`, with commas between";
+                    let allowed = "must be a comma-separated list of `events`, `users`, `messages`";
                     return Err(ApiError::invalid("metrics", allowed));
                 }
             }

@@ -193,17 +193,17 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let segment = locked(cx, &tx, id).await?;
     precondition.check("segment", || tag(&segment))?;
     if let Some((other, name)) = segments::resting_on(&tx, cx.project, id).await? {
-        let reason = format!("the rules of the segment {name:?} ({other}) name this one; change them first");
+        let reason = format!("the rules of the segment {name:?} ({other}) refer to this one; change them first");
         return Err(ApiError::Conflict(reason));
     }
     if let Some((campaign, name)) = campaigns::uses_segment(&tx, cx.project, id).await? {
-        let reason =
-            format!("the campaign {name:?} ({campaign}) goes by this segment; change, cancel or delete it first");
+        let reason = format!("the campaign {name:?} ({campaign}) uses this segment; change, cancel or delete it first");
         return Err(ApiError::Conflict(reason));
     }
     if let Some((automation, name)) = automations::uses_segment(&tx, cx.project, id).await? {
-        let reason =
-            format!("the automation {name:?} ({automation}) starts by this segment; change, stop or delete it first");
+        let reason = format!(
+            "the automation {name:?} ({automation}) is triggered by this segment; change, stop or delete it first"
+        );
         return Err(ApiError::Conflict(reason));
     }
     segments::delete(&tx, cx.project, id).await?;

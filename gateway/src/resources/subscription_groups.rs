@@ -132,9 +132,9 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     let used = automations::uses_subscription_group(&tx, cx.project, id).await?;
     if let Some(SendingUse { automation, name, active }) = used {
         return Err(ApiError::Conflict(if active {
-            format!("the active automation {name:?} ({automation}) sends to this group; switch it off first")
+            format!("the active automation {name:?} ({automation}) sends to this group; deactivate it first")
         } else {
-            format!("runs of the automation {name:?} ({automation}) that are under way send to this group")
+            format!("active runs of the automation {name:?} ({automation}) send to this group")
         }));
     }
     if let Some((campaign, name)) = campaigns::uses_subscription_group(&tx, cx.project, id).await? {

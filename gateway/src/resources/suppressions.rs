@@ -145,6 +145,6 @@ async fn address(
             }
             Err(ApiError::invalid("userId", "no such user in this project"))
         }
-        Whom::Place(_) => Err(ApiError::Internal("a place is no address".to_owned())),
+        Whom::Place(_) => Err(ApiError::Internal("an entry ID is not an address".to_owned())),
     }
 }

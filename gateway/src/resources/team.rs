@@ -93,7 +93,9 @@ async fn found(cx: &Context<'_>, tx: &Transaction<'_>, id: Uuid, role: Role) -> 
     let admins = members::lock_admins(tx, cx.project).await?;
     let member = members::get(tx, cx.project, id).await?.ok_or_else(|| ApiError::no_such("member"))?;
     if role != Role::Admin && admins == [id] {
-        return Err(ApiError::Conflict("this is the project's last ADMIN; make somebody else one first".to_owned()));
+        return Err(ApiError::Conflict(
+            "this is the project's last ADMIN; make another member an ADMIN first".to_owned(),
+        ));
     }
     Ok(member)
 }

@@ -154,9 +154,9 @@ pub async fn delete(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> 
     precondition.check("template", || tag(&template))?;
     if let Some(SendingUse { automation, name, active }) = automations::uses_template(&tx, cx.project, id).await? {
         return Err(ApiError::Conflict(if active {
-            format!("the active automation {name:?} ({automation}) sends this template; switch it off first")
+            format!("the active automation {name:?} ({automation}) sends this template; deactivate it first")
         } else {
-            format!("runs of the automation {name:?} ({automation}) that are under way send this template")
+            format!("active runs of the automation {name:?} ({automation}) send this template")
         }));
     }
     if let Some((campaign, name)) = campaigns::uses_template(&tx, cx.project, id).await? {

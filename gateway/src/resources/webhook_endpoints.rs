@@ -88,7 +88,7 @@ pub async fn create(cx: &Context<'_>) -> Result<Reply, ApiError> {
     }
     if webhook_endpoints::list(&tx, cx.project).await?.len() >= MOST {
         return Err(ApiError::Conflict(format!(
-            "the project has {MOST} endpoints, which is the most; delete one first"
+            "the project has reached its limit of {MOST} webhook endpoints; delete one first"
         )));
     }
     let secrets = EndpointSecrets::random();

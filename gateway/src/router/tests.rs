@@ -62,7 +62,7 @@ fn nothing_is_found_elsewhere() {
 }
 
 #[test]
-#[should_panic(expected = "there twice")]
+#[should_panic(expected = "defined twice")]
 fn an_address_is_there_once() {
     Router::new([address("GET", "/things"), address("GET", "/things")], &[]);
 }

@@ -55,7 +55,7 @@ async fn what_the_provider_says_against_it_is_passed_on() {
     for words in [
         "401: Incorrect API key provided: …",
         "429: You exceeded your quota",
-        "no chat completion",
+        "not a chat completion",
         "cannot be used",
         "302",
     ] {
@@ -81,7 +81,7 @@ async fn each_project_has_a_limit_of_its_own() {
     }
     gateway.post(&project, "/ai/generate", &asked()).await.expect(200);
     let refused = gateway.post(&project, "/ai/generate", &asked()).await.expect(429);
-    assert!(refused["message"].as_str().unwrap().contains("1 generated texts a minute"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("1 generated texts per minute"), "{refused}");
     gateway.post(&other, "/ai/generate", &asked()).await.expect(200);
 }
 

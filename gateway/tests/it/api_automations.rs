@@ -118,7 +118,7 @@ async fn templates_must_be_there_and_of_the_channel() {
     let expected = vec!["steps[1].templateId", "steps[2].templateId", "steps[3].templateId"];
     assert_eq!((answer.status, answer.fields()), (422, expected));
     let details = answer.body["details"].as_array().unwrap();
-    assert_eq!(details[1]["message"], details[2]["message"], "a foreign one looks like none");
+    assert_eq!(details[1]["message"], details[2]["message"], "a foreign template is reported as missing");
 
     let made = gateway.post(&project, "/automations", &automation(json!([send(&good)]))).await.expect(201);
     let path = format!("/automations/{}", made["id"].as_str().unwrap());
@@ -160,7 +160,7 @@ async fn every_kind_of_step_is_kept_as_it_was_sent() {
         assert_eq!(made[field], new[field], "{field}");
     }
     let path = format!("/automations/{}", made["id"].as_str().unwrap());
-    assert_eq!(gateway.put(&project, &path, &made).await.expect(200)["version"], 1, "what was read can be sent back");
+    assert_eq!(gateway.put(&project, &path, &made).await.expect(200)["version"], 1, "sent back as read");
     let without = gateway.put(&project, &path, &json!({"goal": null, "exitRules": null})).await.expect(200);
     assert_eq!((&without["goal"], &without["exitRules"], &without["version"]), (&Value::Null, &Value::Null, &json!(2)));
 
@@ -203,7 +203,7 @@ async fn a_template_stays_while_runs_under_way_send_it() {
     gateway.put(&project, &path, &json!({"active": false, "steps": []})).await.expect(200);
     let answer = gateway.delete(&project, &template).await;
     assert_eq!(answer.status, 409);
-    assert!(answer.body["message"].as_str().unwrap().contains("under way"), "{}", answer.body);
+    assert!(answer.body["message"].as_str().unwrap().contains("active runs"), "{}", answer.body);
     gateway.sql.batch_execute("UPDATE run SET status = 'completed', ended_at = now()").await.unwrap();
     gateway.delete(&project, &template).await.expect(200);
 }
@@ -261,7 +261,7 @@ async fn a_segment_that_starts_an_automation_is_followed_and_stays() {
     assert_eq!(report["timeseries"].as_array().unwrap().len(), 30);
 
     let answer = gateway.delete(&project, &of_segment).await;
-    assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("starts by this segment"));
+    assert!(answer.status == 409 && answer.body["message"].as_str().unwrap().contains("is triggered by this segment"));
     gateway.put(&project, &path, &json!({"active": false})).await.expect(200);
     assert_eq!(
         (looks().await.as_str(), &gateway.get(&project, &of_segment).await.body["membership"]),
@@ -289,7 +289,7 @@ async fn an_automation_that_a_segment_started_waits_for_a_change_of_segments_and
 
     gateway.sql.batch_execute("BEGIN; UPDATE change SET seq = seq + 1 WHERE topic = 'segment'").await.unwrap();
     let change = async {
-        eventually_true("the automation's change waits for this one", Duration::from_secs(5), async || {
+        eventually_true("the automation's change waits for the lock", Duration::from_secs(5), async || {
             let sql =
                 "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))";
             gateway.sql.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0

@@ -79,8 +79,8 @@ async fn a_report_tells_which_links_were_clicked_and_who_did_what_it_was_sent_fo
         receipts::apply(&tx, project.id, &clicks, gateway.app.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
     }
-    // Conversions: user 1 buys twice, user 30, who is merged into user 3, buys in time. User 2 buys after the window of two days
-    // and does something else. User 9 received no message.
+    // Conversions: user 1 buys twice, user 30, who is merged into user 3, buys in time. User 2 buys after the window of
+    // two days and does something else. User 9 received no message.
     let event = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                  VALUES ($1, $2, $3, $4, '{}', now() + make_interval(mins => $5), now())";
     for (n, name, who, minutes) in [

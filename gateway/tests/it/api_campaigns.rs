@@ -269,7 +269,7 @@ async fn a_test_goes_to_those_who_are_named_and_to_nobody_twice() {
     let campaign = gateway.post(&project, "/campaigns", &new).await.expect(201);
     let path = format!("{}/test", path(&campaign));
     let body = json!({"userIds": ["ann"], "to": ["ops@example.com"], "asUserId": "ann"});
-    let key = [("idempotency-key", "look-1")];
+    let key = [("idempotency-key", "test-1")];
     let first = gateway.send("POST", &path, &project.secret, &key, body.to_string()).await.expect(202);
     let repeated = gateway.send("POST", &path, &project.secret, &key, body.to_string()).await.expect(202);
     assert_eq!(first, repeated);
@@ -326,7 +326,7 @@ async fn a_repeated_test_whose_messages_were_removed_sends_nothing() {
     let (segment, template) = parts(&gateway, &project).await;
     let new = json!({"name": "n", "channel": "EMAIL", "segmentId": segment, "templateId": template});
     let path = format!("{}/test", path(&gateway.post(&project, "/campaigns", &new).await.expect(201)));
-    let key = [("idempotency-key", "look-1")];
+    let key = [("idempotency-key", "test-1")];
     let body = json!({"to": ["a@example.com", "b@example.com"]}).to_string();
     let test = async || gateway.send("POST", &path, &project.secret, &key, body.clone()).await;
     test().await.expect(202);

@@ -164,7 +164,7 @@ async fn a_client_that_does_not_read_holds_nothing_of_the_database() {
         clients.push(unread(&gateway, &project).await);
     }
     let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()";
-    eventually_true("nothing is asked any more", secs(20), async || {
+    eventually_true("no query is running", secs(20), async || {
         gateway.sql.query_one(busy, &[]).await.unwrap().get::<_, i64>(0) == 0
     })
     .await;
@@ -188,7 +188,7 @@ async fn a_client_that_does_not_read_holds_nothing_of_the_database() {
     }
     let lines = bytes.windows(15).filter(|w| w == b"\"externalId\":\"u").count();
     assert!((149_000..=150_000).contains(&lines), "{lines}");
-    eventually_true("their room is free", secs(5), async || gateway.app.exports.taken() == 0).await;
+    eventually_true("their slots are released", secs(5), async || gateway.app.exports.taken() == 0).await;
 }
 
 #[tokio::test]
@@ -202,6 +202,6 @@ async fn an_export_ends_with_its_key() {
     let mut read = Vec::new();
     // The connection is cut, with or without an error.
     let _ = reader.read_to_end(&mut read).await;
-    assert!(!read.ends_with(b"\r\n0\r\n\r\n"), "{} bytes came to a whole end", read.len());
-    eventually_true("its room is free", secs(5), async || gateway.app.exports.taken() == 0).await;
+    assert!(!read.ends_with(b"\r\n0\r\n\r\n"), "{} bytes ended as a complete response", read.len());
+    eventually_true("its slot is released", secs(5), async || gateway.app.exports.taken() == 0).await;
 }

@@ -204,7 +204,8 @@ async fn an_import_that_broke_off_goes_on_where_it_was() {
     let twice = import(&gateway, &project, "", &key, lines(0, 2_000)).await;
     assert!(twice.status == 409 && twice.body["message"].as_str().unwrap().contains("under way"), "{}", twice.body);
     drop(sending);
-    eventually_true("it is given up", secs(5), async || status(&gateway, &project, "k1").await == "interrupted").await;
+    eventually_true("the import is aborted", secs(5), async || status(&gateway, &project, "k1").await == "interrupted")
+        .await;
 
     // Resuming with another body or with a gap is refused.
     let other = import(&gateway, &project, "", &key, lines(1, 2_000)).await;
@@ -244,7 +245,7 @@ async fn imports_give_way_to_what_is_not_recorded_yet() {
     let importing = import(&gateway, &project, "", &headers, lines(0, 2_500));
     let recording = async {
         for slice in [1_000, 2_000, 2_500] {
-            eventually_true("a slice is handed on", secs(5), async || gateway.items().await.len() == slice).await;
+            eventually_true("a slice is published", secs(5), async || gateway.items().await.len() == slice).await;
             // The next slice waits until these items are recorded.
             tokio::time::sleep(Duration::from_millis(200)).await;
             assert_eq!(gateway.items().await.len(), slice);
@@ -271,7 +272,7 @@ async fn only_so_many_imports_run_at_once() {
     assert!(third.status == 429 && third.body["message"].as_str().unwrap().contains("this project"), "{}", third.body);
     import(&gateway, &other, "", &[NDJSON], lines(0, 1)).await.expect(200);
     under_way.clear();
-    eventually_true("there is room again", secs(5), async || {
+    eventually_true("a slot is free again", secs(5), async || {
         import(&gateway, &project, "", &[NDJSON], lines(0, 1)).await.status == 200
     })
     .await;

@@ -108,9 +108,7 @@ async fn a_mail_in_mjml_is_compiled_and_read_as_it_was_written() {
 
     let include = "<mjml>\n<mj-body><mj-include path=\"/etc/passwd\" /></mj-body></mjml>";
     let large = mjml.replace("Hi {{", &format!("{} {{{{", "x".repeat(300_000)));
-    for (content, why) in
-        [(include, "line 2, column 10: mj-include"), (large.as_str(), "content, what is compiled of it,")]
-    {
+    for (content, why) in [(include, "line 2, column 10: mj-include"), (large.as_str(), "content, its compiled HTML")] {
         let flat = json!({"userId": "u1", "channel": "EMAIL", "subject": "s", "body": content});
         let nested = json!({"userId": "u1", "channel": "EMAIL", "content": {"title": "s", "body": content}});
         for (mail, field) in [(flat, "body"), (nested, "content.body")] {

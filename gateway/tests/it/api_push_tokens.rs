@@ -51,7 +51,7 @@ async fn a_registration_goes_ahead_of_what_its_person_does_next() {
     let people = ["a", "b", "c", "d"].map(Some);
     assert_eq!(users, [&people[..], &[None], &people[..]].concat());
     for ((device, _), (event, _)) in stored[..4].iter().zip(&stored[5..]) {
-        assert_eq!(device, event, "a person's device and what they do take one partition");
+        assert_eq!(device, event, "a user's device and events use the same partition");
     }
     assert!(stored.iter().is_sorted_by_key(|(_, item)| item.received_ms));
     let Some(Body::RegisterToken(first)) = &stored[0].1.body else { panic!("{stored:?}") };

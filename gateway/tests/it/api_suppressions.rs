@@ -55,7 +55,7 @@ async fn addresses_are_put_on_the_list_and_taken_off() {
     assert_eq!(remove(&other, json!({"id": made["id"]})).await.status, 404);
     assert_eq!(remove(&project, json!({"id": made["id"]})).await.expect(200), json!({"deleted": true}));
     assert_eq!(remove(&project, json!({"id": made["id"]})).await.status, 404);
-    assert_eq!(remove(&project, json!({"address": "ANN@example.com"})).await.status, 200, "for whatever reason");
+    assert_eq!(remove(&project, json!({"address": "ANN@example.com"})).await.status, 200, "for any reason");
     assert_eq!(remove(&project, json!({"channel": "PUSH", "userId": "ann"})).await.status, 200);
     assert_eq!(texts(&gateway.get(&project, "/suppressions").await.expect(200)["suppressions"], "channel"), ["SMS"]);
     for (body, field) in

@@ -212,7 +212,7 @@ async fn a_mailed_invitation_shows_its_token_nowhere() {
     let row = gateway.sql.query_one(sql, &[]).await.unwrap();
     let link = String::from_utf8(master_keys().open(project.id, "invite", row.get(1)).unwrap()).unwrap();
     let token = link.split("token=").nth(1).unwrap();
-    assert!(!row.get::<_, &str>(0).contains(&hex::encode(token)), "the link lies in the open");
+    assert!(!row.get::<_, &str>(0).contains(&hex::encode(token)), "the link is stored in plain text");
     assert!(row.get::<_, bool>(2) && !made.to_string().contains(token), "{made}");
     for path in ["/team/invites", "/audit-log", "/messages", "/dead-letters"] {
         let shown = gateway.get_as(&admin, path).await.expect(200).to_string();

@@ -166,7 +166,7 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     let made = gateway.post(&project, "/templates", &new).await.expect(201);
     let path = format!("/templates/{}/preview", made["id"].as_str().unwrap());
     let data = json!({"event": {"name": "paid"}, "code": 7});
-    let unlinked = "body: there is no link to unsubscribe, {{ unsubscribeUrl }} or {{ preferencesUrl }}; only mail that was asked for may go without";
+    let unlinked = "body: there is no unsubscribe link ({{ unsubscribeUrl }} or {{ preferencesUrl }}); only transactional email may omit it";
     for named in ["u1", "v1"] {
         let seen = gateway.post(&project, &path, &json!({"userId": named, "data": data})).await.expect(200);
         assert_eq!(seen, json!({"subject": "Hi Ann", "body": "<p>pro paid 7</p>", "warnings": [unlinked]}), "{named}");
@@ -186,7 +186,8 @@ async fn a_preview_shows_the_template_as_somebody_would_see_it() {
     let answer = gateway.post(&project, &path, &json!({})).await;
     assert_eq!((answer.status, answer.fields()), (422, vec!["body"]), "{}", answer.body);
 
-    // While the owner's share of the permits is in use, a request is refused after a short wait. Other owners are served.
+    // While the owner's share of the permits is in use, a request is refused after a short wait. Other owners are
+    // served.
     let held = held_renderings(&gateway, &project).await;
     assert_eq!(gateway.post(&project, &path, &json!({})).await.status, 503);
     let other = gateway.project().await;
@@ -213,7 +214,8 @@ async fn a_mail_in_mjml_is_compiled_once_saved_and_read_as_it_was_written() {
     let html = seen["body"].as_str().unwrap();
     assert_eq!((html.matches("Hi you").count(), html.contains("<mj-")), (2, false), "{html}");
 
-    // Renaming keeps the compiled body. Another body is compiled again, and one that does not compile is refused with a position.
+    // Renaming keeps the compiled body. Another body is compiled again, and one that does not compile is refused with a
+    // position.
     gateway.put(&project, &path, &json!({"name": "m"})).await.expect(200);
     assert_eq!(gateway.post(&project, &preview, &json!({})).await.expect(200)["body"], seen["body"]);
     let include = json!({"body": "<mjml>\n<mj-body><mj-include path=\"/etc/passwd\" /></mj-body></mjml>"});

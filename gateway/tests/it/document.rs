@@ -93,11 +93,11 @@ pub fn all_operations() -> Vec<Operation> {
                 body: (!schema.is_null()).then(|| resolved(&document, schema, &[])),
                 media,
                 is_body_optional: operation["requestBody"]["required"] == false,
-                success: success.unwrap_or_else(|| panic!("{method} {path}: no status of success")),
+                success: success.unwrap_or_else(|| panic!("{method} {path}: no success status")),
                 parameters,
                 method: method.to_uppercase(),
                 path: path.clone(),
-                access: access.unwrap_or_else(|| panic!("{method} {path}: a `security` that stands for nothing")),
+                access: access.unwrap_or_else(|| panic!("{method} {path}: unknown `security`")),
                 example: Some(example).filter(|e| !e.is_null()),
             });
         }
@@ -107,8 +107,8 @@ pub fn all_operations() -> Vec<Operation> {
 
 /// Resolves the references in a part of the document.
 ///
-/// `within` holds the references that are being resolved. A schema that contains itself, as rules do, becomes one that allows
-/// anything at that point, because the copies would be endless.
+/// `within` holds the references that are being resolved. A schema that contains itself, as rules do, becomes one that
+/// allows anything at that point, because the copies would be endless.
 fn resolved(document: &Value, part: &Value, within: &[&str]) -> Value {
     match part {
         Value::Object(fields) => {

@@ -93,7 +93,8 @@ async fn a_public_key_names_a_user_only_with_the_proof() {
     let answer = send(&project.public, "/events/batch", batch).await.expect(202);
     assert_eq!((&answer["processed"], &answer["errors"]), (&json!(2), &json!(2)));
     assert_eq!((&answer["details"][0]["index"], &answer["details"][1]["index"]), (&json!(1), &json!(2)));
-    // Items with only an anonymous ID are marked, because that ID may belong to a merged user. Items with a proof are not.
+    // Items with only an anonymous ID are marked, because that ID may belong to a merged user. Items with a proof are
+    // not.
     let items = gateway.items().await;
     let sent = items.iter().filter(|item| item.anonymous_id.as_deref() == Some("a") && item.user_id.is_none());
     assert!(sent.clone().count() >= 4 && sent.clone().all(|item| item.unproven));

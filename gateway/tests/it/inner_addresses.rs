@@ -1,5 +1,5 @@
-//! Server-side request forgery: internal addresses, in every spelling that resolvers and HTTP libraries accept, are not called.
-//! A server that counts connections verifies it.
+//! Server-side request forgery: internal addresses, in every spelling that resolvers and HTTP libraries accept, are not
+//! called. A server that counts connections verifies it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -149,8 +149,9 @@ impl Canary {
         let allowing = Env::from_pairs([("OUTBOUND_ALLOW", "127.0.0.0/8")]);
         let client = HttpClient::from_env(&allowing).unwrap();
         let _ = call(&client, &format!("http://127.0.0.1:{}/", self.port)).await;
-        eventually_true("the call is noticed", secs(5), async || self.called.load(Ordering::SeqCst) > 0).await;
-        assert_eq!(self.called.load(Ordering::SeqCst), 1, "somebody has called");
+        eventually_true("the canary counts the allowed call", secs(5), async || self.called.load(Ordering::SeqCst) > 0)
+            .await;
+        assert_eq!(self.called.load(Ordering::SeqCst), 1, "the canary was called");
     }
 }
 
@@ -182,7 +183,7 @@ async fn no_spelling_of_an_inner_address_is_called() {
             assert!(matches!(answer, Err(CallError::Refused(_) | CallError::Unreachable(_))), "{url}: {answer:?}");
         }
     }
-    assert!(known >= 400, "no more than {known} are told for what they are");
+    assert!(known >= 400, "only {known} spellings are recognized");
     canary.is_untouched().await;
 }
 

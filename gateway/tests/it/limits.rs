@@ -13,7 +13,8 @@ use crate::setup::{Gateway, MB, Tenant, bus_config, fixture_with, secs, tenant};
 
 const EVENT: &str = r#"{"event":"e","user_id":"u"}"#;
 
-/// Sends `n` requests to the gateways in rotation; returns how many were accepted. The project's limit is `limit` per second.
+/// Sends `n` requests to the gateways in rotation; returns how many were accepted. The project's limit is `limit` per
+/// second.
 async fn accepted(gateways: &[&Gateway], key: &str, limit: u32, n: usize) -> usize {
     let mut accepted = 0;
     for i in 0..n {
@@ -62,10 +63,10 @@ async fn two_gateways_share_one_limit_and_go_on_without_redis() {
     redis.kill().await;
     for gateway in [&first, &second] {
         let accepts = async || gateway.post("/events", &tenant.public, EVENT).await.status == 202;
-        eventually_true("goes on without Redis", secs(1), accepts).await;
+        eventually_true("requests are accepted without Redis", secs(1), accepts).await;
     }
     let alone = async || !first.app.limits.are_shared() && !second.app.limits.are_shared();
-    eventually_true("limits are kept alone", secs(5), alone).await;
+    eventually_true("each gateway limits on its own", secs(5), alone).await;
 }
 
 #[tokio::test]
@@ -79,7 +80,7 @@ async fn limits_are_shared_again_when_redis_is_back_or_no_longer_hangs() {
     eventually_true("limits are shared", secs(5), async || limits.are_shared()).await;
 
     redis.suspend().await;
-    eventually_true("a hanging Redis is given up", secs(10), async || {
+    eventually_true("a hanging Redis is abandoned", secs(10), async || {
         let since = Instant::now();
         let answer = gateway.post("/events", &tenant.public, EVENT).await;
         assert!(answer.status == 202 || answer.status == 429, "{answer:?}");
@@ -109,7 +110,7 @@ async fn a_changed_limit_is_taken_over() {
     let sql = "WITH next AS (UPDATE change SET seq = seq + 1 WHERE topic = 'project' RETURNING seq) \
                UPDATE project SET rate_limit = 50, changed_seq = next.seq FROM next WHERE project_id = $1";
     db.execute(sql, &[&f.tenant.id]).await.unwrap();
-    eventually_true("the new limit holds", secs(2), async || {
+    eventually_true("the new limit applies", secs(2), async || {
         f.gateway.post("/events", &f.tenant.public, EVENT).await.header("ratelimit-limit") == Some("50")
     })
     .await;
@@ -135,7 +136,8 @@ async fn answered(stream: &mut TcpStream, within: Duration) -> Option<String> {
     Some(String::from_utf8_lossy(&status).into_owned())
 }
 
-/// One project sends far more than its limit, also without bodies. Meanwhile another project with the same limit sends a part of it.
+/// One project sends far more than its limit, also without bodies. Meanwhile another project with the same limit sends
+/// a part of it.
 async fn beside_a_flood(gateway: &Gateway, [flooding, calm]: [&Tenant; 2]) {
     let (since, gateways) = (Instant::now(), [gateway]);
     let at_once = async || {
@@ -190,7 +192,7 @@ async fn who_is_over_the_limit_is_refused_before_the_body_and_nobody_else_is() {
         let config = GatewayConfig { redis: shared, ..GatewayConfig::default() };
         let gateway = Gateway::start(&database.config(), &bus, config).await;
         let as_it_is_to_be = async || gateway.app.limits.are_shared() == is_shared;
-        eventually_true("limits are where they should be", secs(5), as_it_is_to_be).await;
+        eventually_true("limits are shared as configured", secs(5), as_it_is_to_be).await;
         beside_a_flood(&gateway, [&flooding, &calm]).await;
     }
 }

@@ -145,7 +145,7 @@ async fn an_address_that_proves_nothing_is_refused_after_a_while_and_no_other_is
                 break;
             }
         }
-        let message = refused.unwrap_or_else(|| panic!("{path} goes on")).error(429);
+        let message = refused.unwrap_or_else(|| panic!("{path} is not limited")).error(429);
         assert!(message.contains("address"), "{message}");
         // Other addresses are served, and so is a known key from this address. A non-public address is not limited,
         // because it may be a proxy's.

@@ -45,7 +45,7 @@ async fn people_are_counted_and_led_on_and_programs_only_led_on() {
         let onward = call(&gateway, method, &click, headers).await;
         assert_eq!((onward.status, onward.header("location")), (302, Some(PAGE)));
     }
-    assert!(gateway.items().await.is_empty(), "nobody has looked");
+    assert!(gateway.items().await.is_empty(), "no page was opened");
 
     let picture = call(&gateway, "GET", &open, &[AGENT]).await;
     assert_eq!((picture.status, picture.header("content-type")), (200, Some("image/gif")));

@@ -34,7 +34,7 @@ pub async fn account(store: &Store, email: &str, password: Option<&str>) -> Uuid
         Account { id: fresh(now.as_millisecond()), email: email.to_owned(), name: "Ada".to_owned(), is_verified: true };
     let mut db = store.connection().await.unwrap();
     let tx = db.transaction().await.unwrap();
-    assert!(accounts::insert(&tx, &account, &hash, now).await.unwrap(), "{email} is there already");
+    assert!(accounts::insert(&tx, &account, &hash, now).await.unwrap(), "{email} already exists");
     tx.commit().await.unwrap();
     account.id
 }

@@ -48,7 +48,8 @@ macro_rules! reads_at_most {
     };
 }
 
-/// Inserts 40,000 users. The oldest tenth has a rare name, and 100 were seen within the month. A second project has as many.
+/// Inserts 40,000 users. The oldest tenth has a rare name, and 100 were seen within the month. A second project has as
+/// many.
 async fn people(gateway: &Gateway, project: ProjectId) {
     let sql = "INSERT INTO users (project_id, id, external_id, created_at, last_seen_at, updated_at) \
                SELECT $1, md5($1::uuid::text || n)::uuid, 'user-' || n, now() - interval '400 days' + n * interval '1 second', \
@@ -100,8 +101,8 @@ async fn of_people_only_those_in_question_are_read() {
     }
 }
 
-/// One large project, a third of it merged users, among hundreds of small ones. A generic plan, which ignores the parameters,
-/// assumes that the project is small.
+/// One large project, a third of it merged users, among hundreds of small ones. A generic plan, which ignores the
+/// parameters, assumes that the project is small.
 #[tokio::test]
 async fn whom_an_id_leads_to_is_found_without_the_others() {
     let gateway = Gateway::start().await;
@@ -134,7 +135,8 @@ async fn whom_an_id_leads_to_is_found_without_the_others() {
     });
 }
 
-/// Inserts events of the last three complete days: most of one name, 30 of rare names, and 60 of one user under two IDs.
+/// Inserts events of the last three complete days: most of one name, 30 of rare names, and 60 of one user under two
+/// IDs.
 ///
 /// The current day is left out, because it may hold so few that a sequential scan is as cheap.
 async fn events(gateway: &Gateway, project: ProjectId, ids: &[Uuid]) {

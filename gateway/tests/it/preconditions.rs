@@ -55,7 +55,7 @@ async fn made<'a>(gateway: &'a Gateway, admin: &'a Login, path: &str, body: Valu
 async fn keeps_its_promises(desk: &Desk<'_>, change: impl Fn(&str) -> Value) {
     let path = &desk.path;
     let (_, first) = desk.read().await;
-    assert_eq!(desk.read().await.1, first, "{path}: a tag moves by itself");
+    assert_eq!(desk.read().await.1, first, "{path}: the tag changed without a change");
 
     let taken = desk.put(Some(&first), &change("one")).await;
     assert_eq!(taken.status, 200, "{path}: {}", taken.text);

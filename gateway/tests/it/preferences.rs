@@ -134,7 +134,7 @@ async fn everything_can_be_unsubscribed_from_and_taken_back() {
     let Some(Body::Webhook(told)) = &items[0].body else { panic!("{items:?}") };
     assert_eq!((items.len(), told.kind.as_str()), (1, "message.unsubscribed"));
 
-    // The address in the profile may belong to another person, so the page reveals nothing about it.
+    // The address in the profile may belong to another user, so the page reveals nothing about it.
     let unsubscribed = |address: &str| json!({"address": address, "reason": "unsubscribed"});
     gateway.post(&project, "/suppressions", &unsubscribed("ann@example.com")).await.expect(201);
     let shown = call(&gateway, "GET", &path, "").await.text;
@@ -169,7 +169,7 @@ async fn after_a_message_is_deleted_its_page_shows_what_its_own_link_unsubscribe
         assert_eq!(page.status, 200);
         page.text.contains("You have unsubscribed from everything")
     };
-    // Another message may have unsubscribed another person's address that Ann's profile merely names.
+    // Another message may have unsubscribed another user's address that Ann's profile merely names.
     assert_eq!((shows(about).await, shows(other).await), (true, false));
 
     let user = about.user.to_string();

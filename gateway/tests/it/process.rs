@@ -46,9 +46,9 @@ impl Process {
                     return line;
                 }
             }
-            panic!("ended without saying {text:?}:\n{}", self.seen)
+            panic!("ended without logging {text:?}:\n{}", self.seen)
         };
-        tokio::time::timeout(secs(20), found).await.unwrap_or_else(|_| panic!("does not say {text:?}"))
+        tokio::time::timeout(secs(20), found).await.unwrap_or_else(|_| panic!("did not log {text:?}"))
     }
 
     /// Returns its peak memory, in KiB.
@@ -59,7 +59,7 @@ impl Process {
     }
 
     async fn exit_status(mut self) -> i32 {
-        let status = tokio::time::timeout(secs(20), self.child.wait()).await.expect("does not end").unwrap();
+        let status = tokio::time::timeout(secs(20), self.child.wait()).await.expect("did not end").unwrap();
         status.code().unwrap_or_else(|| panic!("{status}"))
     }
 }

@@ -1,4 +1,4 @@
-//! Publishing to a real broker: every outcome is classified, whatever happened to the connection.
+//! Publishing to a real broker: every outcome is classified, including lost connections.
 
 use bus::{Bus, PublishError, Publisher, topology};
 use bytes::Bytes;

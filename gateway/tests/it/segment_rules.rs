@@ -1,4 +1,5 @@
-//! Rules on random users: PostgreSQL, the in-memory evaluation, and a simple reference implementation find the same users.
+//! Rules on random users: PostgreSQL, the in-memory evaluation, and a simple reference implementation find the same
+//! users.
 
 mod people;
 mod reference;
@@ -70,7 +71,7 @@ async fn one_person(
     let definitions = evaluate::definitions(&db, world.project, &rules::segments(parsed)).await.unwrap();
     let facts = person::load(&db, world.project, user, (parsed, &definitions), world.now).await.unwrap();
     let holds = eval::holds(parsed, &facts, world.now);
-    prop_assert_eq!(holds, expected.contains(&chosen.id), "the person {}, {}", chosen.id, rules);
+    prop_assert_eq!(holds, expected.contains(&chosen.id), "the user {}, {}", chosen.id, rules);
     let explained = eval::explain(parsed, rules, &facts, world.now);
     prop_assert_eq!(explained.iter().all(|rule| rule["matches"] == json!(true)), holds);
     Ok(())
@@ -86,7 +87,7 @@ async fn postgres_memory_and_the_reference_find_the_same_people() {
         let outcome = tokio::task::block_in_place(|| {
             runner.run(&lists, |rules| Handle::current().block_on(agree(&world, &rules)))
         });
-        outcome.unwrap_or_else(|error| panic!("with {size} people: {error}"));
+        outcome.unwrap_or_else(|error| panic!("with {size} users: {error}"));
     }
 }
 

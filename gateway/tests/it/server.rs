@@ -243,7 +243,7 @@ async fn requests_under_way_are_finished_at_the_end() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
     tokio::time::timeout(secs(5), &mut f.gateway.serving).await.expect("drained").unwrap();
-    assert!(TcpStream::connect(f.gateway.addr).await.is_err(), "it still lets in");
+    assert!(TcpStream::connect(f.gateway.addr).await.is_err(), "it still accepts connections");
 }
 
 #[tokio::test]

@@ -83,9 +83,9 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
     let dump = scan::dump(&gateway.sql).await;
     assert!(dump.contains("ada@example.com") && dump.contains(&text(&key["prefix"])), "{dump}");
     // The search includes binary columns, which the text of a row shows in hexadecimal.
-    assert!(dump.contains(&hex::encode(api_keys::hash(&text(&key["key"])))), "bytes are looked through, too");
+    assert!(dump.contains(&hex::encode(api_keys::hash(&text(&key["key"])))), "bytes are searched, too");
     for (what, secret) in told_once.iter().chain(&of_admins) {
-        assert!(!dump.contains(secret) && !dump.contains(&hex::encode(secret)), "{what} lies in the database");
+        assert!(!dump.contains(secret) && !dump.contains(&hex::encode(secret)), "{what} is in the database");
     }
     let member = gateway.log_in(&project, Role::Member).await;
     let ids = ids_of(&gateway, &project).await;
@@ -107,14 +107,14 @@ async fn nothing_in_a_dump_or_in_a_later_answer_opens_anything() {
                 found += usize::from(operation.has_id() && answer.status == 200);
                 let tells = |secret: &String| answer.text.contains(secret.as_str());
                 for (what, secret) in &told_once {
-                    assert!(!tells(secret), "{path} tells {what}: {}", answer.text);
+                    assert!(!tells(secret), "{path} reveals {what}: {}", answer.text);
                 }
                 let whom = of_admins.iter().filter(|(_, secret)| tells(secret)).count();
-                assert!(whom == 0 || is_admin, "{path} tells what is for ADMINs: {}", answer.text);
+                assert!(whom == 0 || is_admin, "{path} reveals a secret for ADMINs: {}", answer.text);
                 told_admins += whom;
             }
         }
     }
     // Rows were found by ID, and admins received the secrets that they may read.
-    assert!(found >= 20 && told_admins >= 2, "{found} found, {told_admins} told");
+    assert!(found >= 20 && told_admins >= 2, "{found} found, {told_admins} shown to admins");
 }

@@ -67,7 +67,7 @@ impl World {
                     break;
                 }
             }
-            assert!(self.ids.contains_key(whole), "GET {whole} finds nothing: `isolation::fill` has to make some");
+            assert!(self.ids.contains_key(whole), "GET {whole} finds nothing: `isolation::fill` must create some");
         }
     }
 
@@ -133,7 +133,7 @@ impl Wrong {
         }
     }
 
-    /// Notes a failure unless the response is an error of one of these statuses in the common format.
+    /// Records a failure unless the response is an error of one of these statuses in the common format.
     fn refused(&mut self, statuses: &[u16], what: &str, answer: &Answer) {
         self.note(statuses.contains(&answer.status) && has_shape(answer), what, answer);
     }

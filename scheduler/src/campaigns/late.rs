@@ -1,5 +1,5 @@
-//! Pauses campaigns whose sending was interrupted for hours, for example by restoring a backup: most of the remaining messages are
-//! out of date, or were sent after the backup was made.
+//! Pauses campaigns whose sending was interrupted for hours, for example by restoring a backup: most of the remaining
+//! messages are out of date, or were sent after the backup was made.
 
 use domain::campaign::LATE;
 use store_sending::campaigns::sending;

@@ -135,8 +135,8 @@ pub async fn park(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Times
     Ok(Step::default())
 }
 
-/// Cancels some of the queued messages of a cancelled campaign. Messages in flight are cancelled if they are deferred, or when their
-/// lease ends.
+/// Cancels some of the queued messages of a cancelled campaign. Messages in flight are cancelled if they are deferred,
+/// or when their lease ends.
 pub async fn cancel(tx: &Transaction<'_>, project: ProjectId, id: Uuid, now: Timestamp) -> Result<Step, TickError> {
     let cancelled = chunks::cancel(tx, Of { project, campaign: id }, MAX_CANCELLED, now).await?;
     let has_more = cancelled.count > 0;

@@ -1,5 +1,5 @@
-//! Releases or cancels chunks that no check of their campaign would: those of dead letters that were replayed before the campaign was
-//! paused, cancelled, made a draft or deleted, or while it was.
+//! Releases or cancels chunks that no check of their campaign would: those of dead letters that were replayed before
+//! the campaign was paused, cancelled, made a draft or deleted, or while it was.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ async fn clear_campaign(app: &App, db: &mut Connection, of: Of) -> Result<(), Ti
             Some(Draft | Cancelled | Failed) => cancel().await?,
             None => {
                 let count = cancel().await?;
-                // The replay, and this cancellation, have counted recipients of a campaign whose counts are gone.
+                // The replay, and this cancellation, have counted recipients of a campaign whose counts were deleted.
                 campaigns::delete(&tx, of.project, of.campaign).await?;
                 count
             }

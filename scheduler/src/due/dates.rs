@@ -22,8 +22,8 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// Publishes due dates.
 ///
-/// Makes no network call within a transaction: it claims dates, publishes them, and deletes each only after the broker has acknowledged
-/// it. A repeat is harmless, because it has the same ID.
+/// Makes no network call within a transaction: it claims dates, publishes them, and deletes each only after the broker
+/// has acknowledged it. A repeat is harmless, because it has the same ID.
 pub async fn tick(app: Arc<App>) -> Result<Found, TickError> {
     let projects = due::projects(&tick::connection(&app).await?, app.now(), PROJECTS).await?;
     tick::each(&app.failing_dates, projects, |project| fire(&app, project)).await

@@ -12,7 +12,7 @@ use crate::App;
 use crate::tick::{Found, TickError};
 
 const RUNS: usize = 1_000;
-/// Time after an automation's deletion from which no earlier transaction can start a run of it any more.
+/// Time after an automation's deletion from which no earlier transaction can still start a run of it.
 const SETTLED: Duration = Duration::from_mins(1);
 
 /// Resumes or ends some of the frozen runs of active or deleted automations.
@@ -53,8 +53,8 @@ async fn portion(app: &App, project: ProjectId, automation: Uuid, fate: Fate) ->
     tx.commit().await.map_err(StoreError::from)?;
     if runs > 0 {
         let why = match fate {
-            Fate::Resume => "the automation is active again; its runs go on",
-            Fate::End => "the automation was deleted; its runs end",
+            Fate::Resume => "the automation is active again; resuming its runs",
+            Fate::End => "the automation was deleted; ending its runs",
         };
         tracing::info!(%project, %automation, runs, "{why}");
     }

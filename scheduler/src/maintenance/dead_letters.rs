@@ -1,6 +1,7 @@
 //! Moves dead letters from their stream into the database, where project members can see and replay them.
 //!
-//! The stream keeps no copy, because erasing a user's data would not reach it. Letters of unknown projects stay for less than a day.
+//! The stream keeps no copy, because erasing a user's data would not reach it. Letters of unknown projects stay for
+//! less than a day.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,7 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
                 && let Err(error) = stream.delete_message(seq).await
             {
                 // Acknowledge it anyway: a redelivery could restore the letter after it was replayed.
-                tracing::warn!(seq, %error, "a dead letter cannot be deleted from its stream");
+                tracing::warn!(seq, %error, "dead letter cannot be deleted from its stream");
             }
             message.ack().await.map_err(broker)?;
             taken += 1;
@@ -68,7 +69,8 @@ pub async fn collect(app: Arc<App>) -> Result<(), TickError> {
     }
 }
 
-/// Deletes acknowledged letters that are nearly a day old: those of unknown projects, and those whose deletion failed before.
+/// Deletes acknowledged letters that are nearly a day old: those of unknown projects, and those whose deletion failed
+/// before.
 ///
 /// Any of them may hold an erased user's data.
 async fn forget_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(), TickError> {
@@ -87,7 +89,8 @@ async fn forget_old(app: &App, stream: &Stream, acknowledged: u64) -> Result<(),
 
 /// Stores a letter in the database.
 ///
-/// Returns its sequence number if the stream need not keep it, which is true of all letters except those of an unknown project.
+/// Returns its sequence number if the stream need not keep it, which is true of all letters except those of an unknown
+/// project.
 async fn take_over(app: &App, message: &Delivered) -> Result<Option<u64>, TickError> {
     let info = message.info().map_err(broker)?;
     let dead = Dead {
@@ -179,7 +182,8 @@ impl Dead {
         Some((item, user.into_iter().collect()))
     }
 
-    /// Returns a message that delivery could not read or store, and the users it names; `None` if its project is unknown.
+    /// Returns a message that delivery could not read or store, and the users it names; `None` if its project is
+    /// unknown.
     fn of_sending(&self, names: &Names, partitions: u16) -> Option<(DeadItem, Vec<Uuid>)> {
         let chunk = SendChunk::decode_checked(self.payload.clone()).ok()?;
         let (project, message, channel, created_at) = match (&chunk.direct[..], &chunk.refs[..]) {
@@ -218,14 +222,14 @@ fn name_of(body: Option<&Body>) -> String {
         Some(Body::Identify(_)) => "profile update".to_owned(),
         Some(Body::Alias(_)) => "alias".to_owned(),
         Some(Body::Timer(_)) => "timer".to_owned(),
-        Some(Body::Answer(_)) => "answer to a webhook step".to_owned(),
-        Some(Body::Start(_)) => "start of an automation".to_owned(),
+        Some(Body::Answer(_)) => "webhook step response".to_owned(),
+        Some(Body::Start(_)) => "automation start".to_owned(),
         Some(Body::Erase(_)) => "erasure".to_owned(),
-        Some(Body::Subscribe(_)) => "choice of subscriptions".to_owned(),
+        Some(Body::Subscribe(_)) => "subscription change".to_owned(),
         Some(Body::RegisterToken(_)) => "push token".to_owned(),
-        Some(Body::RemoveToken(_)) => "removal of a push token".to_owned(),
+        Some(Body::RemoveToken(_)) => "push token removal".to_owned(),
         Some(Body::Webhook(told)) => format!("webhook {}", clean(&told.kind)),
-        None => "nothing".to_owned(),
+        None => "unknown item".to_owned(),
     }
 }
 

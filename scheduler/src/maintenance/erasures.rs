@@ -1,4 +1,5 @@
-//! Removes rows of erased users that the recording transaction left: those of older months, and those beyond one slice of a month.
+//! Removes rows of erased users that the recording transaction left: those of older months, and those beyond one slice
+//! of a month.
 
 use std::sync::Arc;
 
@@ -22,14 +23,16 @@ use wire::event::{Body, IngestBatch, IngestItem, uuid};
 use crate::App;
 use crate::tick::TickError;
 
-/// How long an erasure is stored: nothing accepted before it takes longer to be applied, not even after restoring a database.
+/// How long an erasure is stored: nothing accepted before it takes longer to be applied, not even after restoring a
+/// database.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// How long copies are kept that cannot be searched for one user's data, such as stream entries. An erasure must be complete after
-/// 24 hours.
+/// How long copies are kept that cannot be searched for one user's data, such as stream entries. An erasure must be
+/// complete after 24 hours.
 pub const UNSEARCHABLE_KEPT: SignedDuration = SignedDuration::from_hours(23);
 
-/// How long the log keeps an erasure. Shorter than [`REMEMBERED`], so that every entry still has its row in the database.
+/// How long the log keeps an erasure. Shorter than [`REMEMBERED`], so that every entry still has its row in the
+/// database.
 const LOGGED: SignedDuration = SignedDuration::from_hours(29 * 24);
 
 /// Finishes erasures until none is left.
@@ -38,9 +41,11 @@ pub async fn finish(app: Arc<App>) -> Result<(), TickError> {
     Ok(())
 }
 
-/// Finishes one batch of each project's erasures, so that a project with many of them delays no other. Returns how many it finished.
+/// Finishes one batch of each project's erasures, so that a project with many of them delays no other. Returns how many
+/// it finished.
 ///
-/// Skips projects whose erasures another scheduler is finishing. A project's failure does not stop the others; returns the first error.
+/// Skips projects whose erasures another scheduler is finishing. A project's failure does not stop the others; returns
+/// the first error.
 pub async fn finish_batches(app: &App) -> Result<u64, TickError> {
     let mut db = app.store.connection().await?;
     let (mut finished, mut failed) = (0, None);
@@ -54,7 +59,7 @@ pub async fn finish_batches(app: &App) -> Result<u64, TickError> {
             Ok(batch) => finished += batch,
             // A project's failure does not stop the others.
             Err(error) => {
-                tracing::warn!(%project, %error, "data of erased users could not be removed; trying again later");
+                tracing::warn!(%project, %error, "data of erased users cannot be removed; retrying later");
                 failed = failed.or(Some(error));
             }
         }
@@ -128,7 +133,10 @@ pub async fn repeat_unknown(app: Arc<App>) -> Result<(), TickError> {
         has_recent = true;
         if !is_known(&app, &erased, accepted).await? {
             app.publisher.publish(names.ingest(0), entry.payload).await.map_err(broker)?;
-            tracing::info!(sequence = entry.sequence, "repeated an erasure that a restored database did not know");
+            tracing::info!(
+                sequence = entry.sequence,
+                "repeated an erasure that was missing from the restored database"
+            );
         }
     }
     if let Some(end) = past {

@@ -18,14 +18,15 @@ use crate::App;
 use crate::maintenance::erasures::UNSEARCHABLE_KEPT;
 use crate::tick::TickError;
 
-/// Entries accepted before an erasure may be published this much later: an import counts as accepted when its request began.
+/// Entries accepted before an erasure may be published this much later: an import counts as accepted when its request
+/// began.
 const MAX_PUBLISH_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
-/// Removes applied messages from the ingest stream: those older than the configured retention, and those that may hold data of users
-/// erased nearly a day ago. If the stream is filled above its threshold, removes all applied messages.
+/// Removes applied messages from the ingest stream: those older than the configured retention, and those that may hold
+/// data of users erased nearly a day ago. If the stream is filled above its threshold, removes all applied messages.
 ///
-/// Always removes all readiness probes but the last; they are never read. First recreates streams that the broker has lost, so that
-/// publishers and readers continue on their own.
+/// Always removes all readiness probes but the last; they are never read. First recreates streams that the broker has
+/// lost, so that publishers and readers continue on their own.
 pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
     let names = &app.bus.names;
     topology::ensure(&app.bus).await.map_err(broker)?;
@@ -55,8 +56,8 @@ pub async fn purge(app: Arc<App>) -> Result<(), TickError> {
 
 /// Returns whether the stream still holds the last applied message.
 ///
-/// If not, the message was removed with all before it, or the stream lost its last messages and may have reused their sequence numbers
-/// for messages that have not been applied.
+/// If not, the message was removed with all before it, or the stream lost its last messages and may have reused their
+/// sequence numbers for messages that have not been applied.
 async fn is_there(stream: &Stream, position: Position) -> Result<bool, TickError> {
     // The time of a rewound position is unknown; it was set to a message that the stream holds.
     Ok(position.stored_ns == 0 || find(stream, position).await.map_err(broker)? == Found::Same)
@@ -85,8 +86,8 @@ async fn last_to_go(app: &App, stream: &Stream, info: &Info) -> Result<Option<u6
 
 /// Removes acknowledged messages from the send stream.
 ///
-/// The server does that on each acknowledgement. But a single server forgets removals that it could not write, for example on a full
-/// disk, and would keep those messages forever.
+/// The server does that on each acknowledgement. But a single server forgets removals that it could not write, for
+/// example on a full disk, and would keep those messages forever.
 pub async fn purge_acknowledged(app: Arc<App>) -> Result<(), TickError> {
     let names = &app.bus.names;
     let stream = app.bus.jetstream.get_stream(names.send_stream()).await.map_err(broker)?;

@@ -31,17 +31,13 @@ pub struct Task {
 }
 
 pub const TASKS: [Task; 30] = [
-    Task { what: "time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
+    Task { what: "create time partitions", every: Duration::from_hours(1), work: |app| Box::pin(make_partitions(app)) },
+    Task { what: "analyze new time partitions", every: Duration::from_secs(5), work: |app| Box::pin(analyze_new(app)) },
+    Task { what: "stale workers", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
+    Task { what: "purge ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
+    Task { what: "purge send stream", every: Duration::from_secs(30), work: |app| Box::pin(purge_acknowledged(app)) },
     Task {
-        what: "what new time partitions hold",
-        every: Duration::from_secs(5),
-        work: |app| Box::pin(analyze_new(app)),
-    },
-    Task { what: "workers that are gone", every: Duration::from_mins(5), work: |app| Box::pin(forget_workers(app)) },
-    Task { what: "the ingest stream", every: Duration::from_secs(5), work: |app| Box::pin(purge(app)) },
-    Task { what: "the send stream", every: Duration::from_secs(30), work: |app| Box::pin(purge_acknowledged(app)) },
-    Task {
-        what: "stranded messages of campaigns",
+        what: "stranded campaign messages",
         every: Duration::from_secs(30),
         work: |app| Box::pin(campaigns::stranded::clear(app)),
     },
@@ -50,81 +46,89 @@ pub const TASKS: [Task; 30] = [
         every: Duration::from_mins(1),
         work: |app| Box::pin(thaw::end_deleted(app)),
     },
-    Task { what: "how late it is", every: Duration::from_secs(10), work: |app| Box::pin(backlog::measure(app)) },
-    Task { what: "goals out of time", every: Duration::from_mins(10), work: |app| Box::pin(forget_goals(app)) },
-    Task { what: "the search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
-    Task { what: "erased people's rows", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
-    Task { what: "deleted projects' rows", every: Duration::from_secs(1), work: |app| Box::pin(removals::clear(app)) },
-    Task { what: "dead letters", every: Duration::from_secs(1), work: |app| Box::pin(dead_letters::collect(app)) },
+    Task { what: "due-row lag gauges", every: Duration::from_secs(10), work: |app| Box::pin(backlog::measure(app)) },
+    Task { what: "expired goal listeners", every: Duration::from_mins(10), work: |app| Box::pin(forget_goals(app)) },
+    Task { what: "search index", every: Duration::from_secs(2), work: |app| Box::pin(settle_search(app)) },
+    Task { what: "rows of erased users", every: Duration::from_secs(1), work: |app| Box::pin(erasures::finish(app)) },
     Task {
-        what: "events past their retention",
-        every: Duration::from_hours(1),
-        work: |app| Box::pin(retention::clear(app)),
+        what: "rows of deleted projects",
+        every: Duration::from_secs(1),
+        work: |app| Box::pin(removals::clear(app)),
     },
     Task {
-        what: "old ids of clients",
+        what: "collect dead letters",
+        every: Duration::from_secs(1),
+        work: |app| Box::pin(dead_letters::collect(app)),
+    },
+    Task { what: "event retention", every: Duration::from_hours(1), work: |app| Box::pin(retention::clear(app)) },
+    Task {
+        what: "client ID retention",
         every: Duration::from_hours(24),
         work: |app| Box::pin(retention::forget_client_ids(app)),
     },
     Task {
-        what: "in-app messages past their retention",
+        what: "in-app message retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_inboxes(app)),
     },
     Task {
-        what: "clicks past their retention",
+        what: "click retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_clicks(app)),
     },
     Task {
-        what: "sends past the frequency cap's span",
+        what: "capped send retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(retention::clear_capped_sends(app)),
     },
     Task {
-        what: "messages past their retention",
+        what: "message retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(ledger::clear_messages(app)),
     },
+    Task { what: "run retention", every: Duration::from_hours(6), work: |app| Box::pin(ledger::clear_runs(app)) },
     Task {
-        what: "runs past their retention",
-        every: Duration::from_hours(6),
-        work: |app| Box::pin(ledger::clear_runs(app)),
-    },
-    Task {
-        what: "dead letters past their retention",
+        what: "dead letter retention",
         every: Duration::from_hours(1),
         work: |app| Box::pin(ledger::forget_dead_letters(app)),
     },
     Task {
-        what: "message counts of past quarters",
+        what: "fold message counts",
         every: Duration::from_hours(1),
         work: |app| Box::pin(ledger::fold_counts(app)),
     },
-    Task { what: "old erasures", every: Duration::from_hours(1), work: |app| Box::pin(erasures::forget(app)) },
     Task {
-        what: "erasures that a restored database does not know",
+        what: "erasure record retention",
+        every: Duration::from_hours(1),
+        work: |app| Box::pin(erasures::forget(app)),
+    },
+    Task {
+        what: "replay unknown erasures",
         every: Duration::from_hours(24),
         work: |app| Box::pin(erasures::repeat_unknown(app)),
     },
     Task {
-        what: "dead letters that name no user",
+        what: "dead letters without a user",
         every: Duration::from_mins(10),
         work: |app| Box::pin(erasures::forget_unnamed(app)),
     },
-    Task { what: "sessions that have ended", every: Duration::from_mins(10), work: |app| Box::pin(end_sessions(app)) },
+    Task {
+        what: "expired sessions and login attempts",
+        every: Duration::from_mins(10),
+        work: |app| Box::pin(end_sessions(app)),
+    },
     Task {
         what: "deleted subscription groups",
         every: Duration::from_mins(1),
         work: |app| Box::pin(subscriptions::clear(app)),
     },
     Task {
-        what: "webhooks' old deliveries",
+        what: "webhook delivery retention",
         every: Duration::from_mins(1),
         work: |app| Box::pin(webhooks::clear(app)),
     },
-    Task { what: "old imports", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },
-    Task { what: "days of people long past", every: Duration::from_hours(6), work: |app| Box::pin(forget_days(app)) },
+    Task { what: "import retention", every: Duration::from_hours(1), work: |app| Box::pin(forget_imports(app)) },
+    Task { what: "daily user count retention", every: Duration::from_hours(6), work: |app| Box::pin(forget_days(app)) },
 ];
 
 /// How long an import is shown and can be resumed.
@@ -148,7 +152,7 @@ pub async fn repeat(task: Task, app: Arc<App>, shutdown: Shutdown) {
         let pause = match (task.work)(app.clone()).await {
             Ok(()) => task.every,
             Err(error) => {
-                tracing::warn!(what = task.what, %error, "maintenance task failed; trying again");
+                tracing::warn!(what = task.what, %error, "maintenance task failed; retrying");
                 RETRY.min(task.every)
             }
         };
@@ -162,10 +166,10 @@ pub async fn repeat(task: Task, app: Arc<App>, shutdown: Shutdown) {
 async fn make_partitions(app: Arc<App>) -> Result<(), TickError> {
     let ensured = time_partitions::ensure(&mut app.store.connection().await?, app.clock.now_ms()).await?;
     if ensured.made > 0 {
-        tracing::info!(made = ensured.made, "made time partitions");
+        tracing::info!(made = ensured.made, "created time partitions");
     }
     if ensured.put_off {
-        tracing::warn!("a table is locked, so making its partitions is put off; there are enough for days");
+        tracing::warn!("time partitions not created because a table is locked; existing ones suffice for days");
     }
     Ok(())
 }

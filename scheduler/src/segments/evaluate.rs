@@ -85,7 +85,7 @@ pub(super) async fn give_up(
     of: Since,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    tracing::warn!(%project, segment = %of.0, "a segment took too long to evaluate, and is set aside for some minutes");
+    tracing::warn!(%project, segment = %of.0, "segment took too long to evaluate; suspended for 10 minutes");
     follow::failed(tx, project, of, TOO_SLOW, (now, now + AGAIN)).await
 }
 
@@ -117,7 +117,8 @@ fn concerned(
     asked
 }
 
-/// Replaces merged users with the users they became, and moves their memberships. Deletes the memberships of users who no longer exist.
+/// Replaces merged users with the users they became, and moves their memberships. Deletes the memberships of users who
+/// no longer exist.
 async fn last_ids(tx: &Transaction<'_>, project: ProjectId, asked: Asked) -> Result<Asked, StoreError> {
     let all: BTreeSet<Uuid> = asked.values().flatten().copied().collect();
     let all: Vec<Uuid> = all.into_iter().collect();
@@ -132,7 +133,8 @@ async fn last_ids(tx: &Transaction<'_>, project: ProjectId, asked: Asked) -> Res
 
 /// Drops users whose previous membership is unknown; filling evaluates them later.
 ///
-/// Users created since following began were not members before, so they are kept. All users of a segment with an error are dropped.
+/// Users created since following began were not members before, so they are kept. All users of a segment with an error
+/// are dropped.
 async fn known_before(
     tx: &Transaction<'_>,
     project: ProjectId,

@@ -1,7 +1,7 @@
 //! Processes followed segments as a whole.
 //!
-//! Fills new and changed segments slice by slice; only users created since then count as having entered. Finds membership changes that
-//! are not marked. Removes the rows of segments that are no longer followed.
+//! Fills new and changed segments slice by slice; only users created since then count as having entered. Finds
+//! membership changes that are not marked. Removes the rows of segments that are no longer followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -56,7 +56,8 @@ pub async fn look(app: &App, project: ProjectId, segment: Uuid) -> Result<Found,
 
 /// Fills the next slice of a segment.
 ///
-/// Does nothing if it was changed after `since`: recording transactions that mark no users for it may then still be in flight.
+/// Does nothing if it was changed after `since`: recording transactions that mark no users for it may then still be in
+/// flight.
 async fn slice(app: &App, project: ProjectId, (segment, since): Since) -> Result<Found, TickError> {
     let mut connection = app.store.connection().await?;
     let mut tx = connection.transaction().await.map_err(StoreError::from)?;
@@ -67,7 +68,8 @@ async fn slice(app: &App, project: ProjectId, (segment, since): Since) -> Result
     let current = follow::get(&tx, project, segment).await?;
     let current = current.filter(|follow| follow.wanted && !follow.filled && follow.since == since);
     let Some(Follow { filled_to: after, .. }) = current else { return Ok(Found::Some) };
-    // Read after the segment: if the rules have changed since then, `since` no longer matches and the transaction is rolled back.
+    // Read after the segment: if the rules have changed since then, `since` no longer matches and the transaction is
+    // rolled back.
     let definitions = rules::definitions(&tx, project, &BTreeSet::from([segment])).await?;
     let people = read::ids_after(&tx, project, after, SLICE as i64).await?;
     let to = (people.len() == SLICE).then(|| people.last().copied()).flatten();

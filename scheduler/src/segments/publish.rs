@@ -1,7 +1,8 @@
 //! Publishes starts to their users' own partitions, in order with the users' other items.
 //!
-//! A scheduler begins with the first pending start, and waits for each message's acknowledgement before it publishes the next. The order is
-//! therefore preserved even if several schedulers publish the same starts, and the IDs identify duplicates.
+//! A scheduler begins with the first pending start, and waits for each message's acknowledgement before it publishes
+//! the next. The order is therefore preserved even if several schedulers publish the same starts, and the IDs identify
+//! duplicates.
 
 use kernel::clock::rfc3339;
 use kernel::failpoint;
@@ -34,7 +35,8 @@ pub async fn publish(app: &App, project: ProjectId) -> Result<Found, TickError> 
 
 /// Builds the item of a start, which is always the same for the same start.
 ///
-/// It counts as caused by an automation, so that loops of automations that move users in and out of a segment are detected.
+/// It counts as caused by an automation, so that loops of automations that move users in and out of a segment are
+/// detected.
 fn item(project: ProjectId, start: &Start) -> IngestItem {
     let Start { seq, new } = start;
     let at_ms = new.at.as_millisecond();

@@ -15,7 +15,8 @@ use uuid::Uuid;
 /// Returns the membership after a verdict; the default value means no row.
 fn settled(before: State, verdict: Verdict, now: Timestamp) -> State {
     let since = verdict.is_member.then(|| before.since.unwrap_or(now));
-    // Keeps an earlier due time although it is outdated: an evaluation at that time costs less than a write for each event that moves it.
+    // Keeps an earlier due time although it is outdated: an evaluation at that time costs less than a write for each
+    // event that moves it.
     let due_at = match before.due_at.filter(|due| *due > now) {
         Some(due) => Some(verdict.due_at.map_or(due, |next| next.min(due))),
         None => verdict.due_at,
@@ -113,7 +114,7 @@ mod tests {
             (state(Some(5), None), verdict(true, None), state(Some(5), None)),
             (state(Some(5), Some(90)), verdict(false, None), state(None, None)),
             (state(None, None), verdict(false, Some(120)), state(None, Some(120))),
-            // A time to come is kept, or brought forward; one that has come gives way.
+            // A future due time is kept or moved earlier; a past one is replaced.
             (state(Some(5), Some(110)), verdict(true, Some(120)), state(Some(5), Some(110))),
             (state(Some(5), Some(130)), verdict(true, Some(120)), state(Some(5), Some(120))),
             (state(Some(5), Some(130)), verdict(true, None), state(Some(5), Some(130))),

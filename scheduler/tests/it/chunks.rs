@@ -199,7 +199,7 @@ async fn campaigns_are_sent_while_the_broker_is_away() {
     let id = campaign(&place, pro, place.clock.now(), Settings::default()).await.id;
     let app = place.app().await;
     nats.kill().await;
-    testkit::eventually_true("the broker is away", SOON, async || !place.bus.is_connected()).await;
+    testkit::eventually_true("the broker is unavailable", SOON, async || !place.bus.is_connected()).await;
     eventually(SOON, async || {
         scheduler::campaigns::tick(app.clone()).await.unwrap();
         deliver_due(&place).await;

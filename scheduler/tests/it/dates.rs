@@ -263,7 +263,7 @@ async fn who_is_changed_while_their_date_is_noted_keeps_what_was_said_last() {
     date_due::note(&tx, &[note], place.clock.now()).await.unwrap();
     place.run().await;
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    eventually(SOON, async || if place.count(waits).await > 0 { Ok(()) } else { Err("nobody waits") }).await;
+    eventually(SOON, async || if place.count(waits).await > 0 { Ok(()) } else { Err("no session waits") }).await;
     tx.commit().await.unwrap();
     assert_eq!(noted(&place).await, counted(&[("07-02 09", 1)]));
     place.stop().await;

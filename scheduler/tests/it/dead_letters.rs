@@ -32,7 +32,7 @@ async fn what_was_put_aside_is_shown_once_and_goes_its_way_again() {
     dead_letter::bury(&place.bus, "ingest", "message 7", "not protobuf", vec![255].into()).await.unwrap();
     collect(app.clone()).await.unwrap();
     collect(app.clone()).await.unwrap();
-    assert_eq!(in_stream(&place).await, 1, "only what is of no known project");
+    assert_eq!(in_stream(&place).await, 1, "only the letter of an unknown project");
 
     let mut db = place.store.connection().await.unwrap();
     let all = DeadFilter::default();
@@ -72,7 +72,7 @@ async fn a_letter_of_an_unknown_project_stays_for_less_than_a_day() {
         place.clock = Clock::manual(now + SignedDuration::from_hours(hours));
         collect(place.app().await).await.unwrap();
         // Acknowledgements are asynchronous.
-        eventually_true("all are taken over", SOON, async || {
+        eventually_true("all letters are acknowledged", SOON, async || {
             let stream = place.bus.jetstream.get_stream(place.bus.names.dead_stream()).await.unwrap();
             let taken_over = stream.consumer_info(place.bus.names.dead_consumer()).await.unwrap();
             taken_over.ack_floor.stream_sequence == 3

@@ -1,4 +1,4 @@
-//! Data that erased users leave behind.
+//! Remaining data of erased users.
 
 use std::collections::BTreeSet;
 
@@ -227,7 +227,7 @@ async fn unknown_erasures_are_replayed_to_a_restored_database() {
 
     record(&place, 6, now_ms).await;
     erasures::repeat_unknown(place.app().await).await.unwrap();
-    assert_eq!(place.payloads(&names.ingest_stream(), &names.ingest(0)).await.len(), 1, "it is known by now");
+    assert_eq!(place.payloads(&names.ingest_stream(), &names.ingest(0)).await.len(), 1, "the erasure is known by now");
     // Entries that are too old to be known are removed.
     place.clock = Clock::manual(from_ms(now_ms + 30 * 86_400_000));
     erasures::repeat_unknown(place.app().await).await.unwrap();

@@ -159,7 +159,7 @@ async fn what_was_applied_before_an_erasure_goes_within_a_day() {
     assert_eq!(left(&place).await, (3, 2));
     place.clock.advance(Duration::from_hours(2));
     purge(place.app().await).await.unwrap();
-    assert_eq!(left(&place).await, (0, 2), "what nobody has applied stays");
+    assert_eq!(left(&place).await, (0, 2), "unapplied messages stay");
 }
 
 /// After a full disk, the stream may still hold messages that its consumer has acknowledged. The test simulates this

@@ -90,7 +90,7 @@ async fn nothing_fires_early_and_all_goes_on_when_the_clock_is_back() {
     assert_eq!(now_stands(&place, later.id).await.status, CampaignStatus::Scheduled);
     assert_eq!(place.count("SELECT count(*) FROM message").await, 0);
 
-    // Their actual time has come, whatever the clock shows.
+    // The timers' actual due time has come, although the clock is wrong.
     place.clock.advance(Duration::from_mins(1));
     place.eventually_none(TIMERS).await;
     place.clock.jump(-HOUR);

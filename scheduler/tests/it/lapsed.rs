@@ -48,7 +48,7 @@ async fn a_lapsed_begun_chunk_of_a_cancelled_campaign_counts_as_ambiguous() {
         place.count("SELECT count(*) FROM message WHERE status = 'cancelled' AND ambiguous = 1 AND attempt = 1").await,
         2
     );
-    // The worker was only slow, but its outcome comes too late.
+    // The worker was only slow, but its outcome arrives too late.
     assert!(!settle(&place, &sending, |_| SENT).await);
     assert_eq!(place.count("SELECT count(*) FROM message WHERE sent_at IS NOT NULL").await, 0);
 }

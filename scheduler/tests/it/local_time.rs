@@ -61,7 +61,7 @@ async fn each_user_is_sent_to_at_that_time_in_their_timezone() {
             let (sent, next) = (reported(&place, sale.id, "sent").await, look_at(&place, sale.id).await);
             // The next check is at the next recipients' time.
             let waits = next.is_some_and(|next| next > place.clock.now() + SignedDuration::from_mins(50));
-            if sent == expected && waits { Ok(()) } else { Err(format!("{sent} sent, next look at {next:?}")) }
+            if sent == expected && waits { Ok(()) } else { Err(format!("{sent} sent, next check at {next:?}")) }
         })
         .await;
     };

@@ -1,6 +1,6 @@
 //! Integration tests of the scheduler with real servers.
 
-#![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod audience;
 mod campaigns;

@@ -291,7 +291,8 @@ async fn a_poll_for_due_webhooks_costs_what_is_pending_and_not_what_exists() {
         assert!(index_scans <= 2 && rows == 0, "{mode}: {index_scans} scans, {rows} rows with nothing pending");
         tx.rollback().await.unwrap();
     }
-    // Five endpoints: three with a backlog, of which one is disabled, one with a retry later on, one with a single delivery.
+    // Five endpoints: three with a backlog, of which one is disabled, one with a retry later on, one with a single
+    // delivery.
     let deliveries = "INSERT INTO webhook_delivery (project_id, endpoint_id, id, type, data, happened_at, due_at, created_at) \
                       SELECT md5(($1 / 10)::text)::uuid, md5($1::text)::uuid, gen_random_uuid(), 'message.sent', '{}', now(), \
                       now() + $2::text::interval, now() FROM generate_series(1, $3::bigint)";

@@ -149,7 +149,7 @@ async fn what_may_still_come_finds_its_partition() {
     let monday = monday(place.clock.now_ms());
     place.clock = Clock::manual(from_ms(monday + 61 * DAY_MS - 60_000));
     clear(place.app().await).await.unwrap();
-    assert_eq!(partitions(&place).await, all, "it may have been accepted a month ago, and be a month older");
+    assert_eq!(partitions(&place).await, all, "events may be a month old when accepted, and accepted a month ago");
     place.clock = Clock::manual(from_ms(monday + 61 * DAY_MS + 60_000));
     clear(place.app().await).await.unwrap();
     assert_ne!(partitions(&place).await, all);
@@ -186,7 +186,7 @@ async fn nobody_waits_while_a_partition_is_taken_out() {
         other.execute(write, &[&Uuid::from_u128(9), &ids::fresh(now + written)]).await.unwrap();
         written += 1;
     }
-    assert!(written > 1, "the first one waited");
+    assert!(written > 1, "the first insert waited");
     assert!(taking.await.unwrap().is_err_and(|error| error.is_too_slow()));
     reading.rollback().await.unwrap();
 

@@ -154,7 +154,7 @@ async fn whoever_becomes_known_takes_along_where_they_were_in() {
         world.mark(&Look::Person, person).await;
     }
     world.settled().await;
-    assert_eq!(world.started().await.len(), before, "nobody came or left");
+    assert_eq!(world.started().await.len(), before, "no user entered or left");
     assert_eq!(world.members(segment).await, 1);
     assert_eq!(
         world.place.count(&format!("SELECT count(*) FROM segment_membership WHERE user_id = '{known}'")).await,

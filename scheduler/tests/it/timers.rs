@@ -106,7 +106,7 @@ async fn timers_that_a_dying_broker_never_acknowledged_fire_when_it_is_back() {
     place.run().await;
     nats.suspend().await;
     place.timers(place.project, 0..10, -1).await;
-    // Claimed, and published to a server that stores nothing of it.
+    // Claimed, and published to a server that does not store them.
     place.eventually_none("SELECT count(*) FROM timer WHERE due_at <= now()").await;
     nats.kill().await;
     nats.start_again().await;

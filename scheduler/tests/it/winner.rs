@@ -40,7 +40,7 @@ impl Sale<'_> {
         eventually(SOON, async || {
             deliver_due(self.place).await;
             let waits = format!("SELECT count(*) FROM campaign WHERE id = '{}' AND test_sent_at IS NOT NULL AND look_at > now() + interval '50 minutes'", self.id);
-            if self.place.count(&waits).await == 1 { Ok(()) } else { Err("the test is under way") }
+            if self.place.count(&waits).await == 1 { Ok(()) } else { Err("the test has not been sent") }
         })
         .await;
         let variant = |name: &str| format!("variant = '{name}' AND status = 'sent'");
@@ -98,7 +98,7 @@ async fn the_rest_gets_the_variant_that_won_the_test() {
     let template = Uuid::from_u128(2);
     assert_eq!(sale.count(&format!("variant = 'B' AND template_id = '{template}'")).await, 1_000 - a);
     assert_eq!(sale.count("sent_at IS NOT NULL").await, 1_000);
-    // The rest is counted for the winner. The statuses that the test wrote above are not in the counts.
+    // The remaining audience is counted for the winner. The statuses that the test wrote above are not in the counts.
     assert_eq!(report(&place, id).await, [row(Some("A"), "sent", a), row(Some("B"), "sent", 1_000 - a)]);
     let different = format!("SELECT count(DISTINCT user_id) FROM message WHERE campaign_id = '{id}'");
     assert_eq!(place.count(&different).await, 1_000);
@@ -113,7 +113,7 @@ async fn without_results_the_first_variant_wins_and_a_tie_is_reported() {
     let now = place.clock.now();
     let quiet = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
     let even = campaign(&place, pro, now, tested(Metric::Opened, 50.0)).await.id;
-    // The first share is too small to contain a user, and the second leaves none for the rest.
+    // The first share is too small to contain a user, and the second leaves none for the remaining audience.
     let none = campaign(&place, pro, now, tested(Metric::Opened, 0.000_001)).await.id;
     let all = campaign(&place, pro, now, tested(Metric::Opened, 99.999_999)).await.id;
     place.run().await;

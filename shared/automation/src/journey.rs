@@ -1,9 +1,9 @@
 //! Execution of a run. Pure: the result depends only on the state, the input and the situation, so that restarts and
 //! retries in any order have the same effects.
 //!
-//! [`Program`] is a compiled version of an automation: its nested steps, flattened, each with its successor. A run stores
-//! its position as the path of a step in the definition (`steps[2].then[0]`), which never changes, and not as an index
-//! into the compiled steps, which the next release may change.
+//! [`Program`] is a compiled version of an automation: its nested steps, flattened, each with its successor. A run
+//! stores its position as the path of a step in the definition (`steps[2].then[0]`), which never changes, and not
+//! as an index into the compiled steps, which the next release may change.
 
 mod advance;
 mod decisive;

@@ -120,7 +120,7 @@ const FULL: [u64; 4] = [10_077, 10_047, 10_023, 10_001];
 
 fn outcome(message: &Message) -> Outcome {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
-        return Err(PublishError::Refused("no stream takes the subject".to_owned()));
+        return Err(PublishError::Refused("no stream accepts this subject".to_owned()));
     }
     parse(&message.payload)
 }
@@ -132,8 +132,8 @@ fn parse(payload: &[u8]) -> Outcome {
             Err(PublishError::Refused(format!("{} (code {})", error.description, error.err_code)))
         }
         Ok(PubAck { seq, .. }) if seq > 0 => Ok(seq),
-        Ok(_) => Err(PublishError::Refused("an acknowledgement without a sequence".to_owned())),
-        Err(error) => Err(PublishError::Refused(format!("an acknowledgement that cannot be read: {error}"))),
+        Ok(_) => Err(PublishError::Refused("acknowledgement without a sequence number".to_owned())),
+        Err(error) => Err(PublishError::Refused(format!("invalid acknowledgement: {error}"))),
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
                 r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 1"},"stream":"S","seq":0}"#,
                 refused("wrong last sequence: 1 (code 10071)"),
             ),
-            (r#"{"stream":"INGEST"}"#, refused("an acknowledgement without a sequence")),
+            (r#"{"stream":"INGEST"}"#, refused("acknowledgement without a sequence number")),
         ] {
             assert_eq!(parse(payload.as_bytes()), expected, "{payload}");
         }

@@ -28,7 +28,7 @@ impl BusConfig {
         let allowed = "a number of bytes, at least 1048576";
         let stream_prefix = env.text("STREAM_PREFIX", "");
         if !stream_prefix.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            let (name, problem) = ("STREAM_PREFIX".to_owned(), format!("{stream_prefix:?} has other characters"));
+            let (name, problem) = ("STREAM_PREFIX".to_owned(), format!("{stream_prefix:?} contains other characters"));
             return Err(EnvError { name, problem, allowed: "letters, digits and _" });
         }
         let ca_file = env.get("NATS_CA_FILE").map(str::to_owned);
@@ -37,14 +37,14 @@ impl BusConfig {
         }
         let replicas = env.bounded("STREAM_REPLICAS", 1, 1..=5, "1, 3 or 5")?;
         if ![1, 3, 5].contains(&replicas) {
-            let (name, problem) = ("STREAM_REPLICAS".to_owned(), format!("{replicas} is no odd number of servers"));
+            let (name, problem) = ("STREAM_REPLICAS".to_owned(), format!("{replicas} is not an odd number of servers"));
             return Err(EnvError { name, problem, allowed: "1, 3 or 5" });
         }
         let url = env.text("NATS_URL", "nats://127.0.0.1:4222");
         if addresses(&url).is_err() {
             // The value may contain a password, so the error does not repeat it.
-            let (name, problem) = ("NATS_URL".to_owned(), "an address in it cannot be read".to_owned());
-            let allowed = "nats://user:password@host:port, several with commas between; /, #, @ and : in a password as %2F, %23, %40, %3A";
+            let (name, problem) = ("NATS_URL".to_owned(), "contains an invalid server address".to_owned());
+            let allowed = "nats://user:password@host:port, several separated by commas; in a password, write / as %2F, # as %23, @ as %40, : as %3A";
             return Err(EnvError { name, problem, allowed });
         }
         Ok(Self {

@@ -46,11 +46,11 @@ pub enum Ended {
     #[error("partition {0} has a newer reader")]
     Deposed(u16),
     /// The stream was recreated, so the position is meaningless.
-    #[error("the ingest stream was made anew")]
+    #[error("the ingest stream was recreated")]
     Replaced,
     /// The stream lost its end, including messages that were read, and reuses their sequences. Its new messages follow
     /// this sequence.
-    #[error("the ingest stream lost what came behind {0}")]
+    #[error("the ingest stream lost its messages after sequence {0}")]
     Rewound(u64),
 }
 
@@ -92,7 +92,7 @@ impl PartitionReader {
                     Err(OpenError::Other(error)) => {
                         failures += 1;
                         if failures % 10 == 1 {
-                            tracing::warn!(partition = self.partition, %error, "cannot read the ingest stream; trying again");
+                            tracing::warn!(partition = self.partition, %error, "cannot read the ingest stream; retrying");
                         }
                         tokio::time::sleep(Backoff::CONNECT.delay(failures, rand::random())).await;
                     }
@@ -118,7 +118,7 @@ impl PartitionReader {
                     if delivered != self.delivered + 1 {
                         tracing::warn!(
                             partition = self.partition,
-                            "a delivery is missing; reading again from {}",
+                            "a delivery is missing; reading again after sequence {}",
                             self.last.seq
                         );
                         self.messages = None;
@@ -134,7 +134,7 @@ impl PartitionReader {
                     return Ok(Delivered { seq, stored_ns, payload: message.message.payload });
                 }
                 Some(Err(error)) => {
-                    tracing::debug!(partition = self.partition, %error, "the pull broke; opening it anew");
+                    tracing::debug!(partition = self.partition, %error, "the pull subscription failed; reopening it");
                     self.messages = None;
                 }
                 None => self.messages = None,

@@ -1,4 +1,4 @@
-//! The broker: NATS JetStream, as transport. What lasts is in Postgres.
+//! The broker, NATS JetStream, used as transport. PostgreSQL holds all lasting data.
 
 mod acks;
 pub mod config;
@@ -33,12 +33,12 @@ pub struct Bus {
 }
 
 impl Bus {
-    /// Connects, or fails after 5 s with the address. Once connected it reconnects for ever by itself.
+    /// Connects, or fails after 5 s with an error that names the address. Once connected, it reconnects indefinitely.
     pub async fn connect(config: &BusConfig, program: &str) -> anyhow::Result<Self> {
         Self::connect_with(config, Self::options(config, program)?).await
     }
 
-    /// As [`Bus::connect`], with options that begin as [`Bus::options`].
+    /// Like [`Bus::connect`], with options based on [`Bus::options`].
     pub async fn connect_with(config: &BusConfig, options: async_nats::ConnectOptions) -> anyhow::Result<Self> {
         let client = options
             .connect(config.servers()?)
@@ -52,16 +52,16 @@ impl Bus {
         Ok(Self { client, jetstream, names: Names::new(&config.stream_prefix), config: config.clone() })
     }
 
-    /// How a program connects. What it is answered comes to subjects of its own, `_INBOX.<program>.>`, so that a server can
-    /// be told to let it read no other's.
+    /// Returns the connection options of a program. Replies arrive at its own subjects, `_INBOX.<program>.>`, so that
+    /// the server can deny it access to other programs' replies.
     pub fn options(config: &BusConfig, program: &str) -> anyhow::Result<async_nats::ConnectOptions> {
         let mut options = async_nats::ConnectOptions::new();
-        // The client does not take them from the address by itself.
+        // The client does not use the credentials in the address.
         let servers = config.servers()?;
         if let Some((user, password)) = servers.iter().find_map(|server| server.username().zip(server.password())) {
             options = options.user_and_password(user.to_owned(), password.to_owned());
         }
-        // Also of servers that others name, and where the server's first words, which are not encrypted, ask for none.
+        // Also applies to servers that the cluster announces, and to those whose unencrypted greeting requires no TLS.
         if config.ca_file.is_some() || servers.iter().any(async_nats::ServerAddr::tls_required) {
             options = options.require_tls(true);
         }
@@ -79,20 +79,20 @@ impl Bus {
             .event_callback(async |event| log(&event)))
     }
 
-    /// Whether the connection stands at this moment; what is published without one would only queue up.
+    /// Returns whether the client is connected now. Messages published without a connection would only be buffered.
     pub fn is_connected(&self) -> bool {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 }
 
-/// Logs what becomes of the connection, once for each change.
+/// Logs each change of the connection's state.
 fn log(event: &async_nats::Event) {
     use async_nats::Event;
     match event {
         Event::Connected => tracing::info!("connected to NATS"),
         Event::Disconnected => tracing::warn!("disconnected from NATS; reconnecting"),
-        Event::SlowConsumer(_) => tracing::warn!("NATS delivers more than is read"),
-        Event::ServerError(error) => tracing::warn!(%error, "NATS reports an error"),
+        Event::SlowConsumer(_) => tracing::warn!("NATS delivers messages faster than they are read"),
+        Event::ServerError(error) => tracing::warn!(%error, "NATS server error"),
         Event::ClientError(error) => tracing::warn!(%error, "NATS client error"),
         _ => {}
     }

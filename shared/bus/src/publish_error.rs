@@ -8,10 +8,10 @@ pub enum PublishError {
     Timeout,
     #[error("the stream is full")]
     Full,
-    #[error("too many publishes await their acknowledgement")]
+    #[error("too many publishes await acknowledgement")]
     Busy,
-    #[error("the message is larger than the broker takes")]
+    #[error("the message exceeds the broker's maximum payload")]
     TooLarge,
-    #[error("the broker refused: {0}")]
+    #[error("the broker rejected the publish: {0}")]
     Refused(String),
 }

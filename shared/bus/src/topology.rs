@@ -71,7 +71,7 @@ pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
     if server.max_payload < 1_000_000 {
         return Err(TopologyError::Shape(EnvError {
             name: "NATS_URL".to_owned(),
-            problem: format!("this server takes no messages over {} bytes", server.max_payload),
+            problem: format!("this server accepts messages of at most {} bytes", server.max_payload),
             allowed: "a server with a max_payload of at least 1 MB",
         }));
     }
@@ -89,17 +89,17 @@ pub async fn ensure(bus: &Bus) -> Result<IngestStream, TopologyError> {
         found => Err(TopologyError::Shape(EnvError {
             name: "INGEST_PARTITIONS".to_owned(),
             problem: format!(
-                "{} is not the number of the stream {}, which has {}",
+                "{} does not match the stream {}, which has {} partitions",
                 config.partitions,
                 names.ingest_stream(),
-                found.map_or("none that can be read".to_owned(), |p| p.to_string())
+                found.map_or("an unknown number of".to_owned(), |p| p.to_string())
             ),
-            allowed: "the number that the stream was made with",
+            allowed: "the number with which the stream was created",
         })),
     }
 }
 
 async fn get_or_create(bus: &Bus, config: Config) -> anyhow::Result<Stream> {
     let name = config.name.clone();
-    bus.jetstream.get_or_create_stream(config).await.with_context(|| format!("making the stream {name}"))
+    bus.jetstream.get_or_create_stream(config).await.with_context(|| format!("creating the stream {name}"))
 }

@@ -26,7 +26,7 @@ pub async fn wake(bus: &Bus, queues: &[Queue]) {
     for (channel, queues) in of_channel {
         for part in queues.chunks(MOST) {
             if let Err(error) = bus.client.publish(bus.names.send_due(channel), encode(part)).await {
-                tracing::debug!(%error, "cannot wake the workers of a channel");
+                tracing::debug!(%error, "cannot notify the workers of a channel");
             }
         }
     }

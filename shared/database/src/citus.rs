@@ -9,9 +9,9 @@ use crate::{Connection, StoreError, by_project};
 const OLDEST: (i32, i32) = (13, 2);
 /// The table that the others are colocated with, so that all rows of a project are on one server.
 const FIRST: &str = "project";
-/// Tables without a project that share transactions with rows of projects. Citus must know of them: if a transaction
-/// changes a table that Citus does not know and rows of one worker, it is committed on the worker first and here
-/// second, so that a crash in between leaves half of it. For tables that Citus knows, it uses two-phase commit.
+/// Tables without a project that share transactions with rows of projects. They must be in the metadata of Citus: if a
+/// transaction changes a table outside the metadata and rows of one worker, it is committed on the worker first and
+/// here second, so that a crash in between leaves half of it. For tables in the metadata, Citus uses two-phase commit.
 const BESIDE: [&str; 4] = ["account", "change", "ingest_partition", "outbox"];
 
 /// Distributes every table that has a project: `project` first, each other table colocated with it. Distributed tables
@@ -44,7 +44,7 @@ pub async fn distribute(
         db.batch_execute(&sql)
             .await
             .map_err(StoreError::from)
-            .with_context(|| format!("making {table} known to Citus"))?;
+            .with_context(|| format!("adding {table} to the metadata of Citus"))?;
         progress(&table);
         done += 1;
     }
@@ -61,25 +61,29 @@ async fn check(db: &impl GenericClient) -> anyhow::Result<()> {
         .transpose()?;
     let Some(version) = version else {
         bail!(
-            "this database has no Citus. On the coordinator and on every worker: shared_preload_libraries = 'citus' in \
-             postgresql.conf, a restart, and in this database CREATE EXTENSION citus; CREATE EXTENSION pg_trgm; CREATE EXTENSION \
-             btree_gin. Then on the coordinator: SELECT citus_set_coordinator_host('<its host>'); SELECT \
-             citus_add_node('<a worker>', 5432) for each worker"
+            "Citus is not installed in this database. On the coordinator and on every worker, set shared_preload_libraries = 'citus' in \
+             postgresql.conf, restart, and run in this database: CREATE EXTENSION citus; CREATE EXTENSION pg_trgm; CREATE EXTENSION \
+             btree_gin. Then run on the coordinator: SELECT citus_set_coordinator_host('<its host>'); SELECT \
+             citus_add_node('<worker host>', 5432) for each worker"
         )
     };
     if parse(&version).is_none_or(|version| version < OLDEST) {
         let (major, minor) = OLDEST;
-        bail!("Citus {version} is older than {major}.{minor}, on which this was tried: ALTER EXTENSION citus UPDATE");
+        bail!(
+            "Citus {version} is older than {major}.{minor}, the oldest tested version: run ALTER EXTENSION citus UPDATE"
+        );
     }
     let group: i32 = db.query_one("SELECT groupid FROM pg_dist_local_group", &[]).await?.try_get("groupid")?;
     if group != 0 {
-        bail!("this is a worker of Citus: DATABASE_URL has to name the coordinator");
+        bail!("this server is a Citus worker: DATABASE_URL must name the coordinator");
     }
     let sql = "SELECT count(*) AS count FROM pg_dist_node \
                WHERE isactive AND noderole = 'primary' AND shouldhaveshards";
     let servers: i64 = db.query_one(sql, &[]).await?.try_get("count")?;
     if servers == 0 {
-        bail!("Citus knows of no worker: on the coordinator, SELECT citus_add_node('<a worker>', 5432) for each");
+        bail!(
+            "Citus has no worker: on the coordinator, run SELECT citus_add_node('<worker host>', 5432) for each worker"
+        );
     }
     Ok(())
 }
@@ -100,7 +104,7 @@ async fn missing(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
     db.query(sql, &[&FIRST]).await?.iter().map(|row| Ok(row.try_get("name")?)).collect()
 }
 
-/// Returns the tables of [`BESIDE`] that Citus does not know of yet.
+/// Returns the tables of [`BESIDE`] that are not yet in the metadata of Citus.
 async fn unknown(db: &impl GenericClient) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT t AS name FROM unnest($1::text[]) AS t \
                WHERE NOT EXISTS (SELECT FROM pg_dist_partition d WHERE d.logicalrelid = t::regclass) ORDER BY t";

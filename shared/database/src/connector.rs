@@ -35,7 +35,7 @@ pub use self::hosts::takes_no_writes;
 
 /// Connect timeout for one host.
 const CONNECT: Duration = Duration::from_secs(2);
-const ALLOWED: &str = "an address such as postgres://user:password@host:5432/database?sslmode=verify-full";
+const ALLOWED: &str = "a URL such as postgres://user:password@host:5432/database?sslmode=verify-full";
 /// The setting that names the CA of PostgreSQL's certificate, for error messages.
 const TRUST: &str = "sslrootcert in DATABASE_URL";
 
@@ -55,18 +55,19 @@ impl Connector {
         let Parameters { rest, mode, root, unknown } = Parameters::split(url);
         if let Some(name) = unknown {
             let problem = format!("the parameter {name:?} is not supported");
-            return Err(refusal(problem, "sslmode, sslrootcert and sslnegotiation of the parameters of TLS"));
+            return Err(refusal(problem, "the TLS parameters sslmode, sslrootcert and sslnegotiation"));
         }
         // In libpq's other form, `host=… user=…`, the parameters are left to the client library.
         let choose = || Security::choose(mode.as_deref(), root.as_deref());
         let security = parameters::is_url(url).then(choose).transpose()?;
-        let mut config: Config = rest.parse().map_err(|e| refusal(format!("is no Postgres address: {e}"), ALLOWED))?;
+        let mut config: Config =
+            rest.parse().map_err(|e| refusal(format!("is not a valid PostgreSQL URL: {e}"), ALLOWED))?;
         if let Some(security) = &security {
             config.ssl_mode(security.mode());
         }
         if config.get_target_session_attrs() == TargetSessionAttrs::ReadOnly {
-            let problem = "target_session_attrs=read-only names servers that take no writes".to_owned();
-            return Err(refusal(problem, "target_session_attrs=read-write, which is meant in any case"));
+            let problem = "target_session_attrs=read-only selects servers that do not accept writes".to_owned();
+            return Err(refusal(problem, "target_session_attrs=read-write, which always applies"));
         }
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         // The version is for migrators, which check the programs that are connected.
@@ -107,7 +108,7 @@ async fn attempt(config: &Config, tls: MakeRustlsConnect) -> Result<(Client, Joi
     let (client, connection) = config.connect(tls).await?;
     let running = tokio::spawn(async move {
         if let Err(error) = serve(connection).await {
-            tracing::warn!("a connection to PostgreSQL ended: {}", cause::words(&error));
+            tracing::warn!("connection to PostgreSQL failed: {}", cause::words(&error));
         }
     });
     Ok((client, running))
@@ -121,7 +122,7 @@ async fn serve<S: TlsStream + Unpin>(mut connection: Connection<Socket, S>) -> R
             let next = connection.poll_message(context);
             // The server reports this parameter with its next answer. A primary becomes a standby only by a restart.
             if connection.parameter("default_transaction_read_only") == Some("on") {
-                tracing::warn!("PostgreSQL takes no writes any more; the connection to it is closed");
+                tracing::warn!("PostgreSQL became read-only; closing the connection");
                 return Poll::Ready(None);
             }
             next
@@ -168,7 +169,7 @@ pub fn tls_words(error: &Error, fault: TlsFault) -> String {
 pub fn remedy(fault: TlsFault) -> String {
     let known = fault.remedy(TRUST);
     match fault {
-        TlsFault::NotOffered => format!("{known} (ssl = on), or sslmode=disable within a network of your own"),
+        TlsFault::NotOffered => format!("{known} (ssl = on), or sslmode=disable within a private network"),
         TlsFault::OtherName => format!("{known}, or sslmode=verify-ca"),
         _ => known,
     }
@@ -206,7 +207,7 @@ mod tests {
             ("postgres://u:hunter2@h/d?sslmode=require&sslrootcert=system", "verify-full"),
             ("postgres://u:hunter2@h/d?sslmode=verify-full&sslrootcert=%2Fnowhere%2Fca.pem", "/nowhere/ca.pem"),
             ("postgres://u:hunter2@h/d?sslcert=a.pem", "sslcert"),
-            ("postgres://u:hunter2@h:port/d", "no Postgres address"),
+            ("postgres://u:hunter2@h:port/d", "not a valid PostgreSQL URL"),
             ("postgres://u:hunter2@h,i/d?target_session_attrs=read-only", "read-write"),
             ("host=h password=hunter2 sslmode=verify-full", "postgres://"),
         ] {

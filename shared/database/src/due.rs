@@ -11,8 +11,8 @@ use kernel::ids::ProjectId;
 /// The number of oldest due rows that one poll reads before it probes each project.
 const WINDOW: i64 = 5_000;
 
-/// A table with due rows, and the column with their due time. It needs an index that starts with that column, and one on
-/// `(project_id, column)`.
+/// A table with due rows, and the column with their due time. It needs an index that starts with that column, and one
+/// on `(project_id, column)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
     pub table: &'static str,
@@ -26,8 +26,8 @@ pub async fn oldest(db: &impl GenericClient, Due { table, at }: Due) -> Result<O
     Ok(row.map(|row| row.try_get("at")).transpose()?)
 }
 
-/// Returns up to `most` projects with due rows, the project with the oldest due row first. Takes no locks: Citus refuses
-/// locks across projects.
+/// Returns up to `most` projects with due rows, the project with the oldest due row first. Takes no locks: Citus
+/// refuses locks across projects.
 pub async fn projects(
     db: &impl GenericClient,
     due: Due,
@@ -44,7 +44,8 @@ pub async fn projects(
 /// Returns at least the `most` projects with the oldest due rows, and the due time of each one's oldest row.
 ///
 /// Reads the [`WINDOW`] oldest due rows. If there are more, it also probes the index once for each project, so that one
-/// project's backlog hides no other project. A poll with little due reads only the due rows, however many projects exist.
+/// project's backlog hides no other project. A poll with little due reads only the due rows, however many projects
+/// exist.
 async fn oldest_by_project(
     db: &impl GenericClient,
     due: Due,

@@ -190,7 +190,7 @@ impl Jumps {
             }
             Next::Forget => {
                 clock_jumps::forget(&store.connection().await?).await?;
-                tracing::info!("the database's clock is back; what was held goes on");
+                tracing::info!("the database's clock is back; held work continues");
             }
             Next::Accepted => log_accepted(),
         }
@@ -224,7 +224,7 @@ impl Jumps {
             let minutes = held_ms / 60_000;
             tracing::warn!(
                 minutes,
-                "the database's clock jumped ahead; what became due by that is held until it is back, or `rekindle clock accept` says that it is right"
+                "the database's clock jumped ahead; work that became due by the jump is held until the clock is back, or `rekindle clock accept` confirms it"
             );
         }
         held_ms
@@ -262,7 +262,7 @@ impl DueClock {
 }
 
 fn log_accepted() {
-    tracing::info!("the database's clock was accepted; what was held is due now");
+    tracing::info!("an operator accepted the database's clock; held work is due now");
 }
 
 #[cfg(test)]
@@ -286,10 +286,10 @@ mod tests {
         assert_eq!(held(&[(0, 0), (BOUND_MS, 0), (BOUND_MS + 5, 5)]), 0);
         assert_eq!(held(&[(0, 0), (HOUR_MS + 7, 7), (HOUR_MS + 9, 9)]), HOUR_MS);
         assert_eq!(held(&[(0, 0), (HOUR_MS, 0), (3 * HOUR_MS, 0)]), 3 * HOUR_MS);
-        // Back by itself, exactly or nearly.
+        // The clock returns by itself, exactly or nearly.
         assert_eq!(held(&[(0, 0), (HOUR_MS, 0), (5, 5)]), 0);
         assert_eq!(held(&[(0, 0), (HOUR_MS, 0), (BOUND_MS / 2, 5)]), 0);
-        // And a clock that was back and comes right again holds nothing.
+        // A clock that was set back and is then corrected holds nothing.
         assert_eq!(held(&[(9 * HOUR_MS, 0), (0, 0), (9 * HOUR_MS, 0)]), 0);
         assert_eq!(held(&[(9 * HOUR_MS, 0), (0, 0)]), 0);
     }
@@ -298,27 +298,27 @@ mod tests {
     fn schedulers_agree_by_the_row_and_its_removal_says_that_the_clock_is_right() {
         let jump = ClockJump { ahead_ms: HOUR_MS, jumped_at: from_ms(HOUR_MS) };
         let mut first = seen(&[(0, 0), (HOUR_MS, 0)]);
-        // Until it could be written, its absence says nothing.
+        // Until the row is written, its absence means nothing.
         assert_eq!([first.compare(None, HOUR_MS), first.compare(None, HOUR_MS)], [Next::Note, Next::Note]);
         first.noted = true;
         assert_eq!(first.compare(Some(&jump), HOUR_MS), Next::Nothing);
-        // One that is started afterwards holds it, too, and forgets it with the others.
+        // A scheduler that starts later also holds the jump, and accepts it with the others.
         let mut later = seen(&[(HOUR_MS + 60_000, 9)]);
         assert_eq!((later.compare(Some(&jump), HOUR_MS + 60_000), later.held_ms()), (Next::Nothing, HOUR_MS));
         for one in [&mut first, &mut later] {
             assert_eq!((one.compare(None, HOUR_MS), one.held_ms()), (Next::Accepted, 0));
             assert_eq!(one.compare(None, HOUR_MS), Next::Nothing);
         }
-        // A clock that came back while none was running.
+        // The clock came back while no scheduler was running.
         let mut back = seen(&[(60_000, 9)]);
         assert_eq!((back.compare(Some(&jump), 60_000), back.held_ms()), (Next::Forget, 0));
-        // One that was set back long after it had jumped, as this process saw.
+        // This process saw the clock set back long after the jump.
         let mut mended = seen(&[(0, 0), (HOUR_MS, 0)]);
         mended.noted = true;
         mended.read(4 * HOUR_MS, 3 * HOUR_MS);
         mended.read(3 * HOUR_MS + 5, 3 * HOUR_MS + 5);
         assert_eq!((mended.compare(Some(&jump), 3 * HOUR_MS + 5), mended.held_ms()), (Next::Forget, 0));
-        // A second jump is noted in the place of the first.
+        // A second jump replaces the first.
         let mut twice = seen(&[(0, 0), (HOUR_MS, 0), (2 * HOUR_MS, 0)]);
         assert_eq!(twice.compare(Some(&jump), 2 * HOUR_MS), Next::Note);
     }
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(confirmed.follow(Some(&jump), HOUR_MS, CONFIRM_MS), Next::Nothing);
         for seen in [&mut confirmed, &mut alone] {
             seen.follow(None, HOUR_MS, CONFIRM_MS + 1);
-            assert_eq!(seen.held_ms(), 0, "accepted, or only this process's machine stood still");
+            assert_eq!(seen.held_ms(), 0, "accepted, or only this process's machine was suspended");
         }
         // A row that no scheduler has removed yet does not count after the clock came back.
         let mut back = seen(&[(0, 0), (HOUR_MS, 0)]);

@@ -1,4 +1,4 @@
-//! Postgres: connections, the schema and its partitions, and what every statement is built from.
+//! PostgreSQL: connections, the schema and its partitions, and the building blocks of statements.
 
 pub mod by_project;
 pub mod changes;
@@ -33,37 +33,38 @@ use self::connector::Connector;
 
 pub use deadpool_postgres::{GenericClient, Object as Connection, Transaction};
 
-/// How often the database's time is read at most where the answers are slow, and from when on one is quick enough.
+/// Maximum number of readings of the database's time.
 const READINGS: u32 = 3;
+/// A round trip of at most this length needs no further reading.
 const QUICK_MS: i64 = 100;
-/// How long a request waits for a connection before the database counts as away.
+/// How long a request waits for a connection before the database counts as unavailable.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// A channel as a column holds it.
+/// Parses a channel as columns store it.
 pub fn channel(text: &str) -> Result<Channel, StoreError> {
     Channel::parse(text).ok_or_else(|| StoreError::Corrupt(format!("channel {text:?}")))
 }
 
-/// A failure of the database.
+/// A database error.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or has no connection to spare.
+    /// The database cannot be reached, or all connections are in use.
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     #[error("{}", described(.0))]
     Query(#[from] tokio_postgres::Error),
-    /// A row holds what this program cannot read.
+    /// A row contains a value that this program cannot decode.
     #[error("unreadable row: {0}")]
     Corrupt(String),
 }
 
-/// tokio-postgres shows only "db error"; what the server said is in its source.
+/// Describes an error. tokio-postgres displays only "db error"; the server's message is in the source.
 fn described(error: &tokio_postgres::Error) -> String {
     if let Some(fault) = connector::tls_fault(error) {
         return connector::tls_words(error, fault);
     }
     if connector::takes_no_writes(error) {
-        return "no host of DATABASE_URL takes writes: what answers is a standby, or read only".to_owned();
+        return "no host of DATABASE_URL takes writes: each server that answers is a standby or read-only".to_owned();
     }
     match error.as_db_error() {
         Some(db) => format!(
@@ -80,7 +81,7 @@ fn described(error: &tokio_postgres::Error) -> String {
 }
 
 impl StoreError {
-    /// Whether trying again later may succeed without anything being mended in the data or the program.
+    /// Returns whether a retry may succeed without a change of the data or the program.
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,
@@ -88,7 +89,7 @@ impl StoreError {
             Self::Query(error) => {
                 error.is_closed()
                     || match error.code() {
-                        // No answer from the server at all: the connection broke.
+                        // No response from the server: the connection broke.
                         None => {
                             std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
                         }
@@ -98,8 +99,8 @@ impl StoreError {
         }
     }
 
-    /// Whether it lies in the values themselves, so that the same ones will fail again: they are out of range or
-    /// malformed (class 22), or break a rule of their table (class 23). A row that no partition takes is not at fault.
+    /// Returns whether the values themselves caused the error, so that a retry with them fails again: they are out of
+    /// range or malformed (class 22), or violate a constraint (class 23). A missing partition does not count.
     pub fn is_of_data(&self) -> bool {
         match self {
             Self::Unavailable(_) => false,
@@ -110,23 +111,24 @@ impl StoreError {
         }
     }
 
-    /// Whether a row was refused because its table has no partition for its id.
+    /// Returns whether a row was rejected because its table has no partition for its ID.
     pub fn is_missing_partition(&self) -> bool {
         let db = if let Self::Query(error) = self { error.as_db_error() } else { None };
         db.is_some_and(|db| *db.code() == SqlState::CHECK_VIOLATION && db.constraint().is_none())
     }
 
-    /// Whether a row with the same key is there already.
+    /// Returns whether a row with the same key already exists.
     pub fn is_unique_violation(&self) -> bool {
         matches!(self, Self::Query(e) if e.code() == Some(&SqlState::UNIQUE_VIOLATION))
     }
 
-    /// Whether a statement ran into its time limit.
+    /// Returns whether a statement exceeded its timeout.
     pub fn is_too_slow(&self) -> bool {
         matches!(self, Self::Query(e) if e.code() == Some(&SqlState::QUERY_CANCELED))
     }
 
-    /// Whether the database chose this transaction to end a deadlock or a serialization conflict.
+    /// Returns whether the transaction was aborted to resolve a deadlock or a serialization conflict, or a lock was not
+    /// available.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Query(e) if e.code().is_some_and(|c| {
             *c == SqlState::T_R_DEADLOCK_DETECTED || *c == SqlState::T_R_SERIALIZATION_FAILURE || *c == SqlState::LOCK_NOT_AVAILABLE
@@ -134,7 +136,8 @@ impl StoreError {
     }
 }
 
-/// Connection trouble, shutdown and start of the server, full disks and exhausted resources, and timeouts.
+/// Returns whether an error may disappear by itself: connection errors, shutdown and start of the server, full disks,
+/// exhausted resources, timeouts, and a read-only server.
 fn passes_by_itself(code: &SqlState) -> bool {
     let code = code.code();
     ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) || code == "25006"
@@ -142,7 +145,7 @@ fn passes_by_itself(code: &SqlState) -> bool {
 
 impl From<PoolError> for StoreError {
     fn from(error: PoolError) -> Self {
-        // Whatever keeps a connection from being made (a password, a missing database) is no fault of what it was for.
+        // The cause (a wrong password, a missing database) is unrelated to the work that needed the connection.
         Self::Unavailable(match error {
             PoolError::Backend(error) => described(&error),
             other => other.to_string(),
@@ -154,21 +157,21 @@ impl From<PoolError> for StoreError {
 #[derive(Clone)]
 pub struct Store {
     pool: Pool,
-    /// For connections.
+    /// Time spent waiting for a connection.
     waited: Histogram,
 }
 
 impl Store {
-    /// Makes the pool; connects when the first connection is asked for. Statements run at most 10 s.
+    /// Creates the pool, which connects on first use. Statements time out after 10 s.
     pub fn new(config: &DatabaseConfig, program: &str) -> anyhow::Result<Self> {
         Self::with_timeout(config, program, Duration::from_secs(10))
     }
 
-    /// As [`Store::new`], for work whose statements may run for so long.
+    /// As [`Store::new`], with another statement timeout.
     pub fn with_timeout(config: &DatabaseConfig, program: &str, statement: Duration) -> anyhow::Result<Self> {
-        // A process that hangs within a transaction holds up whoever takes its place no longer than that.
+        // A process that hangs within a transaction blocks its successor for at most 5 s.
         let bounds = format!(
-            // Compiling a plan takes longer than any of our statements.
+            // JIT compilation of a plan takes longer than any statement here.
             "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = '5s'; SET timezone = 'UTC'; SET jit = off; \
              SELECT current_setting('{}', true) = 'on' AS is_spread",
             statement.as_millis(),
@@ -198,7 +201,7 @@ impl Store {
         Ok(Self { pool, waited: histogram!(Metric::DatabaseWaitSeconds) })
     }
 
-    /// A connection for a few statements.
+    /// Returns a connection from the pool. Callers hold it for a few statements only.
     pub async fn connection(&self) -> Result<Connection, StoreError> {
         let asked = Instant::now();
         let given = self.pool.get().await;
@@ -206,8 +209,8 @@ impl Store {
         Ok(given?)
     }
 
-    /// Reads the database's time into the clock. An answer that was long on its way is no present time: the quickest of a
-    /// few readings counts, and as one of the middle of its way.
+    /// Sets the clock from the database's time. A slow response no longer shows the current time: of a few readings,
+    /// the one with the shortest round trip counts, as of the middle of that round trip.
     pub async fn synchronize(&self, clock: &Clock) -> Result<(), StoreError> {
         let db = self.connection().await?;
         let mut quickest: Option<(i64, i64)> = None;
@@ -217,7 +220,7 @@ impl Store {
             let (shown, answered): (jiff::Timestamp, i64) = (row.try_get("now")?, clock.passed_ms());
             let trip = answered - asked;
             if quickest.is_none_or(|(known, _)| trip < known) {
-                // What the database showed when this process's time began.
+                // The database's time at the zero point of this process's elapsed time.
                 quickest = Some((trip, shown.as_millisecond() + trip / 2 - answered));
             }
             if trip <= QUICK_MS {
@@ -225,13 +228,13 @@ impl Store {
             }
         }
         if let Some((trip, began)) = quickest {
-            // The database may have answered at any moment of the way.
+            // The reading may be from any moment of the round trip.
             clock.follow(began, trip / 2 + 1);
         }
         Ok(())
     }
 
-    /// Whether a statement runs now.
+    /// Checks that the database executes a statement.
     pub async fn check(&self) -> Result<(), StoreError> {
         self.connection().await?.simple_query("SELECT 1").await?;
         Ok(())

@@ -47,7 +47,7 @@ pub async fn run(config: &DatabaseConfig, clock: &Clock) -> anyhow::Result<Vec<&
 pub async fn apply(config: &DatabaseConfig, clock: &Clock, migrations: &[Migration]) -> anyhow::Result<Vec<i32>> {
     // Building an index of a large table takes long.
     let store = Store::with_timeout(config, "migrate", Duration::from_hours(6))?;
-    let mut client = store.connection().await.context("cannot reach Postgres (DATABASE_URL)")?;
+    let mut client = store.connection().await.context("cannot reach PostgreSQL (DATABASE_URL)")?;
     take_turn(&client).await?;
     let applied = apply_missing(&mut client, migrations).await;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
@@ -65,7 +65,7 @@ async fn take_turn(client: &Connection) -> Result<(), StoreError> {
     let sql = "SELECT pg_try_advisory_lock($1) AS is_ours";
     while !client.query_one(sql, &[&LOCK]).await?.try_get::<_, bool>("is_ours")? {
         if !told {
-            tracing::info!("another migration is under way: waiting for its end");
+            tracing::info!("waiting for another migration to finish");
             told = true;
         }
         tokio::time::sleep(LOOK).await;
@@ -109,7 +109,7 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
         if found.is_some_and(|found| found.checksum != migration.checksum()) {
             bail!(
                 "migration {} ({}) was applied with another text than this version's; nothing was changed. A migration is never edited \
-                 once it is there: use the build that made this database, or restore a backup",
+                 after its release: use the build that created this database, or restore a backup",
                 migration.version,
                 migration.name
             );
@@ -119,9 +119,9 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
         client.batch_execute(&format!("CREATE EXTENSION IF NOT EXISTS {extension}")).await.map_err(StoreError::from).with_context(
             || {
                 format!(
-                    "PostgreSQL's module {extension} is needed and cannot be made. It comes with the server's package (Debian, \
-                     Ubuntu, official images) or with postgresql-contrib. Whoever owns the database, or may create in it, can make \
-                     it; otherwise an administrator does so once: CREATE EXTENSION {extension}"
+                    "the PostgreSQL extension {extension} is required and could not be created. It is part of the server's package \
+                     (Debian, Ubuntu, official images) or of postgresql-contrib. The owner of the database, or a role with the CREATE \
+                     privilege on it, can create it; otherwise an administrator must run: CREATE EXTENSION {extension}"
                 )
             },
         )?;
@@ -142,7 +142,7 @@ async fn apply_missing(client: &mut Connection, migrations: &[Migration]) -> any
             }
             let blockers = blockers::present(client).await?;
             tracing::warn!(
-                "migration {} ({}) did not get its locks within {} s and is tried again; tables are held by: {}",
+                "migration {} ({}) did not get its locks within {} s and will be retried; sessions that hold table locks: {}",
                 migration.version,
                 migration.name,
                 LOCK_TIMEOUT.as_secs(),

@@ -2,8 +2,8 @@
 //!
 //! A file begins with `-- min-reader: N`: the oldest schema version whose programs still work with it. A migration that
 //! expands the schema names the version before its own, or an older one. One that removes what programs use names the
-//! first version that does without it. Comments in old files use the module names of their time.
-//! `-- index: concurrently` on the second line is for a file with a single index, which is created without blocking writers.
+//! first version that does without it. Comments in old files use the module names of their time. `-- index:
+//! concurrently` on the second line is for a file with a single index, which is created without blocking writers.
 
 use sha2::{Digest, Sha256};
 

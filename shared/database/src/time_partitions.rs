@@ -33,10 +33,11 @@ struct Range {
     to_ms: i64,
 }
 
-/// Returns the bounds, in Unix milliseconds, of the partition for a time: a week from Monday for events, a calendar month for
-/// messages.
+/// Returns the bounds, in Unix milliseconds, of the partition for a time: a week from Monday for events, a calendar
+/// month for messages.
 ///
-/// Longer partitions mean fewer relations to lock. Shorter ones have smaller indexes to insert into, which matters for events.
+/// Longer partitions mean fewer relations to lock. Shorter ones have smaller indexes to insert into, which matters for
+/// events.
 fn period(table: &str, ms: i64) -> std::ops::Range<i64> {
     if table == "message" {
         let month = Month::at(ms);
@@ -92,7 +93,7 @@ pub async fn ensure(db: &mut Connection, now_ms: i64) -> Result<Ensured, StoreEr
                     break;
                 }
                 Err(error) if is_taken(&error) => {
-                    tracing::error!(table, name = range.name, %error, "a time partition cannot be made");
+                    tracing::error!(table, name = range.name, %error, "cannot create a time partition");
                 }
                 Err(error) => return Err(error),
             }

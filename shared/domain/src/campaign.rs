@@ -1,6 +1,7 @@
 //! Campaigns: their status and settings.
 //!
-//! The settings are stored in the form of the API. They are validated when a campaign is saved; this module only decodes them.
+//! The settings are stored in the form of the API. They are validated when a campaign is saved; this module only
+//! decodes them.
 
 mod local_time;
 mod recurrence;
@@ -57,7 +58,8 @@ impl CampaignStatus {
         matches!(self, Self::Draft | Self::Scheduled | Self::Paused)
     }
 
-    /// Returns whether its enqueued messages are sent. A completed campaign may have failed messages that are retried manually.
+    /// Returns whether its enqueued messages are sent. A completed campaign may have failed messages that are
+    /// retried manually.
     pub fn delivers(self) -> bool {
         matches!(self, Self::Scheduled | Self::Sending | Self::Completed)
     }
@@ -125,8 +127,8 @@ impl Settings {
         serde_json::from_value(stored).map_err(|e| e.to_string())
     }
 
-    /// Returns when the scheduler first checks a campaign that is due at this time: for local times, before it is due in the
-    /// earliest timezone.
+    /// Returns when the scheduler first checks a campaign that is due at this time: for local times, before it is
+    /// due in the earliest timezone.
     pub fn first_check_at(&self, at: Timestamp) -> Timestamp {
         if self.send_in_user_timezone { at.checked_sub(local_time::SPREAD).unwrap_or(at) } else { at }
     }

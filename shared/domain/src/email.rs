@@ -13,12 +13,12 @@ pub fn is_address(text: &str) -> bool {
         && domain.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
-/// Returns an address in the form used for comparison: the local part with ASCII letters in lower case, and the domain in the
-/// Unicode form of UTS 46, so that Punycode and full-width letters make no difference. A domain that UTS 46 rejects is
-/// treated like a local part.
+/// Returns an address in the form used for comparison: the local part with ASCII letters in lower case, and the
+/// domain in the Unicode form of UTS 46, so that Punycode and full-width letters make no difference. A domain that
+/// UTS 46 rejects is treated like a local part.
 ///
-/// Other letters of the local part are not folded: the Kelvin sign would become a `k`, and a bounce or complaint from one
-/// mailbox would count for another.
+/// Other letters of the local part are not folded: the Kelvin sign would become a `k`, and a bounce or complaint
+/// from one mailbox would count for another.
 pub fn normalized(text: &str) -> String {
     let Some((local, domain)) = text.trim().rsplit_once('@') else { return text.trim().to_ascii_lowercase() };
     let domain = match idna::domain_to_unicode(domain) {
@@ -47,7 +47,7 @@ mod tests {
             "ann@XN--BCHER-KVA.example",
             "ann@ｂüｃｈｅｒ.example",
             "ann@bücher\u{3002}example",
-            // A letter and a combining mark.
+            // A letter followed by a combining mark.
             "ann@bu\u{308}cher.example",
         ] {
             assert_eq!(normalized(spelling), "ann@bücher.example", "{spelling}");

@@ -1,5 +1,5 @@
-//! Signed links in messages. Only this installation can create them, they contain the IDs that they refer to, and they need no
-//! API key. Pure.
+//! Signed links in messages. Only this installation can create them, they contain the IDs that they refer to, and
+//! they need no API key. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -52,7 +52,8 @@ pub struct About {
     pub user: Uuid,
     /// The group that the link unsubscribes from; `None` for all messages.
     pub group: Option<Uuid>,
-    /// The message's channel, so that the link works after the message's row is deleted. `None` in links of earlier versions.
+    /// The message's channel, so that the link works after the message's row is deleted. `None` in links of earlier
+    /// versions.
     pub channel: Option<Channel>,
 }
 
@@ -77,8 +78,8 @@ pub struct Sent {
 /// Length of an ID in bytes.
 const ID: usize = 16;
 
-/// Returns the unsubscribe link, always the same for the same message. `base` is the installation's URL without a trailing
-/// slash.
+/// Returns the unsubscribe link, always the same for the same message. `base` is the installation's URL without a
+/// trailing slash.
 pub fn unsubscribe(keys: &MasterKeys, base: &str, about: About) -> String {
     let ids = [about.project.0, about.message, about.user];
     let ids: Vec<Uuid> = ids.into_iter().chain(about.group).collect();
@@ -102,8 +103,8 @@ pub fn click(keys: &MasterKeys, base: &str, sent: Sent, page: &str) -> String {
     made(keys, base, Purpose::Click, sent.project, &[sent.project.0, sent.message], page)
 }
 
-/// Reads the token of an unsubscribe link, its last path segment. Returns `None` unless this installation signed it for this
-/// purpose.
+/// Reads the token of an unsubscribe link, its last path segment. Returns `None` unless this installation signed it
+/// for this purpose.
 pub fn read_unsubscribe(keys: &MasterKeys, token: &str) -> Option<About> {
     if let Some(([project, message, user, group], text)) = read(keys, Purpose::Unsubscribe, token) {
         return About::of([project, message, user], Some(group), &text);
@@ -171,8 +172,8 @@ mod tests {
         url.strip_prefix("https://example.com/unsubscribe/").unwrap().to_owned()
     }
 
-    /// The same text with each of its characters exchanged in turn. The last one may hold bits that say nothing; then
-    /// the text is no such one at all.
+    /// Returns copies of a text, each with one character replaced. Unused bits in the last character make such a copy
+    /// invalid base64.
     fn forged(made: &str) -> impl Iterator<Item = String> {
         (0..made.len()).map(|at| {
             let mut forged = made.as_bytes().to_vec();
@@ -186,7 +187,7 @@ mod tests {
         let keys = MasterKeys::parse(OLD).unwrap();
         let made = token(&keys, about(1));
         assert_eq!(read_unsubscribe(&keys, &made), Some(about(1)));
-        assert_eq!(made, token(&keys, about(1)), "a mail says the same at every attempt");
+        assert_eq!(made, token(&keys, about(1)), "a retried email contains the same link");
         for forged in forged(&made) {
             assert_eq!(read_unsubscribe(&keys, &forged), None, "{forged}");
         }
@@ -204,7 +205,7 @@ mod tests {
         for forged in forged(&made) {
             assert_eq!(read_unsubscribe(&keys, &forged), None, "{forged}");
         }
-        // Neither taken away nor put behind a link that has none.
+        // The group can neither be removed nor added to a link that has none.
         let (with, without) = (bytes(&made), bytes(&token(&keys, about(1))));
         let group = &with[3 * ID..4 * ID];
         let cut = [&with[..3 * ID], &with[4 * ID..]].concat();
@@ -230,7 +231,7 @@ mod tests {
                 assert!(forged(&made).all(|forged| read_preferences(&keys, &forged).is_none()), "{made}");
             }
         }
-        // The channel is neither removed, added, nor exchanged, and no group becomes a part of it.
+        // The channel can be neither removed, added nor replaced, and a group cannot become part of it.
         let of = |about| bytes(&token(&keys, about));
         let (with, without) = (of(About { channel: Some(Channel::Sms), ..about(1) }), of(about(1)));
         let end = without.len();
@@ -257,7 +258,7 @@ mod tests {
         for forged in forged(made) {
             assert_eq!(read_click(&keys, &forged), None, "{forged}");
         }
-        // Another page behind the same signature, none at all, and that page for another project.
+        // Another page with the same signature, no page, and the same page for another project.
         let bytes = URL_SAFE_NO_PAD.decode(made).unwrap();
         let (signed, page) = bytes.split_at(2 * ID + TAG);
         let mut other = bytes.clone();

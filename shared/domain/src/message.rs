@@ -123,8 +123,8 @@ impl DeliveryState {
     /// Returns the state that a webhook of this kind reports, for example `message.delivered`; `None` for other kinds.
     pub fn told_by(kind: &str) -> Option<Self> {
         let state = Self::parse(kind.strip_prefix("message.")?)?;
-        let told = [Self::Delivered, Self::Opened, Self::Clicked, Self::Bounced, Self::Complained, Self::Failed];
-        told.contains(&state).then_some(state)
+        let reported = [Self::Delivered, Self::Opened, Self::Clicked, Self::Bounced, Self::Complained, Self::Failed];
+        reported.contains(&state).then_some(state)
     }
 
     /// Returns the position between the queue and a click; `None` for states outside that sequence.
@@ -141,8 +141,9 @@ impl DeliveryState {
 
     /// Returns the state after `next` is reported. States only move forward.
     ///
-    /// A delivered message cannot fail, an opened one cannot bounce, and only a queued one can be suppressed or cancelled.
-    /// Nothing follows a failure, bounce, complaint, suppression or cancellation. A complaint may follow every other state.
+    /// A delivered message cannot fail, an opened one cannot bounce, and only a queued one can be suppressed or
+    /// cancelled. Nothing follows a failure, bounce, complaint, suppression or cancellation. A complaint may follow
+    /// every other state.
     #[must_use]
     pub fn after(self, next: Self) -> Self {
         let Some(now) = self.progress() else { return self };
@@ -180,8 +181,8 @@ pub fn reason_code(reason: &str) -> &str {
     reason.split_once(':').map_or(reason, |(code, _)| code)
 }
 
-/// Returns whether a message that failed for this reason is kept as a dead letter. A reason is a code, optionally followed by
-/// a colon and details.
+/// Returns whether a message that failed for this reason is kept as a dead letter. A reason is a code, optionally
+/// followed by a colon and details.
 pub fn is_dead_letter(reason: &str) -> bool {
     let code = reason_code(reason);
     MENDABLE.contains(&code)
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn a_state_only_moves_forward() {
         use DeliveryState::{Bounced, Cancelled, Clicked, Complained, Delivered, Failed, Opened, Queued, Sent};
-        for (before, told, after) in [
+        for (before, reported, after) in [
             (Queued, Delivered, Delivered),
             (Sent, Delivered, Delivered),
             (Sent, Clicked, Clicked),
@@ -218,18 +219,18 @@ mod tests {
             (Bounced, Complained, Bounced),
             (Cancelled, Opened, Cancelled),
         ] {
-            assert_eq!(before.after(told), after, "{before:?}, {told:?}");
+            assert_eq!(before.after(reported), after, "{before:?}, {reported:?}");
         }
         for state in DeliveryState::ALL {
             assert_eq!(state.after(state), state);
         }
     }
 
-    /// Whatever word comes, in whatever order: no state is ever come back to.
+    /// No sequence of reports leads back to an earlier state.
     #[test]
     fn no_word_leads_back() {
         fn reached(from: DeliveryState, found: &mut Vec<DeliveryState>) {
-            for next in DeliveryState::ALL.map(|word| from.after(word)) {
+            for next in DeliveryState::ALL.map(|reported| from.after(reported)) {
                 if next != from && !found.contains(&next) {
                     found.push(next);
                     reached(next, found);
@@ -239,7 +240,7 @@ mod tests {
         for state in DeliveryState::ALL {
             let mut found = Vec::new();
             reached(state, &mut found);
-            assert!(!found.contains(&state), "{state:?} again, by {found:?}");
+            assert!(!found.contains(&state), "{state:?} is reached again through {found:?}");
         }
         let mut from_queue = Vec::new();
         reached(DeliveryState::Queued, &mut from_queue);

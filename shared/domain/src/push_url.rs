@@ -1,7 +1,7 @@
 //! The URL that a push notification opens: an absolute URL, or a path on the site's own origin. Pure.
 //!
-//! Parts of a URL may come from untrusted sources, such as properties of an event. So the URL is checked after rendering, and
-//! rejected on saving only if no rendering of it can be valid.
+//! Parts of a URL may come from untrusted sources, such as properties of an event. So the URL is checked after
+//! rendering, and rejected on saving only if no rendering of it can be valid.
 
 /// Maximum number of characters, before and after rendering.
 pub const LENGTH_MAX: usize = 2_000;
@@ -12,7 +12,7 @@ const REFUSED: [&str; 5] = ["javascript", "data", "vbscript", "file", "blob"];
 /// A URL that a push may not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "must be an absolute URL, of another scheme than javascript, data, vbscript, file and blob, or a path that begins \
+    "must be an absolute URL whose scheme is not javascript, data, vbscript, file or blob, or a path that begins \
      with a single /; at most 2,000 characters, and no \\"
 )]
 pub struct NotOpened;

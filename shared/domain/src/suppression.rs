@@ -43,8 +43,8 @@ impl Reason {
 
     /// Returns whether it blocks the messages of a lane.
     ///
-    /// A user who unsubscribed or complained still needs direct messages such as password resets. Bounced addresses, and those
-    /// that the project added, receive nothing.
+    /// A user who unsubscribed or complained still needs direct messages such as password resets. Bounced
+    /// addresses, and those that the project added, receive nothing.
     pub fn keeps_out(self, lane: Lane) -> bool {
         match self {
             Self::Bounced | Self::Manual => true,
@@ -75,8 +75,8 @@ impl Address {
         Self { channel: Channel::Email, text: email::normalized(text) }
     }
 
-    /// Returns the spellings under which the list may contain this address: unchanged, normalized, and with the domain in
-    /// Punycode. Earlier versions stored domains as given, in lower case.
+    /// Returns the spellings under which the list may contain this address: unchanged, normalized, and with the
+    /// domain in Punycode. Earlier versions stored domains as given, in lower case.
     pub fn spellings(&self) -> Vec<String> {
         let mut spellings = vec![self.text.clone()];
         if self.channel == Channel::Email {
@@ -113,8 +113,8 @@ impl Address {
 
 /// Returns a phone number in international form: `+`, the country code and the rest.
 ///
-/// Separators between digits are removed. Returns `None` for a number without a country code, because its country is unknown,
-/// and for anything that is not a phone number.
+/// Separators between digits are removed. Returns `None` for a number without a country code, because its country
+/// is unknown, and for anything that is not a phone number.
 pub fn international(text: &str) -> Option<String> {
     /// Number of digits, including the country code (E.164).
     const DIGITS: std::ops::RangeInclusive<usize> = 8..=15;

@@ -55,11 +55,11 @@ mod tests {
 
     #[test]
     fn a_signature_is_that_of_the_scheme() {
-        // The scheme's own example.
+        // The example in the specification.
         let key = secret::key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signed = signature(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
-        // Made by `openssl dgst -sha256 -hmac`.
+        // Computed with `openssl dgst -sha256 -hmac`.
         let id = "00000000-0000-0000-0000-000000000001";
         let signed = signature(b"secret", id, 1_700_000_000, r#"{"a":1}"#);
         assert_eq!(signed, "v1,Q1UoY0jKKxCnGj2SiyQ8RbTFap96ACIfc15cPx4LWn8=");
@@ -69,8 +69,8 @@ mod tests {
     fn states_of_messages_have_their_types() {
         assert_eq!(type_of(DeliveryState::Bounced), Some("message.bounced"));
         assert_eq!(type_of(DeliveryState::Suppressed), Some("message.suppressed"));
-        for untold in [DeliveryState::Queued, DeliveryState::Cancelled] {
-            assert_eq!(type_of(untold), None);
+        for unreported in [DeliveryState::Queued, DeliveryState::Cancelled] {
+            assert_eq!(type_of(unreported), None);
         }
     }
 }

@@ -6,7 +6,7 @@ use http::Uri;
 
 use kernel::env::{Env, EnvError};
 
-const ALLOWED: &str = "an http:// or https:// address such as https://api.example.com";
+const ALLOWED: &str = "an http:// or https:// URL such as https://api.example.com";
 
 /// A URL without a trailing slash, to which paths are appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ impl FromStr for BaseUrl {
         let uri: Uri = text.parse().map_err(|e| format!("{e}"))?;
         let plain = uri.query().is_none() && uri.authority().is_some_and(|a| !a.as_str().contains('@'));
         if !matches!(uri.scheme_str(), Some("http" | "https")) || !plain {
-            return Err(format!("{text:?} is no such address"));
+            return Err(format!("{text:?} is not a valid base URL"));
         }
         Ok(Self(text.trim_end_matches('/').to_owned()))
     }

@@ -106,7 +106,7 @@ impl HttpClient {
         let versions = versions.map_err(|e| EnvError {
             name: "OUTBOUND_CA_FILE".to_owned(),
             problem: e.to_string(),
-            allowed: "a TLS set-up that works",
+            allowed: "a working TLS configuration",
         })?;
         let (roots, authorities) = roots(env)?;
         let tls = versions.with_root_certificates(roots).with_no_client_auth();
@@ -158,7 +158,7 @@ impl HttpClient {
             let (host, port) = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
             let allowed = self.policy().allows_plain(host, port).await;
             if !allowed.map_err(|error| CallError::Unreachable(error.to_string()))? {
-                let why = "http:// is for addresses that OUTBOUND_ALLOW exempts";
+                let why = "http:// is allowed only for addresses that OUTBOUND_ALLOW exempts";
                 return Err(CallError::Refused(why.to_owned()));
             }
         }
@@ -183,7 +183,7 @@ async fn call(connections: &Connections, request: Request<Bytes>) -> Result<Answ
     let response = match timeout_at(end, connections.request(request)).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => return Err(failure(&error, begun.load(Ordering::Relaxed))),
-        Err(_) if begun.load(Ordering::Relaxed) => return Err(CallError::Unanswered("no answer in time".to_owned())),
+        Err(_) if begun.load(Ordering::Relaxed) => return Err(CallError::Unanswered("no response in time".to_owned())),
         Err(_) => return Err(CallError::Unreachable("no connection in time".to_owned())),
     };
     Ok(read(response, end).await)

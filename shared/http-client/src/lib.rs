@@ -33,9 +33,9 @@ impl FromStr for Cidr {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (base, bits) = text.split_once('/').map_or((text, None), |(b, n)| (b, Some(n)));
-        let base: IpAddr = base.parse().map_err(|_| format!("{text:?} is no address range"))?;
+        let base: IpAddr = base.parse().map_err(|_| format!("{text:?} is not an address range"))?;
         let most = if base.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| format!("{text:?} is no address range"))?;
+        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| format!("{text:?} is not an address range"))?;
         if bits > most { Err(format!("{text:?} has too many bits")) } else { Ok(Self { base, bits }) }
     }
 }
@@ -69,7 +69,7 @@ pub struct OutboundPolicy {
 pub enum OutboundError {
     #[error("{0} cannot be resolved: {1}")]
     Unresolved(String, String),
-    #[error("{0} is at {1}, an address that may not be called (OUTBOUND_ALLOW exempts ranges)")]
+    #[error("{0} resolves to {1}, an address that may not be called (OUTBOUND_ALLOW exempts ranges)")]
     Refused(String, IpAddr),
 }
 

@@ -1,4 +1,4 @@
-//! A name that points outside when it is vetted, and inside when it is looked up again (DNS rebinding).
+//! Tests DNS rebinding: a name that resolves to an outside address when it is vetted, and to an inside one later.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use super::lookup::{Found, Lookup};
 use super::{CallError, HttpClient, OutboundPolicy};
 use kernel::env::Env;
 
-/// Stands for an address outside: the only one that is exempted.
+/// Represents an outside address: the only one that is exempted.
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const INSIDE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// How often somebody has looked.
+/// Number of lookups so far.
 static LOOKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Outside at every other look, inside at those between.
+/// Resolves to the outside and the inside address in turn.
 fn turning(host: &str, _: u16) -> Found {
     assert_eq!(host, "turning.example");
     let is_first = LOOKED.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
@@ -28,7 +28,7 @@ fn turning(host: &str, _: u16) -> Found {
 
 #[tokio::test]
 async fn a_name_that_turns_inside_is_called_where_it_was_vetted_or_not_at_all() {
-    // A port that is free at both.
+    // A port that is free on both addresses.
     let (outside, canary, port) = loop {
         let outside = TcpListener::bind((OUTSIDE, 0)).await.unwrap();
         let port = outside.local_addr().unwrap().port();
@@ -50,15 +50,17 @@ async fn a_name_that_turns_inside_is_called_where_it_was_vetted_or_not_at_all() 
     for turn in 0..100 {
         let request = Request::post(format!("http://turning.example:{port}/")).body(Bytes::from_static(b"x")).unwrap();
         let answer = client.call(request).await;
-        // One look for each connection: the address that was vetted is the one that is called.
+        // One lookup per connection: the vetted address is the one that is called.
         assert_eq!(LOOKED.load(Ordering::SeqCst), turn + 1);
         match (turn % 2, answer) {
             (0, Ok(answer)) => assert_eq!(answer.status, 200),
-            (1, Err(CallError::Refused(why))) => assert!(why.contains("turning.example is at 127.0.0.1"), "{why}"),
+            (1, Err(CallError::Refused(why))) => {
+                assert!(why.contains("turning.example resolves to 127.0.0.1"), "{why}")
+            }
             (_, other) => panic!("{turn}: {other:?}"),
         }
     }
     serving.abort();
-    let nobody = tokio::time::timeout(std::time::Duration::from_millis(1), canary.accept()).await;
-    assert!(nobody.is_err(), "somebody has called inside");
+    let inside_call = tokio::time::timeout(std::time::Duration::from_millis(1), canary.accept()).await;
+    assert!(inside_call.is_err(), "the inside address was called");
 }

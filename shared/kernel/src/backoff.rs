@@ -14,8 +14,8 @@ impl Backoff {
     /// For connections to our own servers.
     pub const CONNECT: Self = Self { first: Duration::from_millis(50), factor: 2, most: Duration::from_secs(2) };
 
-    /// Returns the delay after `failures` failures (1 for the first): half of the backoff plus `random` (0 to 1) times the other
-    /// half.
+    /// Returns the delay after `failures` failures (1 for the first): half of the backoff plus `random` (0 to 1)
+    /// times the other half.
     pub fn delay(&self, failures: u32, random: f64) -> Duration {
         let whole = self
             .factor

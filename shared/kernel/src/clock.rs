@@ -12,7 +12,8 @@ pub struct Clock(Arc<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// The elapsed time plus the offset to the database's clock, in milliseconds. Setting the machine's own clock has no effect.
+    /// The elapsed time plus the offset to the database's clock, in milliseconds. Setting the machine's own clock
+    /// has no effect.
     System {
         offset_ms: AtomicI64,
     },
@@ -42,13 +43,14 @@ impl Clock {
         self.reading().now_ms
     }
 
-    /// Returns milliseconds since a fixed moment: a monotonic time that clock corrections do not affect, and that advances while
-    /// the machine sleeps (on Linux).
+    /// Returns milliseconds since a fixed moment: a monotonic time that clock corrections do not affect, and that
+    /// advances while the machine sleeps (on Linux).
     pub fn passed_ms(&self) -> i64 {
         self.reading().passed_ms
     }
 
-    /// Reads [`Self::now_ms`] and [`Self::passed_ms`] at the same moment. Their difference changes only when the clock is set.
+    /// Reads [`Self::now_ms`] and [`Self::passed_ms`] at the same moment. Their difference changes only when the
+    /// clock is set.
     pub fn reading(&self) -> Reading {
         match &*self.0 {
             Source::System { offset_ms } => {
@@ -64,11 +66,11 @@ impl Clock {
         from_ms(self.now_ms())
     }
 
-    /// Follows the database's clock. `offset_ms` is its time minus [`Self::passed_ms`] at the same moment, accurate to `within_ms`
-    /// milliseconds.
+    /// Follows the database's clock. `offset_ms` is its time minus [`Self::passed_ms`] at the same moment, accurate
+    /// to `within_ms` milliseconds.
     ///
-    /// Changes nothing if this clock differs by at most `within_ms`, so that a slow reading does not degrade it. A manual clock
-    /// ignores the call.
+    /// Changes nothing if this clock differs by at most `within_ms`, so that a slow reading does not degrade it. A
+    /// manual clock ignores the call.
     pub fn follow(&self, offset_ms: i64, within_ms: i64) {
         if let Source::System { offset_ms: own } = &*self.0 {
             if (offset_ms - own.load(Ordering::Relaxed)).abs() <= within_ms {
@@ -101,14 +103,14 @@ fn locked(manual: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
     manual.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the machine's own time, which is more precise than product time and independent of it. Use it only for telemetry
-/// such as traces.
-#[expect(clippy::disallowed_methods, reason = "the one place")]
+/// Returns the machine's own time, which is more precise than product time and independent of it. Use it only for
+/// telemetry such as traces.
+#[expect(clippy::disallowed_methods, reason = "the only module that reads the system time")]
 pub fn machine_now() -> SystemTime {
     SystemTime::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place")]
+#[expect(clippy::disallowed_methods, reason = "the only module that reads the system time")]
 fn machine_now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }

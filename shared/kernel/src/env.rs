@@ -56,7 +56,8 @@ impl Env {
         }
     }
 
-    /// Parses a number; returns the default if the variable is absent or blank, and an error if the number is out of bounds.
+    /// Parses a number; returns the default if the variable is absent or blank, and an error if the number is out
+    /// of bounds.
     pub fn bounded<T: FromStr + PartialOrd + Copy>(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
 //! Failpoints: points in the code at which a test can kill the process.
 //!
-//! `FAILPOINTS=name=n,other=m` kills the process with SIGKILL at the n-th hit of `name`, after the hit has been appended
-//! to the file `FAILPOINT_LOG` and synced. Without the variable a hit costs one atomic load.
+//! `FAILPOINTS=name=n,other=m` kills the process with SIGKILL at the n-th hit of `name`, after the hit has been
+//! appended to the file `FAILPOINT_LOG` and synced. Without the variable a hit costs one atomic load.
 
 use std::io::Write;
 use std::sync::OnceLock;

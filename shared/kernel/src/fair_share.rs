@@ -1,8 +1,8 @@
 //! Shares slots for calls to other systems fairly between the owners of projects. Pure.
 //!
-//! An owner may hold at most eight times as many slots as are free, and at most its own limit. The total number of slots
-//! exceeds that limit by an eighth. So a single owner gets its full limit, and an owner without slots always finds one,
-//! however long the calls of others take.
+//! An owner may hold at most eight times as many slots as are free, and at most its own limit. The total number of
+//! slots exceeds that limit by an eighth. So a single owner gets its full limit, and an owner without slots always
+//! finds one, however long the calls of others take.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -130,7 +130,7 @@ mod tests {
         for _ in 0..16 {
             share.release(owner(1));
             filled(&mut share, 2);
-            assert_eq!(filled(&mut share, 1), 0, "it has more than its share");
+            assert_eq!(filled(&mut share, 1), 0, "the first owner has more than its share");
         }
         assert!(share.held(owner(2)) > second);
         for _ in 16..first {
@@ -141,7 +141,7 @@ mod tests {
         for _ in 0..64 {
             share.release(owner(2));
         }
-        assert_eq!(share.free, 72, "no slot is lost, and none is made");
+        assert_eq!(share.free, 72, "the total number of slots is unchanged");
         share.release(owner(2));
         assert_eq!((share.free, share.held.len()), (72, 0), "an owner without slots releases none");
     }

@@ -71,8 +71,8 @@ impl<'a> UserKey<'a> {
         }
     }
 
-    /// Returns the internal ID: a UUIDv5 in the project's namespace (RFC 9562), so that the API can return it before the row
-    /// exists.
+    /// Returns the internal ID: a UUIDv5 in the project's namespace (RFC 9562), so that the API can return it
+    /// before the row exists.
     pub fn internal_id(self, project: ProjectId) -> Uuid {
         Uuid::new_v5(&project.0, self.name().as_bytes())
     }
@@ -125,8 +125,8 @@ impl EventId {
     }
 }
 
-/// The origin of an ID. IDs of different spaces never collide, so that a public key, which anyone may read, cannot use up the
-/// IDs of a backend's events or of a provider's notifications.
+/// The origin of an ID. IDs of different spaces never collide, so that a public key, which anyone may read, cannot
+/// use up the IDs of a backend's events or of a provider's notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdSpace {
     PublicKey,
@@ -138,7 +138,8 @@ pub enum IdSpace {
 }
 
 impl IdSpace {
-    /// Returns the prefix of an ID's name. The prefixes are unambiguous, because all names continue with `event:` or `update:`.
+    /// Returns the prefix of an ID's name. The prefixes are unambiguous, because all names continue with `event:`
+    /// or `update:`.
     fn prefix(self) -> &'static str {
         match self {
             Self::PublicKey => "",
@@ -153,10 +154,11 @@ impl IdSpace {
 const MARKED_BYTE: usize = 3;
 const MARK: u8 = 0xff;
 
-/// Derives the row ID of an event whose sender chose a UUIDv7: the same time, the mark, and a hash of project, space and ID.
+/// Derives the row ID of an event whose sender chose a UUIDv7: the same time, the mark, and a hash of project,
+/// space and ID.
 ///
-/// Anyone who knows the sender's ID can compute it. But a marked ID from a client is never used as a row ID itself, so only
-/// a hash collision (66 bits of SHA-256) can make row IDs of two spaces equal.
+/// Anyone who knows the sender's ID can compute it. But a marked ID from a client is never used as a row ID itself,
+/// so only a hash collision (66 bits of SHA-256) can make row IDs of two spaces equal.
 pub fn own_row_id(project: ProjectId, space: IdSpace, own: Uuid) -> Uuid {
     let hash = Sha256::new().chain_update(space.prefix()).chain_update(project.0).chain_update(own).finalize();
     let mut random = [0; 10];
@@ -187,8 +189,8 @@ pub fn derived_event_id(project: ProjectId, space: IdSpace, client_id: &str) -> 
     Uuid::new_v5(&project.0, format!("{}event:{client_id}", space.prefix()).as_bytes())
 }
 
-/// Returns the ID by which duplicates of a profile update are detected. It differs from event IDs, so that one client ID may
-/// serve both.
+/// Returns the ID by which duplicates of a profile update are detected. It differs from event IDs, so that one
+/// client ID may serve both.
 pub fn derived_update_id(project: ProjectId, space: IdSpace, client_id: &str) -> Uuid {
     Uuid::new_v5(&project.0, format!("{}update:{client_id}", space.prefix()).as_bytes())
 }
@@ -225,8 +227,8 @@ pub fn timed_for(ms: i64, what: &[&[u8]]) -> Uuid {
 
 /// Returns a new UUIDv7, never marked.
 ///
-/// IDs of one process strictly increase, even within a millisecond, unless its clock is set back (RFC 9562, 6.2: a counter
-/// replaces the fraction of the time and carries into the next millisecond when it overflows).
+/// IDs of one process strictly increase, even within a millisecond, unless its clock is set back (RFC 9562, 6.2: a
+/// counter replaces the fraction of the time and carries into the next millisecond when it overflows).
 pub fn fresh(now_ms: i64) -> Uuid {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = (now_ms.max(0) as u64) << 12;
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn partitions_are_stable_and_even() {
-        // Pinned: a change would send one person's items to two places.
+        // Must never change: one user's items would end up in two partitions.
         assert_eq!(
             UserKey::External("user-1").partition(PROJECT, 8),
             UserKey::External("user-1").partition(PROJECT, 8)
@@ -317,7 +319,7 @@ mod tests {
             let backend = event(IdSpace::SecretKey, own);
             assert_eq!(backend, event(IdSpace::SecretKey, own));
             assert_eq!((backend.public(), time_ms(backend.row), is_marked(backend.row)), (own, NOW, true));
-            // The second is the row id itself, which anyone who knows the backend's id can compute and send.
+            // The second is the row ID itself, which anyone who knows the backend's ID can compute and send.
             for sent in [own, backend.row] {
                 let public = event(IdSpace::PublicKey, sent);
                 assert_eq!(public, event(IdSpace::PublicKey, sent));

@@ -1,7 +1,7 @@
 //! All metrics: names, kinds and help texts.
 //!
-//! Tests check that the dashboard and the alerts in `deploy/` use only these metrics, and that docs/reference/metrics.md documents
-//! each of them.
+//! Tests check that the dashboard and the alerts in `deploy/` use only these metrics, and that docs/reference/metrics.md
+//! documents each of them.
 
 use metrics::KeyName;
 
@@ -43,38 +43,38 @@ macro_rules! metrics_are {
 }
 
 metrics_are! {
-    HttpRequests = "rekindle_http_requests_total", Counter, "Requests answered, by route and class of status.";
-    HttpSeconds = "rekindle_http_request_seconds", Histogram, "How long requests took, by route.";
-    EventsAccepted = "rekindle_events_accepted_total", Counter, "Items of ingest requests that the stream has acknowledged.";
-    PublishErrors = "rekindle_publish_errors_total", Counter, "Publishes to the ingest stream that failed, by kind.";
-    RateLimited = "rekindle_rate_limited_total", Counter, "Requests refused for their project's limit.";
+    HttpRequests = "rekindle_http_requests_total", Counter, "Requests answered, by route and status class.";
+    HttpSeconds = "rekindle_http_request_seconds", Histogram, "Duration of requests, by route.";
+    EventsAccepted = "rekindle_events_accepted_total", Counter, "Ingest items that the stream has acknowledged.";
+    PublishErrors = "rekindle_publish_errors_total", Counter, "Failed publishes to the ingest stream, by kind.";
+    RateLimited = "rekindle_rate_limited_total", Counter, "Requests rejected by their project's rate limit.";
     IngestApplied = "rekindle_ingest_items_applied_total", Counter, "Items recorded.";
-    IngestRepeats = "rekindle_ingest_repeats_total", Counter, "Items that had been recorded before.";
-    IngestTransactionSeconds = "rekindle_ingest_transaction_seconds", Histogram, "How long recording transactions took, repeats of them included.";
-    IngestDelaySeconds = "rekindle_ingest_delay_seconds", Histogram, "From the acceptance of a transaction's oldest item to its being recorded.";
-    IngestLag = "rekindle_ingest_lag_messages", Gauge, "Messages of a partition of the ingest stream that its reader has not been given yet.";
-    PartitionsOwned = "rekindle_partitions_owned", Gauge, "Leases of ingest partitions that this worker holds.";
-    ProfilesTooLarge = "rekindle_profiles_too_large_total", Counter, "Profile updates refused for the size of the profile.";
-    WebhooksIgnored = "rekindle_webhooks_ignored_total", Counter, "Inbound webhooks about messages that are not of this installation.";
-    UnprovenItems = "rekindle_unproven_items_total", Counter, "Items without proof of identity that named a user by a merged anonymous id, by kind.";
-    DeadLetters = "rekindle_dead_letters_total", Counter, "What could never be applied or sent and was put aside, by stream.";
-    DroppedOfDeleted = "rekindle_dropped_of_deleted_projects_total", Counter, "Items and messages of projects that were deleted.";
-    RunsStarted = "rekindle_runs_started_total", Counter, "Runs of automations that began.";
-    ClockAhead = "rekindle_clock_ahead_seconds", Gauge, "How far the database's clock has jumped ahead, while nobody has judged it.";
-    TimersFired = "rekindle_timers_fired_total", Counter, "Waits of runs that ended in time.";
-    OldestDueSeconds = "rekindle_oldest_due_seconds", Gauge, "For how long the oldest row that is due has been waiting, by what it is.";
+    IngestRepeats = "rekindle_ingest_repeats_total", Counter, "Duplicate items: recorded before.";
+    IngestTransactionSeconds = "rekindle_ingest_transaction_seconds", Histogram, "Duration of recording transactions, including retries.";
+    IngestDelaySeconds = "rekindle_ingest_delay_seconds", Histogram, "Time from the acceptance of a transaction's oldest item until the transaction is recorded.";
+    IngestLag = "rekindle_ingest_lag_messages", Gauge, "Messages of an ingest partition that its reader has not received yet.";
+    PartitionsOwned = "rekindle_partitions_owned", Gauge, "Partition leases that this worker holds.";
+    ProfilesTooLarge = "rekindle_profiles_too_large_total", Counter, "Profile updates rejected because the profile would be too large.";
+    WebhooksIgnored = "rekindle_webhooks_ignored_total", Counter, "Inbound webhooks about messages that do not exist in this installation.";
+    UnprovenItems = "rekindle_unproven_items_total", Counter, "Items without proof of identity that named a user by a merged anonymous ID, by kind.";
+    DeadLetters = "rekindle_dead_letters_total", Counter, "Stream entries that can never be applied and became dead letters, by stream.";
+    DroppedOfDeleted = "rekindle_dropped_of_deleted_projects_total", Counter, "Dropped items and messages of deleted projects.";
+    RunsStarted = "rekindle_runs_started_total", Counter, "Automation runs started.";
+    ClockAhead = "rekindle_clock_ahead_seconds", Gauge, "How far the database's clock has jumped ahead, until an operator decides about it.";
+    TimersFired = "rekindle_timers_fired_total", Counter, "Waits of runs that ended because their time was over.";
+    OldestDueSeconds = "rekindle_oldest_due_seconds", Gauge, "How long the oldest due row has been due, by what it is.";
     MessagesDue = "rekindle_messages_due", Gauge, "Due messages in the delivery queue, by channel and lane.";
-    OldestMessageDueSeconds = "rekindle_oldest_message_due_seconds", Gauge, "For how long the oldest of these messages has been due, by channel and lane.";
-    SendLag = "rekindle_send_lag_messages", Gauge, "Direct messages on the send stream that no worker has been given yet, by channel.";
-    MessagesInHand = "rekindle_messages_in_hand", Gauge, "Messages whose call is in progress or whose outcome is not written yet.";
-    MessagesSettled = "rekindle_messages_settled_total", Counter, "Outcomes written, by channel, provider and status.";
-    MessagesAmbiguous = "rekindle_messages_ambiguous_total", Counter, "Calls of which the outcome was never learned.";
-    MessagesLimited = "rekindle_messages_limited_total", Counter, "Times that a provider's limit held messages up: a queue found no tokens (waited), or a message that had begun found no token (put_off) or no SMTP session (no_session).";
-    LeasesLapsed = "rekindle_leases_lapsed_total", Counter, "Messages taken over after a lease that ended without an outcome.";
-    ProviderSeconds = "rekindle_provider_call_seconds", Histogram, "How long calls of providers took, by provider and outcome.";
-    WebhooksSent = "rekindle_webhooks_sent_total", Counter, "Calls of other systems' endpoints, by outcome.";
-    DatabaseWaitSeconds = "rekindle_database_wait_seconds", Histogram, "How long was waited for a connection of the pool.";
-    TraceSpans = "rekindle_trace_spans_total", Counter, "Spans of traces: exported, failed (not received) or dropped (no room in the queue).";
+    OldestMessageDueSeconds = "rekindle_oldest_message_due_seconds", Gauge, "How long the oldest due message has been due, by channel and lane.";
+    SendLag = "rekindle_send_lag_messages", Gauge, "Direct messages on the send stream that no worker has received yet, by channel.";
+    MessagesInHand = "rekindle_messages_in_hand", Gauge, "Messages in flight: the call is in progress, or its outcome is not recorded yet.";
+    MessagesSettled = "rekindle_messages_settled_total", Counter, "Outcomes recorded, by channel, provider and status.";
+    MessagesAmbiguous = "rekindle_messages_ambiguous_total", Counter, "Calls with an unknown outcome.";
+    MessagesLimited = "rekindle_messages_limited_total", Counter, "Times that a provider's limit held messages back: a queue found no tokens (waited), or a claimed message found no token (put_off) or no SMTP session (no_session).";
+    LeasesLapsed = "rekindle_leases_lapsed_total", Counter, "Messages whose lease expired before an outcome was recorded.";
+    ProviderSeconds = "rekindle_provider_call_seconds", Histogram, "Duration of provider calls, by provider and outcome.";
+    WebhooksSent = "rekindle_webhooks_sent_total", Counter, "Calls to webhook endpoints, by outcome.";
+    DatabaseWaitSeconds = "rekindle_database_wait_seconds", Histogram, "Time spent waiting for a connection from the pool.";
+    TraceSpans = "rekindle_trace_spans_total", Counter, "Spans, by outcome: exported, failed (not received) or dropped (the queue was full).";
 }
 
 impl From<Metric> for KeyName {

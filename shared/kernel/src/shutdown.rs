@@ -5,8 +5,8 @@ use std::time::Duration;
 pub use tokio_util::sync::CancellationToken as Shutdown;
 use tokio_util::task::TaskTracker;
 
-/// Timeout of a call to a provider. It is shorter than the drain, so that the outcome can still be recorded: the outcome of
-/// a call that is cut off remains unknown.
+/// Timeout of a call to a provider. It is shorter than the drain, so that the outcome can still be recorded: the
+/// outcome of a call that is cut off remains unknown.
 pub const CALL: Duration = Duration::from_secs(20);
 /// Longest time from the signal to the end of the process.
 pub const DRAIN: Duration = Duration::from_secs(25);
@@ -21,7 +21,7 @@ pub fn on_signal() -> std::io::Result<Shutdown> {
     let stop = token.clone();
     tokio::spawn(async move {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-        tracing::info!("stopping: finishing what is under way");
+        tracing::info!("stopping: finishing the work in progress");
         stop.cancel();
     });
     Ok(token)

@@ -92,7 +92,7 @@ fn run(what: &'static str, command: &mut Command) -> Result<Output, LocalError> 
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let tail = lines[lines.len().saturating_sub(4)..].join("; ");
-    Err(failed(format!("{name} ended with {}: {tail}", output.status)))
+    Err(failed(format!("{name} exited with {}: {tail}", output.status)))
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl NatsServer {
                 Err(error) => return Err(error),
             }
         }
-        Err(dir.error("found no port that stays free"))
+        Err(dir.error("found no port that stayed free"))
     }
 
     /// Returns the server that runs in `dir`, if there is one.

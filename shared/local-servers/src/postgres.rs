@@ -208,8 +208,8 @@ fn matching(bin: &PgBin, data: &Path) -> Result<PgBin, LocalError> {
     tools::postgres_of_major(major).ok_or_else(|| {
         let (data, newer) = (data.display(), bin.version.major);
         LocalError::Refused(format!(
-            "the data in {data} is of PostgreSQL {major}, but only {newer} is installed; \
-             install {major}, or remove that directory to start anew"
+            "the data in {data} was created by PostgreSQL {major}, but only {newer} is installed; \
+             install {major}, or remove that directory to start over"
         ))
     })
 }

@@ -65,7 +65,7 @@ impl ServerDir {
 
     /// Returns the error for a running server whose port or password file is missing.
     pub fn incomplete(&self) -> LocalError {
-        self.error("runs, but a port or password file is gone; stop it and start again")
+        self.error("runs, but a port or password file is missing; stop it and start it again")
     }
 
     /// Returns the stored password; `None` before the first start.
@@ -96,7 +96,9 @@ impl ServerDir {
             None if fixed.is_none() => port::free(),
             None => {
                 let (server, port) = (self.server, fixed.unwrap_or_default());
-                let problem = format!("{server}: port {port} is taken; stop what listens there or choose another");
+                let problem = format!(
+                    "{server}: port {port} is in use; stop the process that listens on it, or choose another port"
+                );
                 return Err(LocalError::Refused(problem));
             }
         };
@@ -161,7 +163,7 @@ mod tests {
         assert_eq!((dir.ensure_password().unwrap(), dir.choose_port("port", None).unwrap()), (password, port));
 
         let _listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
-        assert_ne!(dir.choose_port("port", None).unwrap(), port, "another listens there now");
+        assert_ne!(dir.choose_port("port", None).unwrap(), port, "another process listens on the stored port");
         let refused = dir.choose_port("port", Some(port)).unwrap_err().to_string();
         assert!(refused.contains(&port.to_string()), "{refused}");
     }

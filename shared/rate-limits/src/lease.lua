@@ -1,6 +1,6 @@
 -- Takes tokens from a bucket.
--- KEYS[1]: the bucket. ARGV: tokens per second, capacity, tokens to leave in it, tokens wanted, priority capacity, and 1 where
--- the caller may take priority tokens. Priority tokens lie beside the bucket's own; a fifth of what comes goes to them first.
+-- KEYS[1]: the bucket. ARGV: tokens per second, capacity, tokens to leave in it, tokens wanted, priority capacity, and 1 if
+-- the caller may take priority tokens. These are counted separately; a fifth of the added tokens goes to them first.
 -- Returns the tokens taken, the tokens left to this caller, and the milliseconds until the next one if none was taken.
 local rate, most, reserve, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local capacity, has_priority = tonumber(ARGV[5]), ARGV[6] == '1'
@@ -10,10 +10,10 @@ local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local state = redis.call('HMGET', KEYS[1], 'tokens', 'at', 'rests_until', 'priority')
 local tokens, at = tonumber(state[1]) or most, tonumber(state[2]) or now
 local priority = math.min(capacity, tonumber(state[4]) or capacity)
--- Until then nothing comes; for a minute at most, whatever becomes of the clock.
+-- No tokens are added until then. The time is at most a minute ahead, even if the clock was set back.
 local rests_until = math.min(tonumber(state[3]) or 0, now + 60000000)
 local rest = math.max(0, rests_until - now) / 1000
--- A clock that was set back fills nothing.
+-- A clock that was set back adds no tokens.
 local come = math.max(0, now - math.max(at, rests_until)) * rate / 1000000
 local to_priority = math.min(capacity - priority, come * share)
 priority = priority + to_priority
@@ -30,7 +30,7 @@ if rest == 0 then
     taken = own + extra
 end
 redis.call('HSET', KEYS[1], 'tokens', string.format('%.6f', tokens), 'at', string.format('%.0f', now), 'priority', string.format('%.6f', priority))
--- Once it is full, forgetting it changes nothing.
+-- A full bucket may expire: a missing bucket is full.
 local missing = math.max(most - tokens + capacity - priority, (capacity - priority) / share)
 redis.call('PEXPIRE', KEYS[1], math.ceil(rest + missing * 1000 / rate) + 1000)
 local wait = 0

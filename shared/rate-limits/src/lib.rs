@@ -39,8 +39,8 @@ impl Server {
         // The URL may contain a password, so the error does not repeat it.
         let wrong = |_| EnvError {
             name: NAME.to_owned(),
-            problem: "is no Redis address".to_owned(),
-            allowed: "an address such as redis://127.0.0.1:6379 or rediss://redis.example.com:6380",
+            problem: "is not a Redis URL".to_owned(),
+            allowed: "a URL such as redis://127.0.0.1:6379 or rediss://redis.example.com:6380",
         };
         let Some(url) = env.get(NAME) else { return Ok(None) };
         let server = Self::parse(url).map_err(wrong)?;
@@ -54,7 +54,7 @@ impl Server {
         let wrong = |problem: String| EnvError {
             name: "REDIS_CA_FILE".to_owned(),
             problem,
-            allowed: "a file of certificates (PEM), where REDIS_URL begins with rediss://",
+            allowed: "a file of certificates (PEM), if REDIS_URL begins with rediss://",
         };
         tls::authorities(path).map_err(wrong)?;
         let root_cert = std::fs::read(path).map_err(|e| wrong(format!("{path}: {e}")))?;
@@ -165,8 +165,8 @@ impl Buckets {
         Some(Lease { taken, left, wait: Duration::from_millis(wait_ms) })
     }
 
-    /// Empties a bucket and blocks it for all processes for `time`, at most a minute, whatever their terms. Without Redis it has no
-    /// effect.
+    /// Empties a bucket and blocks it for all processes for `time`, at most a minute, whatever their terms. Without
+    /// Redis it has no effect.
     pub async fn rest(&self, name: &str, terms: Terms, time: Duration) {
         let Some(mut connection) = self.connection.load_full().map(|c| (*c).clone()) else { return };
         let mut invocation = self.rest.key(format!("{}{name}", self.prefix));
@@ -188,7 +188,7 @@ impl Buckets {
             }
             None => {
                 if self.late.fetch_add(1, Ordering::Relaxed) + 1 >= LATE {
-                    self.give_up("it does not answer in time");
+                    self.give_up("it did not respond in time");
                 }
                 None
             }
@@ -205,7 +205,7 @@ impl Buckets {
     /// Logs once that Redis is unavailable, until it is back.
     fn warn(&self, why: &str) {
         if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!("Redis cannot be used ({why}): each process keeps its own share of the limits");
+            tracing::warn!("Redis is unavailable ({why}): each process enforces its own share of the limits");
         }
     }
 
@@ -216,7 +216,7 @@ impl Buckets {
                     self.late.store(0, Ordering::Relaxed);
                     self.connection.store(Some(Arc::new(connection)));
                     if self.warned.swap(false, Ordering::Relaxed) {
-                        tracing::info!("Redis is back: limits are kept together");
+                        tracing::info!("Redis is available again: the processes share the limits");
                     }
                     self.lost.notified().await;
                 }

@@ -1,5 +1,5 @@
--- Empties a bucket, and lets nothing come into it for a time, whatever the rate of those who take from it.
--- KEYS[1]: the bucket. ARGV: tokens a second, the most that it holds, for how many milliseconds (60000 at most).
+-- Empties a bucket and blocks it for a time: no tokens are added, whatever rate the callers use.
+-- KEYS[1]: the bucket. ARGV: tokens per second, capacity, duration in milliseconds (at most 60000).
 local rate, most, rest = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])

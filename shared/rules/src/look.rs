@@ -79,8 +79,9 @@ pub fn looks(rules: &[Rule]) -> BTreeSet<Look> {
 /// Returns whether some changes on which these rules depend are not marked, so that all users must be checked
 /// periodically.
 ///
-/// Message outcomes are marked where they are recorded or reported, but not where messages are created or cancelled. Push
-/// tokens are removed in many places. A window within a behaviour's `where` slides separately for each event.
+/// Message outcomes are marked where they are recorded or reported, but not where messages are created or
+/// cancelled. Push tokens are removed in many places. A window within a behaviour's `where` slides separately for
+/// each event.
 pub fn needs_sweeps(rules: &[Rule]) -> bool {
     leaves(rules).into_iter().any(|leaf| match &leaf.condition {
         Condition::Platform(_) => true,

@@ -126,7 +126,7 @@ impl Parser {
             self.problem(path, format!("groups may be nested at most {MAX_DEPTH} deep"));
             return None;
         }
-        self.refuse_unknown(object, &[kind], path, "beside a group");
+        self.refuse_unknown(object, &[kind], path, "of a group");
         let inner = format!("{path}.{kind}");
         let value = &object[kind];
         if kind == "not" {
@@ -143,7 +143,7 @@ impl Parser {
     fn leaf(&mut self, object: &Map<String, Value>, path: &str, depth: usize) -> Option<Leaf> {
         self.leaves += 1;
         if self.leaves > MAX_LEAVES {
-            self.problem(path, format!("there may be at most {MAX_LEAVES} rules in all"));
+            self.problem(path, format!("at most {MAX_LEAVES} rules are allowed in total"));
             return None;
         }
         self.refuse_unknown(object, &["field", "operator", "value"], path, "of a rule");
@@ -194,7 +194,10 @@ impl Parser {
         for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
             let shown: String = name.chars().take(100).collect();
             let known: Vec<String> = known.iter().map(|k| format!("`{k}`")).collect();
-            self.problem(&format!("{path}.{shown}"), format!("is no field {place}; there is {}", known.join(", ")));
+            self.problem(
+                &format!("{path}.{shown}"),
+                format!("is not a field {place}; the fields are {}", known.join(", ")),
+            );
         }
     }
 

@@ -105,18 +105,18 @@ mod tests {
         let night = || json!({ "start": "22:00", "end": "08:00", "timezone": "user" });
         let berlin = Some("Europe/Berlin");
         for (now, own, end) in [
-            // 23:30 in Berlin, before midnight; 02:00, behind it.
+            // 23:30 in Berlin, before midnight, and 02:00, after it.
             ("2026-01-10T22:30:00Z", berlin, Some("2026-01-11T07:00:00Z")),
             ("2026-01-11T01:00:00Z", berlin, Some("2026-01-11T07:00:00Z")),
-            // The ends: from 22:00 on, and no longer at 08:00.
+            // The bounds: 22:00 is included, 08:00 is not.
             ("2026-01-10T21:00:00Z", berlin, Some("2026-01-11T07:00:00Z")),
             ("2026-01-10T20:59:59Z", berlin, None),
             ("2026-01-11T07:00:00Z", berlin, None),
-            // Who has no timezone, or none that there is, has the project's: 17:30 in New York.
+            // Without a valid timezone, the project's counts: 17:30 in New York.
             ("2026-01-10T22:30:00Z", None, None),
             ("2026-01-10T22:30:00Z", Some("Mars/Olympus"), None),
             ("2026-01-11T04:00:00Z", None, Some("2026-01-11T13:00:00Z")),
-            // The night in which the clocks go forward is shorter.
+            // The night of the change to summer time is shorter.
             ("2026-03-28T23:00:00Z", berlin, Some("2026-03-29T06:00:00Z")),
         ] {
             assert_eq!(until(night(), now, own).as_deref(), end, "{now} {own:?}");
@@ -124,7 +124,7 @@ mod tests {
         let noon = json!({ "start": "12:00", "end": "13:00", "timezone": "UTC" });
         assert_eq!(until(noon.clone(), "2026-01-10T12:30:00Z", berlin).as_deref(), Some("2026-01-10T13:00:00Z"));
         assert_eq!(until(noon, "2026-01-10T11:30:00Z", berlin), None);
-        // An end that the clocks skip, and one that they show twice: it is past three, and half past two for the second time.
+        // A clock change skips or repeats the end: quiet ends after the gap, or at the second 02:30.
         let skipped = json!({ "start": "01:00", "end": "02:30", "timezone": "Europe/Berlin" });
         assert_eq!(until(skipped, "2026-03-29T00:30:00Z", None).as_deref(), Some("2026-03-29T01:00:00Z"));
         let twice = json!({ "start": "01:00", "end": "02:30", "timezone": "Europe/Berlin" });

@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::eval::{Actual, Facts};
 use super::{Behaviour, Condition, Order, Rule, Source, Test, leaves, time};
 
-/// Added to the end of a window. Times compare in microseconds but are given in milliseconds, so the window has certainly
-/// passed only then.
+/// Added to the end of a window. Times compare in microseconds but are given in milliseconds, so the window has
+/// certainly passed only then.
 const AFTER: SignedDuration = SignedDuration::from_millis(1);
 /// The largest `n` of [`Edge::Newest`].
 const FARTHEST: u64 = 1_000;
@@ -37,7 +37,7 @@ impl Behaviour {
 
 /// Returns when the result can next change without any event, or `None` if it never can.
 ///
-/// `edge` returns when the deed at a behaviour's [`Edge`] happened, or `None` if there is no such deed in the window.
+/// `edge` returns when the deed at a behaviour's [`Edge`] happened, or `None` if the window has no such deed.
 pub fn next_change(
     rules: &[Rule],
     facts: &impl Facts,

@@ -4,8 +4,8 @@
 //! One scan builds the set, without lookups per user, and a hash join of any size stays within its memory, unlike the
 //! hashed subplan of an `IN`. Rows of merged users count for the user they were merged into (`alias`).
 //!
-//! A query for many users can be split into ranges of user IDs (`people_between`). Each set then holds only users of the
-//! range, so that all slices together read everything only once.
+//! A query for many users can be split into ranges of user IDs (`people_between`). Each set then holds only users
+//! of the range, so that all slices together read everything only once.
 
 mod behaviour;
 mod params;
@@ -54,16 +54,16 @@ pub struct PersonStats {
 
 /// Compiles rules on users.
 ///
-/// `segments` holds the segments that the rules name, directly or through other segments. A segment that is missing there
-/// has no members.
+/// `segments` holds the segments that the rules name, directly or through other segments. A segment that is missing
+/// there has no members.
 pub fn people(project: ProjectId, rules: &[Rule], segments: &HashMap<Uuid, Membership>, now: Timestamp) -> People {
     let mut compiler = Compiler::new(project, segments, now);
     let select = compiler.select(rules);
     compiler.finish(select)
 }
 
-/// Like [`people`], for users whose IDs are in a range. The first parameters after the project ($1) are the bounds of the
-/// range.
+/// Like [`people`], for users whose IDs are in a range. The first parameters after the project ($1) are the bounds
+/// of the range.
 pub fn people_between(
     project: ProjectId,
     rules: &[Rule],
@@ -101,8 +101,8 @@ pub fn members(project: ProjectId, of: Uuid, segments: &HashMap<Uuid, Membership
 
 /// Compiles the statistics of one behaviour of one user, given by all their IDs.
 ///
-/// The query returns one row: the count (bigint), when the deed at its [`super::slide::Edge`] happened (timestamptz; null
-/// if there is none), and the totals (text: decimal numbers of any size).
+/// The query returns one row: the count (bigint), when the deed at its [`super::slide::Edge`] happened
+/// (timestamptz; null if there is none), and the totals (text: decimal numbers of any size).
 pub fn person_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behaviour, now: Timestamp) -> PersonStats {
     let none = HashMap::new();
     let mut compiler = Compiler::new(project, &none, now);
@@ -113,7 +113,7 @@ pub fn person_stats(project: ProjectId, ids: &[Uuid], behaviour: &super::Behavio
 
 /// Compiles a query for at most `most` deeds of one behaviour of one user, given by all their IDs, newest first.
 ///
-/// Each row has the time of the deed (timestamptz) and the number for each total (text; null if the deed has none).
+/// Each row has the time of the deed (timestamptz) and the number for each total (text; null if it has none).
 pub fn person_deeds(
     project: ProjectId,
     ids: &[Uuid],
@@ -213,7 +213,8 @@ impl<'a> Compiler<'a> {
         select
     }
 
-    /// Returns SQL for the rows of a table with a `user_id`: the ID of the current user as `id`, and some of the columns.
+    /// Returns SQL for the rows of a table with a `user_id`: the ID of the current user as `id`, and some of the
+    /// columns.
     ///
     /// The conditions refer to the table as `d`.
     fn owned(&self, table: &str, columns: &str, conditions: &str) -> String {
@@ -276,7 +277,8 @@ impl<'a> Compiler<'a> {
                 in_any(&[select.join(&set)], !leaf.negated)
             }
             Condition::Behaviour(behaviour) => {
-                // Users who never did it have no row. If they satisfy the rule, select the users who do not, and negate.
+                // Users who never did it have no row. If they satisfy the rule, select the users who do not, and
+                // negate.
                 let opposite = behaviour.holds_for_none();
                 let set = self.behaved(behaviour, opposite);
                 in_any(&[select.join(&set)], leaf.negated == opposite)
@@ -325,7 +327,8 @@ fn in_range(id: &str, RangeParams { after, to }: &RangeParams) -> String {
     format!("{id} > {after}::uuid AND {id} <= {to}::uuid")
 }
 
-/// Tests whether a user is in one of the joined sets, or in none. In plain form, so that the planner finds an inner join.
+/// Tests whether a user is in one of the joined sets, or in none. In plain form, so that the planner finds an inner
+/// join.
 fn in_any(sets: &[String], holds: bool) -> String {
     let (test, operator) = if holds { ("IS NOT NULL", " OR ") } else { ("IS NULL", " AND ") };
     match sets {

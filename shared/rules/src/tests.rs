@@ -40,7 +40,7 @@ fn nothing_that_rules_say_stands_in_the_statement() {
     assert!(!whole.contains("DROP") && !whole.contains("987"), "{whole}");
     let bound = people.params.iter().filter(|p| **p == Param::Text(hostile.to_owned())).count();
     assert!(bound >= 5, "{:?}", people.params);
-    // Each parameter has its place, and each place its parameter.
+    // Every parameter has a placeholder, and every placeholder a parameter.
     for place in 1..=people.params.len() {
         assert!(whole.contains(&format!("${place}")), "${place} in {whole}");
     }

@@ -13,7 +13,7 @@ pub struct Span {
 const LONGEST_DAYS: i64 = 3_650;
 
 impl Span {
-    pub const ALLOWED: &str = "a length of time such as `30d`, `12h` or `15m`, at most `3650d`";
+    pub const ALLOWED: &str = "a time span such as `30d`, `12h` or `15m`, at most `3650d`";
 
     pub fn parse(text: &str) -> Option<Self> {
         let (unit, length) = match text.as_bytes().last()? {

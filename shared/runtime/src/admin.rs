@@ -38,17 +38,19 @@ impl Admin {
 
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
+            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported\n".to_owned());
         }
         match request.uri().path() {
             "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
             "/readyz" => match tokio::time::timeout(Duration::from_secs(2), (self.ready)()).await {
                 Ok(Ok(())) => text(StatusCode::OK, "ready\n".to_owned()),
                 Ok(Err(why)) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "the check takes longer than 2 s\n".to_owned()),
+                Err(_) => {
+                    text(StatusCode::SERVICE_UNAVAILABLE, "the readiness check took longer than 2 s\n".to_owned())
+                }
             },
             "/metrics" => text(StatusCode::OK, self.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default()),
-            _ => text(StatusCode::NOT_FOUND, "there are /healthz, /readyz and /metrics\n".to_owned()),
+            _ => text(StatusCode::NOT_FOUND, "not found; available paths: /healthz, /readyz and /metrics\n".to_owned()),
         }
     }
 }
@@ -78,7 +80,7 @@ pub async fn serve(listener: TcpListener, admin: Admin, shutdown: Shutdown) {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "accepting on the admin port");
+                    tracing::warn!(%error, "cannot accept a connection on the admin port");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }

@@ -14,8 +14,8 @@ pub fn public_base_url(env: &Env, default: &str) -> Result<String, EnvError> {
     if host.is_some_and(|host| !host.is_empty() && host.bytes().all(is_plain)) {
         return Ok(url);
     }
-    let problem = format!("{url:?} is no such address");
-    Err(EnvError { name: NAME.to_owned(), problem, allowed: "an http:// or https:// address" })
+    let problem = format!("{url:?} is not a valid base URL");
+    Err(EnvError { name: NAME.to_owned(), problem, allowed: "an http:// or https:// URL" })
 }
 
 /// The address at which a process serves `/healthz`, `/readyz` and `/metrics`.

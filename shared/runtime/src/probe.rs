@@ -28,7 +28,7 @@ pub fn exit_if_asked(default_port: u16) {
             std::process::exit(0)
         }
         Some(other) => {
-            eprint!("{program}: {other:?} is no argument\n\n{}", usage(program, default_port));
+            eprint!("{program}: unknown argument {other:?}\n\n{}", usage(program, default_port));
             std::process::exit(EXIT_CONFIG)
         }
     }
@@ -37,9 +37,9 @@ pub fn exit_if_asked(default_port: u16) {
 fn usage(program: &str, default_port: u16) -> String {
     format!(
         "Usage: {program} [--health | --help]\n\n\
-         A program of Rekindle. It takes its settings from environment variables; `rekindle doctor` checks them.\n\n  \
-         --health  Exits with 0 if the program that runs with these settings is ready (ADMIN_ADDR, by default port {default_port})\n  \
-         --help    Prints this\n"
+         A Rekindle service. It is configured by environment variables; `rekindle doctor` checks them.\n\n  \
+         --health  Exits with status 0 if the running service is ready (ADMIN_ADDR, by default port {default_port})\n  \
+         --help    Prints this help\n"
     )
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// What the probe makes of an answer.
+    /// Returns the probe's result for a response.
     fn asked(answer: &'static str) -> Result<(), String> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();

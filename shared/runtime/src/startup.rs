@@ -26,7 +26,7 @@ use kernel::shutdown::Shutdown;
 const LOOK_AT_SCHEMA: Duration = Duration::from_secs(5);
 
 /// The `/readyz` response of a process that is not connected yet.
-pub const WAITING: &str = "waiting for the servers and the schema; the log says for which";
+pub const WAITING: &str = "waiting for the database, its schema or the broker; see the log";
 
 /// Set once when the schema becomes too new for this process, which then stops.
 static OUTGROWN: OnceLock<SchemaError> = OnceLock::new();

@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq;
 use kernel::env::{Env, EnvError};
 use kernel::ids::ProjectId;
 
-const ALLOWED: &str = "64 hexadecimal digits (32 random bytes); several, separated by commas: the first one seals";
+const ALLOWED: &str = "64 hexadecimal digits (32 random bytes); several separated by commas: the first one encrypts";
 
 /// Length of a signature, in bytes.
 pub const TAG: usize = 16;
@@ -34,9 +34,9 @@ struct MasterKey {
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum OpenError {
-    #[error("sealed under a master key that is not among MASTER_KEY")]
+    #[error("encrypted with a master key that is not in MASTER_KEY")]
     UnknownKey,
-    #[error("not what was sealed here")]
+    #[error("the encrypted value is invalid or was altered")]
     Altered,
 }
 
@@ -50,9 +50,11 @@ impl MasterKeys {
                 let read = std::fs::read_to_string(path);
                 ("MASTER_KEY_FILE", read.map_err(|e| error("MASTER_KEY_FILE", format!("{path}: {e}")))?)
             }
-            (None, None) => return Err(error("MASTER_KEY", "missing, and MASTER_KEY_FILE too".to_owned())),
+            (None, None) => {
+                return Err(error("MASTER_KEY", "neither MASTER_KEY nor MASTER_KEY_FILE is set".to_owned()));
+            }
         };
-        Self::parse(&text).ok_or_else(|| error(name, "not such keys".to_owned()))
+        Self::parse(&text).ok_or_else(|| error(name, "invalid keys".to_owned()))
     }
 
     pub fn parse(text: &str) -> Option<Self> {
@@ -165,9 +167,9 @@ mod tests {
         let sealed = old.seal(project(1), "p", b"x");
         assert_eq!(both.open(project(1), "p", &sealed).unwrap(), b"x");
         assert_eq!(old.open(project(1), "p", &both.seal(project(1), "p", b"x")), Err(OpenError::UnknownKey));
-        let anew = both.reseal(project(1), "p", &sealed).unwrap();
-        assert!(anew.starts_with(&both.sealing_id()) && !sealed.starts_with(&both.sealing_id()));
-        assert_eq!(MasterKeys::parse(NEW).unwrap().open(project(1), "p", &anew).unwrap(), b"x");
+        let resealed = both.reseal(project(1), "p", &sealed).unwrap();
+        assert!(resealed.starts_with(&both.sealing_id()) && !sealed.starts_with(&both.sealing_id()));
+        assert_eq!(MasterKeys::parse(NEW).unwrap().open(project(1), "p", &resealed).unwrap(), b"x");
         assert_eq!(both.reseal(project(2), "p", &sealed), Err(OpenError::Altered));
     }
 

@@ -14,7 +14,7 @@ pub struct VapidKeys {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no key pair could be made")]
+#[error("could not generate a key pair")]
 pub struct NoKeys;
 
 impl VapidKeys {

@@ -113,13 +113,13 @@ impl ProjectSecrets {
         Self { signing: Some(signing), ..self }
     }
 
-    /// Returns the secrets with a new webhook secret. Of the earlier ones, only the current one is accepted, for another day.
+    /// Returns the secrets with a new webhook secret. The current one is accepted for another day, but no older one.
     pub fn with_rotated_webhook(self, now: Timestamp) -> Self {
         let previous = PreviousSecret { secret: self.webhook, until: now + ACCEPTED_ON };
         Self { webhook: random_secret(), previous_webhook: Some(previous), ..self }
     }
 
-    /// Returns the secrets with a new identity secret. Of the earlier ones, only the current one is accepted, for `overlap`.
+    /// Returns the secrets with a new identity secret. The current one is accepted for `overlap`, but no older one.
     pub fn with_rotated_identity(self, now: Timestamp, overlap: Duration) -> Self {
         let previous = PreviousSecret { secret: self.identity, until: now + overlap };
         let previous = Some(previous).filter(|_| !overlap.is_zero());
@@ -255,7 +255,8 @@ pub async fn update(tx: &Transaction<'_>, changed: &Project) -> Result<(), Store
     Ok(())
 }
 
-/// Removes a project's own rows and leaves all others to the scheduler ([`project_removals`]). It is the last step of a deletion, which first stops what is in progress in the project.
+/// Removes a project's own rows and leaves all others to the scheduler ([`project_removals`]): the last step of a
+/// deletion.
 pub async fn remove(tx: &Transaction<'_>, project: &Project, now: Timestamp) -> Result<(), StoreError> {
     webhook_endpoints::delete_all(tx, project.id, now).await?;
     project_removals::begin(tx, project.id, &project.name, now).await?;

@@ -242,7 +242,7 @@ pub async fn due(db: &impl GenericClient, keys: &MasterKeys, now: Timestamp) -> 
         let (project, id) = (row.try_get("project_id")?, row.try_get("id")?);
         let secrets = opened(keys, project, id, row.try_get("secrets")?);
         if let Err(error) = &secrets {
-            tracing::debug!(%project, endpoint = %id, %error, "nothing can be signed for an endpoint");
+            tracing::debug!(%project, endpoint = %id, %error, "cannot decrypt the secrets of a webhook endpoint");
         }
         Ok(DueEndpoint {
             project,

@@ -1,5 +1,5 @@
-//! Sends that count against a frequency cap. Delivery writes a row when it claims a capped message, and removes it if the
-//! message is not sent. A project without a cap has no rows.
+//! Sends that count against a frequency cap. Delivery writes a row when it claims a capped message, and removes it if
+//! the message is not sent. A project without a cap has no rows.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use jiff::Timestamp;
@@ -24,8 +24,8 @@ pub struct CappedSend {
     pub at: Timestamp,
 }
 
-/// Locks recipients (users and address keys) until the end of the transaction, so that one transaction at a time counts and
-/// claims for each of them. Locks are taken in one order, so that two transactions cannot deadlock.
+/// Locks recipients (users and address keys) until the end of the transaction, so that one transaction at a time counts
+/// and claims for each of them. Locks are taken in one order, so that two transactions cannot deadlock.
 pub async fn lock(tx: &Transaction<'_>, project: ProjectId, recipients: &[Uuid]) -> Result<(), StoreError> {
     let key = |recipient: &Uuid| xxh3_64_with_seed(&[project.0.into_bytes(), recipient.into_bytes()].concat(), LOCKS);
     let mut keys: Vec<i64> = recipients.iter().map(|recipient| key(recipient).cast_signed()).collect();

@@ -233,8 +233,8 @@ pub async fn mark_complete(
     Ok(db.execute(&db.prepare_cached(sql).await?, &[&project, &ids, &accepted, &applied]).await?)
 }
 
-/// Deletes complete erasures accepted before a time from which no item can still be queued. Keeps those since the oldest
-/// queued audience ([`hold`]).
+/// Deletes complete erasures accepted before a time from which no item can still be queued. Keeps those since the
+/// oldest queued audience ([`hold`]).
 pub async fn forget(db: &impl GenericClient, before: Timestamp) -> Result<u64, StoreError> {
     let oldest = "SELECT min(created_at) AS oldest FROM send_chunk WHERE is_audience";
     let oldest: Option<Timestamp> = db.query_one(oldest, &[]).await?.try_get("oldest")?;

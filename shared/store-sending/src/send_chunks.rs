@@ -1,9 +1,10 @@
 //! The delivery queue: messages to be sent, in chunks of up to [`CAPACITY`] members of one [`Queue`].
 //!
-//! Each queued message is a pending member of exactly one chunk. A worker moves members of due chunks into a new *begun* chunk
-//! ([`begin`]), and commits before it calls the provider. Settling marks members of the begun chunk as done, and deletes the chunk when
-//! none is pending. A begun chunk whose lease has ended is due again: the outcome of its calls is unknown. A worker that takes it
-//! over deletes it, or marks the members that it took as done. Either keeps the previous worker from settling them.
+//! Each queued message is a pending member of exactly one chunk. A worker moves members of due chunks into a new
+//! *begun* chunk ([`begin`]), and commits before it calls the provider. Settling marks members of the begun chunk as
+//! done, and deletes the chunk when none is pending. A begun chunk whose lease has ended is due again: the outcome of
+//! its calls is unknown. A worker that takes it over deletes it, or marks the members that it took as done. Either
+//! keeps the previous worker from settling them.
 
 pub mod begin;
 mod bits;
@@ -34,10 +35,12 @@ pub struct NewChunk {
     pub queue: Queue,
     /// Message IDs of one month, or user IDs if `audience` is set. At most [`CAPACITY`].
     pub members: Vec<Uuid>,
-    /// When the messages are due; for a begun chunk without `lease`, when its lease ends. `None`: parked until the campaign releases it.
+    /// When the messages are due; for a begun chunk without `lease`, when its lease ends. `None`: parked until the
+    /// campaign releases it.
     pub due_at: Option<Timestamp>,
     pub is_begun: bool,
-    /// Lease of a chunk that the caller begins. It counts by the database's clock: no lease is short because its writer's clock is behind.
+    /// Lease of a chunk that the caller begins. It counts by the database's clock: no lease is short because its
+    /// writer's clock is behind.
     pub lease: Option<SignedDuration>,
     /// Whether its messages wait for a change of the channel's settings.
     pub is_held: bool,
@@ -191,8 +194,8 @@ pub async fn exists(db: &impl GenericClient, project: ProjectId, chunk: Uuid) ->
     Ok(db.query_one(&db.prepare_cached(sql).await?, &[&project, &chunk]).await?.try_get("is_there")?)
 }
 
-/// Makes chunks due that wait for a change of a channel's settings; returns the number of their messages. Every worker calls this after a
-/// change, so it skips chunks that another worker is releasing.
+/// Makes chunks due that wait for a change of a channel's settings; returns the number of their messages. Every worker
+/// calls this after a change, so it skips chunks that another worker is releasing.
 pub async fn release_held(
     db: &impl GenericClient,
     project: ProjectId,

@@ -11,8 +11,8 @@ pub struct Limits {
     pub output: usize,
     /// Maximum number of loop iterations, over all loops.
     pub iterations: u32,
-    /// Maximum work in abstract units: 32 per tag or filter, 4 per byte produced. The default is roughly 0.2 s. Units are counted
-    /// instead of time, so that the same template always fails at the same point.
+    /// Maximum work in abstract units: 32 per tag or filter, 4 per byte produced. The default is roughly 0.2 s.
+    /// Units are counted instead of time, so that the same template always fails at the same point.
     pub work: u64,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Output(max) => write!(f, "the rendered text is larger than {max} bytes"),
-            Self::Iterations(max) => write!(f, "the loops run more than {max} times in all"),
+            Self::Iterations(max) => write!(f, "the loops run more than {max} times in total"),
             Self::Work => {
                 f.write_str("rendering takes too long: shorten the loops or the texts that are built in them")
             }

@@ -59,7 +59,8 @@ fn entity_length(text: &str) -> usize {
     if valid { end + 1 } else { 0 }
 }
 
-/// Collapses a text to one line: each run of white space and control characters becomes one space, and the ends are trimmed.
+/// Collapses a text to one line: each run of white space and control characters becomes one space, and the ends are
+/// trimmed.
 ///
 /// A mail header or a push title built from the result cannot contain a line break.
 pub fn one_line(text: &str) -> String {

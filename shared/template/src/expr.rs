@@ -94,7 +94,7 @@ impl<'s, 't> Cursor<'s, 't> {
         match self.peek().kind {
             Kind::End => Ok(Pipe { head, calls }),
             Kind::Assign | Kind::Eq | Kind::Ne | Kind::Lt | Kind::Gt | Kind::Le | Kind::Ge => {
-                Err(Fault::new(self.peek().start, "comparisons belong into {% if %}"))
+                Err(Fault::new(self.peek().start, "comparisons are only allowed in {% if %}"))
             }
             _ => Err(self.expected("`|` or the end of the tag")),
         }

@@ -62,7 +62,7 @@ pub(super) fn find(name: &str) -> Option<&'static Filter> {
 /// Returns the error message for an unknown filter.
 pub(super) fn unknown(name: &str) -> String {
     let known: Vec<&str> = FILTERS.iter().map(|filter| filter.name).collect();
-    format!("unknown filter {name:?}; known are {}", known.join(", "))
+    format!("unknown filter {name:?}; the filters are {}", known.join(", "))
 }
 
 const fn filter(name: &'static str, min: usize, max: usize, run: Run) -> Filter {

@@ -143,7 +143,7 @@ impl<'s> Lexer<'s> {
             self.trim = self.rest()[..end].ends_with('-');
             self.pos += end + 2;
         } else if self.tokens(open, "%}")?.len() > 1 {
-            return Err(Fault::new(open, "`raw` takes nothing after its name"));
+            return Err(Fault::new(open, "`raw` takes no arguments"));
         }
         self.out.tokens.truncate(tokens);
         let body = self.pos;
@@ -198,13 +198,15 @@ impl<'s> Lexer<'s> {
         let Some(c) = rest.chars().next() else { return Err(Fault::new(start, "unexpected end")) };
         if c == '"' || c == '\'' {
             let end = rest[1..].find(c).map(|end| start + 1 + end);
-            // A string may contain the closing mark or a line break; one followed by the other means that the quote is missing.
+            // A string may contain the closing mark or a line break; one followed by the other means that the quote
+            // is missing.
             let lost = |end: usize| {
                 let text = &self.source[start..end];
                 text.find(close).is_some_and(|at| text[at..].contains('\n'))
             };
             let end = end.filter(|&end| !lost(end));
-            let end = end.ok_or_else(|| Fault::new(start, format!("the text that starts here has no closing {c}")))?;
+            let end =
+                end.ok_or_else(|| Fault::new(start, format!("the string that starts here has no closing {c}")))?;
             self.push(Kind::Text, start + 1, end);
             self.pos = end + 1;
             return Ok(());
@@ -257,7 +259,7 @@ impl<'s> Lexer<'s> {
             whole = false;
         }
         if self.source[end..].starts_with(|c: char| c.is_alphabetic() || c == '_') {
-            return Err(Fault::new(start, "a name cannot start with a digit; such a key is written [\"2nd\"]"));
+            return Err(Fault::new(start, "a name cannot start with a digit; write such a key as [\"2nd\"]"));
         }
         let text = &self.source[start..end];
         let kind = match (whole, text.parse::<i64>()) {
@@ -273,8 +275,8 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// Returns the length in bytes of the name at the start of `rest`. Names may contain hyphens, except the one of a closing
-/// `-}}`.
+/// Returns the length in bytes of the name at the start of `rest`. Names may contain hyphens, except the one of a
+/// closing `-}}`.
 fn word_length(rest: &str, close: &str) -> usize {
     for (at, c) in rest.char_indices() {
         let hyphen = c == '-' && !rest[at + 1..].starts_with(close);

@@ -1,10 +1,11 @@
 //! The template language of messages: a subset of Liquid with HTML escaping and bounded rendering.
 //!
-//! A source is parsed once, when it is saved or first used, and rendered for each recipient from borrowed JSON. Data is only
-//! written, never parsed: braces in a user's name are printed as braces.
+//! A source is parsed once, when it is saved or first used, and rendered for each recipient from borrowed JSON.
+//! Data is only written, never parsed: braces in a user's name are printed as braces.
 //!
-//! Differences from Liquid: in HTML every output is escaped unless it already is HTML (a capture with markup, the result of
-//! `newline_to_br`); unknown tags and filters are parse errors; invalid operations such as division by zero render empty.
+//! Differences from Liquid: in HTML every output is escaped unless it already is HTML (a capture with markup, the
+//! result of `newline_to_br`); unknown tags and filters are parse errors; invalid operations such as division by
+//! zero render empty.
 
 mod ast;
 mod budget;
@@ -120,7 +121,8 @@ impl Template {
         &self.source
     }
 
-    /// Returns whether it names values (`assign`, `capture`, `for`), so that a name may mean different things in different parts.
+    /// Returns whether it names values (`assign`, `capture`, `for`), so that a name may mean different things in
+    /// different parts.
     pub fn binds_names(&self) -> bool {
         self.slots > 0
     }
@@ -151,8 +153,8 @@ impl Template {
         Ok(Rendered { text, missing: missing.into_iter().map(str::to_owned).collect() })
     }
 
-    /// Returns the paths read from the data, such as `user.properties.plan`, sorted and without duplicates. Paths into the
-    /// template's own variables are not included.
+    /// Returns the paths read from the data, such as `user.properties.plan`, sorted and without duplicates. Paths
+    /// into the template's own variables are not included.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.variables.iter().map(String::as_str)
     }

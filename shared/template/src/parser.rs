@@ -13,7 +13,7 @@ pub(super) fn parse(source: &str) -> Result<(Block, Names), Fault> {
     let (nodes, stop) = parser.block()?;
     match stop {
         None => Ok((nodes, parser.names)),
-        Some(stop) => Err(Fault::new(stop.inner.at, format!("`{{% {} %}}` has nothing that it belongs to", stop.name))),
+        Some(stop) => Err(Fault::new(stop.inner.at, format!("`{{% {} %}}` has no matching opening tag", stop.name))),
     }
 }
 
@@ -88,12 +88,12 @@ impl<'s, 't> Parser<'s, 't> {
             "echo" => Ok(Node::Output(inner.at, self.cursor(inner).pipe()?)),
             "break" | "continue" => {
                 if self.loops == 0 {
-                    return Err(Fault::new(inner.at, format!("`{{% {name} %}}` stands outside of a {{% for %}}")));
+                    return Err(Fault::new(inner.at, format!("`{{% {name} %}}` is outside of a {{% for %}}")));
                 }
                 self.cursor(inner).end()?;
                 Ok(if name == "break" { Node::Break } else { Node::Continue })
             }
-            _ => Err(Fault::new(inner.at, format!("unknown tag \"{name}\"; known are {TAGS}"))),
+            _ => Err(Fault::new(inner.at, format!("unknown tag \"{name}\"; the tags are {TAGS}"))),
         }
     }
 
@@ -104,7 +104,7 @@ impl<'s, 't> Parser<'s, 't> {
         }
         let line = super::position(self.source, open.at).0;
         let message = format!(
-            "expected `{{% end{name} %}}` for the {{% {name} %}} of line {line}, found `{{% {} %}}`",
+            "expected `{{% end{name} %}}` for the {{% {name} %}} in line {line}, found `{{% {} %}}`",
             stop.name
         );
         Err(Fault::new(stop.inner.at, message))

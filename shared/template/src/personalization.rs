@@ -12,7 +12,8 @@ use kernel::clock::rfc3339;
 /// Names that the user's properties cannot define.
 const RESERVED: [&str; 5] = ["event", "properties", "campaign", "unsubscribeUrl", "preferencesUrl"];
 
-/// A recipient and a message in the form that templates see: the fields of the API's user, and `id`, `channel`, `createdAt`.
+/// A recipient and a message in the form that templates see: the fields of the API's user, and `id`, `channel`,
+/// `createdAt`.
 pub struct Personalization {
     user: Value,
     message: Value,
@@ -35,8 +36,8 @@ impl Personalization {
 
     /// Returns the scope of the template.
     ///
-    /// The fields of `data`, an object, take precedence over the user's fields, but cannot replace `user` and `message`. The
-    /// user's properties cannot define reserved names.
+    /// The fields of `data`, an object, take precedence over the user's fields, but cannot replace `user` and
+    /// `message`. The user's properties cannot define reserved names.
     pub fn scope<'a>(&'a self, data: &'a Value, now: Timestamp) -> Scope<'a> {
         let mut scope = Scope::new(now).with_fallback(&self.user);
         for name in RESERVED {
@@ -49,8 +50,8 @@ impl Personalization {
     }
 }
 
-/// Returns how the values in a body are escaped: always in a mail, in an in-app message if its source contains HTML, and never
-/// in other channels.
+/// Returns how the values in a body are escaped: always in a mail, in an in-app message if its source contains
+/// HTML, and never in other channels.
 pub fn escape(channel: Channel, source: &str) -> Escape {
     match channel {
         Channel::Email => Escape::Html,

@@ -1,4 +1,5 @@
-//! Finds the parts of a source that are not literal text, for programs that process a source without knowing the language.
+//! Finds the parts of a source that are not literal text, for programs that process a source without knowing the
+//! language.
 
 use std::ops::Range;
 

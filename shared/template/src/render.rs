@@ -151,7 +151,8 @@ impl<'a> Renderer<'a> {
 
     /// Switches a capture with markup to HTML: escapes its text so far.
     ///
-    /// A capture without markup stays plain text, so that filters and comparisons see the characters that a reader sees.
+    /// A capture without markup stays plain text, so that filters and comparisons see the characters that a reader
+    /// sees.
     fn become_html(&mut self) -> Result<(), Limit> {
         let mut out = Buf::new(self.budget.text_max());
         escape::html(self.out.as_str(), &mut out)?;

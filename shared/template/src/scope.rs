@@ -5,8 +5,8 @@ use serde_json::Value as Json;
 
 use super::value::Value;
 
-/// The layers in which names are resolved: explicit roots, then each fallback's fields and its `properties`, and finally the
-/// fields of the root `properties`. Null counts as missing in every layer but the explicit roots.
+/// The layers in which names are resolved: explicit roots, then each fallback's fields and its `properties`, and
+/// finally the fields of the root `properties`. Null counts as missing in every layer but the explicit roots.
 #[derive(Debug, Clone)]
 pub struct Scope<'a> {
     now: Timestamp,

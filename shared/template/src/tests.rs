@@ -27,7 +27,7 @@ fn render(source: &str, data: &Json, escape: Escape) -> String {
     template.render(&scope(data), escape, &Limits::default()).unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
-/// The data that the tables speak of.
+/// The data of the test tables.
 fn sample() -> Json {
     json!({
         "user": {

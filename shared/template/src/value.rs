@@ -136,7 +136,8 @@ impl<'a> Value<'a> {
         !self.is_truthy() || self.is_empty() || self.as_str().is_some_and(|text| text.trim().is_empty())
     }
 
-    /// Returns the field `key`. `size` also exists for lists, strings and maps without that key, `first` and `last` for lists.
+    /// Returns the field `key`. `size` also exists for lists, strings and maps without that key, `first` and `last`
+    /// for lists.
     pub(super) fn field(&self, key: &str) -> Value<'a> {
         if let Self::Map(map) = self {
             match map.get(key) {
@@ -210,7 +211,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the order of two numbers or two strings. `None` for other values, so that every comparison of them is false.
+    /// Returns the order of two numbers or two strings. `None` for other values, so that every comparison of them
+    /// is false.
     pub(super) fn compare(&self, other: &Value<'_>) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Value::Int(b)) => Some(a.cmp(b)),

@@ -13,7 +13,7 @@ pub fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = std::fs::read(path).map_err(|e| format!("{path}: {e}"))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = found.map_err(|e| format!("{path}: {e}"))?;
-    if found.is_empty() { Err(format!("{path}: holds none")) } else { Ok(found) }
+    if found.is_empty() { Err(format!("{path}: contains no certificates")) } else { Ok(found) }
 }
 
 /// Why a TLS connection to a server failed.
@@ -54,22 +54,20 @@ impl TlsFault {
     /// Returns how to fix the fault. `trust` is the setting that names the CA.
     pub fn remedy(self, trust: &str) -> String {
         match self {
-            Self::NotOffered => "switch TLS on in the server".to_owned(),
+            Self::NotOffered => "enable TLS on the server".to_owned(),
             Self::UnknownAuthority => {
-                format!("name the file of the authority that signed the server's certificate by {trust}")
+                format!("set {trust} to the file of the CA that signed the server's certificate")
             }
             Self::OtherName => {
-                "connect by a name that the server's certificate has as subjectAltName (its common name does not count)"
+                "connect by a name in the subjectAltName of the server's certificate (its common name does not count)"
                     .to_owned()
             }
-            Self::OutOfDate => "renew the server's certificate, or set the clocks right".to_owned(),
+            Self::OutOfDate => "renew the server's certificate, or correct the clocks".to_owned(),
             Self::Certificate => {
-                format!(
-                    "give the server an X.509 certificate of version 3 for servers, or name that very one by {trust}"
-                )
+                format!("use an X.509 version 3 server certificate, or set {trust} to the file of this certificate")
             }
             Self::Handshake => {
-                "check that TLS 1.2 or 1.3 is spoken at that port, and asks for no certificate of a client".to_owned()
+                "check that this port supports TLS 1.2 or 1.3 and requires no client certificate".to_owned()
             }
         }
     }
@@ -97,7 +95,7 @@ mod tests {
         let path = folder.path().join("ca.pem");
         std::fs::write(&path, "nothing").unwrap();
         let path = path.display().to_string();
-        assert_eq!(authorities(&path), Err(format!("{path}: holds none")));
+        assert_eq!(authorities(&path), Err(format!("{path}: contains no certificates")));
         assert!(authorities("/nowhere/ca.pem").unwrap_err().starts_with("/nowhere/ca.pem: "));
     }
 }

@@ -56,21 +56,22 @@ impl Settings {
         let refused = |name: &str, problem: String, allowed| EnvError { name: name.to_owned(), problem, allowed };
         let Some(base) = env.get(ENDPOINT) else { return Ok(None) };
         if env.text(PROTOCOL, "http/protobuf") != "http/protobuf" {
-            return Err(refused(PROTOCOL, "is not spoken here".to_owned(), "http/protobuf"));
+            return Err(refused(PROTOCOL, "is not supported".to_owned(), "http/protobuf"));
         }
         let endpoint: Option<Uri> = format!("{}/v1/traces", base.trim_end_matches('/')).parse().ok();
         let is_http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
         // The URL is logged, so it must not contain a password.
         let has_password = |uri: &Uri| uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
         let endpoint = endpoint.filter(|uri| is_http(uri) && !has_password(uri)).ok_or_else(|| {
-            let allowed = "an address such as http://collector:4318, without the path; a password goes into OTEL_EXPORTER_OTLP_HEADERS";
-            refused(ENDPOINT, "is no address, or holds a password".to_owned(), allowed)
+            let allowed =
+                "a URL such as http://collector:4318, without the path; credentials go into OTEL_EXPORTER_OTLP_HEADERS";
+            refused(ENDPOINT, "is not a valid URL, or contains a password".to_owned(), allowed)
         })?;
         let mut headers = HeaderMap::new();
         // The error does not show the invalid value: it may be a key.
         for (name, value) in pairs(env, HEADERS)? {
             let read = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
-            let (name, value) = read.ok_or_else(|| refused(HEADERS, "holds no header".to_owned(), PAIRS))?;
+            let (name, value) = read.ok_or_else(|| refused(HEADERS, "contains an invalid header".to_owned(), PAIRS))?;
             headers.insert(name, value);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
@@ -98,7 +99,8 @@ fn pairs(env: &Env, name: &str) -> Result<Vec<(String, String)>, EnvError> {
         Some((key.trim().to_owned(), value)).filter(|(key, _)| !key.is_empty())
     };
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    let wrong = || EnvError { name: name.to_owned(), problem: "is not such a list".to_owned(), allowed: PAIRS };
+    let wrong =
+        || EnvError { name: name.to_owned(), problem: "is not a list of name=value pairs".to_owned(), allowed: PAIRS };
     parts.map(|part| pair(part).ok_or_else(wrong)).collect()
 }
 
@@ -134,7 +136,7 @@ impl Exporter {
     /// Starts the export task. Call it after starting the metrics.
     pub fn start(settings: Settings) -> Self {
         let queue = Arc::new(Queue::default());
-        tracing::info!(endpoint = %settings.endpoint, "traces are exported");
+        tracing::info!(endpoint = %settings.endpoint, "exporting traces");
         tokio::spawn(run(settings, Arc::clone(&queue)));
         Self { queue, dropped: counter!(Metric::TraceSpans, "outcome" => "dropped") }
     }
@@ -206,7 +208,7 @@ impl Receiver {
         self.failed.increment(count);
         self.failures += 1;
         if self.failures % LOG_EVERY == 1 {
-            tracing::warn!(endpoint = %self.settings.endpoint, why, "{count} spans were not received");
+            tracing::warn!(endpoint = %self.settings.endpoint, why, "could not export {count} spans");
         }
     }
 

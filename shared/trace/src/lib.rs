@@ -44,7 +44,7 @@ pub async fn stop() {
     if let Some(exporter) = EXPORTER.get()
         && tokio::time::timeout(LAST, exporter.flush()).await.is_err()
     {
-        tracing::debug!("the last spans did not leave in time");
+        tracing::debug!("the last spans were not exported in time");
     }
 }
 

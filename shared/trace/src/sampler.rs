@@ -42,7 +42,7 @@ impl Sampling {
             "parentbased_always_off" => (true, 0.0),
             "parentbased_traceidratio" => (true, share),
             other => {
-                let allowed = "always_on, always_off, traceidratio, or one of these behind parentbased_";
+                let allowed = "always_on, always_off, traceidratio, or one of these prefixed with parentbased_";
                 return Err(EnvError { name: SAMPLER.to_owned(), problem: format!("{other:?} is unknown"), allowed });
             }
         };
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(never.decide(None), None);
         assert_eq!(follows.decide(Some(parent(false))), None);
         assert!(follows.decide(None).is_some_and(|b| b.parent.is_none()));
-        // An id of which no share but the whole is sampled.
+        // An ID that is sampled only at a share of 1.
         assert_eq!(Sampler::of(false, 0.99).decide(Some(parent(true))), None);
         assert!(Sampler::of(false, 1.0).decide(Some(parent(false))).is_some());
         assert_eq!(Sampler::off().decide(Some(parent(true))), None);

@@ -201,11 +201,11 @@ pub struct Webhook {
 pub enum WireError {
     #[error("not a protobuf message: {0}")]
     Undecodable(String),
-    #[error("written by a newer version ({0}) than this program knows ({VERSION})")]
+    #[error("version {0} is newer than this program supports ({VERSION})")]
     Newer(u32),
     #[error("{0} is not 16 bytes")]
     BadId(&'static str),
-    #[error("an item without {0}")]
+    #[error("the item has no {0}")]
     Missing(&'static str),
 }
 
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_message_of_version_1_still_decodes() {
-        // Bytes as version 1 wrote them: never to be changed, only added to.
+        // Bytes as version 1 wrote them. Never change them; only add to them.
         let old = hex::decode(concat!(
             "0801",
             "123c",
@@ -359,7 +359,7 @@ mod tests {
         let newer = IngestBatch { version: VERSION + 1, items: vec![] }.encode_to_vec();
         assert_eq!(IngestBatch::decode_checked(newer.into()), Err(WireError::Newer(VERSION + 1)));
         assert!(matches!(IngestBatch::decode_checked(Bytes::from_static(b"\xff")), Err(WireError::Undecodable(_))));
-        let nobody = IngestItem { user_id: None, ..item(1) };
-        assert_eq!(nobody.user_key(), Err(WireError::Missing("user")));
+        let without_user = IngestItem { user_id: None, ..item(1) };
+        assert_eq!(without_user.user_key(), Err(WireError::Missing("user")));
     }
 }

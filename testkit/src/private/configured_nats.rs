@@ -54,7 +54,7 @@ impl ConfiguredNats {
         for server in &servers {
             server.healthy().await;
         }
-        must("a cluster", <[Self; N]>::try_from(servers).map_err(|_| "another number of servers"))
+        must("a cluster", <[Self; N]>::try_from(servers).map_err(|_| "an unexpected number of servers"))
     }
 
     async fn launch(config: &Path, env: &[(&str, &str)], arguments: Vec<String>) -> Self {

@@ -87,7 +87,7 @@ fn write_all_room(file: &mut File, step: usize) -> io::Result<()> {
 pub fn disks_can_be_mounted() -> Result<(), String> {
     let at = std::env::temp_dir().join(format!("{PREFIX}{}", random_name()));
     let tried = mount(&at, 1 << 20).and_then(|()| unmount_at(&at));
-    tried.map_err(|error| format!("a tmpfs cannot be mounted, which takes Linux and root: {error}"))
+    tried.map_err(|error| format!("cannot mount a tmpfs, which requires Linux and root: {error}"))
 }
 
 /// Unmounts the disk that holds a stopped server's data, if any.

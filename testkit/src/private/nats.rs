@@ -47,12 +47,12 @@ impl PrivateNats {
 
     /// Fills the server's disk. Panics if it has no disk of its own.
     pub async fn fill_disk(&self) {
-        self.disk.as_ref().expect("started on a disk").fill().await;
+        self.disk.as_ref().expect("the server has no disk of its own").fill().await;
     }
 
     /// Frees the space that [`PrivateNats::fill_disk`] took.
     pub fn free_disk(&self) {
-        self.disk.as_ref().expect("started on a disk").free();
+        self.disk.as_ref().expect("the server has no disk of its own").free();
     }
 
     /// Whether the server and its streams are healthy. A stream is unhealthy from a failed write until the server restarts.

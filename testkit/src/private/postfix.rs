@@ -54,7 +54,7 @@ impl PrivatePostfix {
         eventually(SOON, async || match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
             Ok(_) => Ok(()),
             Err(error) => {
-                assert!(process.is_running(), "Postfix ended while it started (it needs root):\n{}", this.log());
+                assert!(process.is_running(), "Postfix exited during startup (it needs root):\n{}", this.log());
                 Err(format!("{error}\n{}", this.log()))
             }
         })
@@ -104,7 +104,7 @@ async fn installed() {
     }
     assert!(
         !Path::new(OTHERS).exists(),
-        "the tests need Postfix, and another mail server is installed: they replace none"
+        "the tests need Postfix, but another mail server is installed, which they do not replace"
     );
     let _lock = place::lock("install").await;
     if !Path::new(MASTER).exists() {

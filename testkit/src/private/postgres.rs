@@ -50,12 +50,12 @@ impl PrivatePostgres {
 
     /// Fills the server's disk. Panics if it has no disk of its own.
     pub async fn fill_disk(&self) {
-        self.disk.as_ref().expect("started on a disk").fill().await;
+        self.disk.as_ref().expect("the server has no disk of its own").fill().await;
     }
 
     /// Frees the space that [`PrivatePostgres::fill_disk`] took.
     pub fn free_disk(&self) {
-        self.disk.as_ref().expect("started on a disk").free();
+        self.disk.as_ref().expect("the server has no disk of its own").free();
     }
 
     /// Waits until the server responds again, and restarts it if it has ended by itself. Returns whether it had.
@@ -146,7 +146,7 @@ impl PrivatePostgres {
         eventually(SOON, async || {
             let client = connect(&self.url()).await.map_err(|e| e.to_string())?;
             let row = client.query_one(read, &[&file]).await.map_err(|e| e.to_string())?;
-            if row.get("are_read") { Ok(()) } else { Err("the settings were not read".to_owned()) }
+            if row.get("are_read") { Ok(()) } else { Err("the settings are not active yet".to_owned()) }
         })
         .await;
     }

@@ -76,7 +76,7 @@ async fn nothing_is_there_that_citus_refuses_to_distribute() {
         ),
         ("partitions of partitions", "SELECT relname::text FROM pg_class WHERE relkind = 'p' AND relispartition"),
         (
-            "columns generated of the project",
+            "generated project columns",
             "SELECT a.attrelid::regclass::text FROM pg_attribute a WHERE a.attname = 'project_id' AND a.attgenerated <> ''",
         ),
     ] {

@@ -156,12 +156,12 @@ async fn a_transaction_that_takes_long_holds_up_the_migration_and_nobody_else_fo
         let asked = store.connection().await.unwrap();
         // Twice, so that it has retried.
         for _ in 0..2 {
-            eventually(SOON, async || if waits(&db).await { Ok(()) } else { Err("the migrator does not wait") }).await;
+            eventually(SOON, async || if waits(&db).await { Ok(()) } else { Err("the migrator is not waiting") }).await;
             let began = Instant::now();
             asked.query("SELECT name FROM project", &[]).await.unwrap();
             let took = began.elapsed();
-            assert!(took < LOCK_TIMEOUT + Duration::from_secs(1), "held up for {took:?}");
-            eventually(SOON, async || if waits(&db).await { Err("the migrator waits on") } else { Ok(()) }).await;
+            assert!(took < LOCK_TIMEOUT + Duration::from_secs(1), "a query was blocked for {took:?}");
+            eventually(SOON, async || if waits(&db).await { Err("the migrator is still waiting") } else { Ok(()) }).await;
         }
         long.rollback().await.unwrap();
     };

@@ -79,7 +79,7 @@ async fn a_configuration_that_does_not_fit_the_streams_ends_the_start() {
         startup::connect(&Env::from_pairs(pairs), "test", &Shutdown::new()).await
     };
     assert_eq!(start("4").await.unwrap().ingest_stream.partitions, 4);
-    let refused = tokio::time::timeout(Duration::from_secs(10), start("8")).await.expect("goes on trying");
+    let refused = tokio::time::timeout(Duration::from_secs(10), start("8")).await.expect("the start did not fail in time");
     let error = refused.err().unwrap();
     assert_eq!(error.exit_code(), EXIT_CONFIG);
     assert!(error.to_string().starts_with("INGEST_PARTITIONS: 8 "), "{error}");

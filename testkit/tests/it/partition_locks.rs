@@ -213,7 +213,7 @@ impl Ledger {
         let audience = [Recipients { share: Share::default(), users, found_at: self.now }];
         let begun =
             recipients::insert(&tx, queue, (&sending_row, &audience), Some, LockMode::Shared, self.now).await.unwrap();
-        let recipients::Begun::Messages(messages) = begun else { panic!("no user was merged") };
+        let recipients::Begun::Messages(messages) = begun else { panic!("a user was merged meanwhile") };
         let ids = messages.iter().map(|message| message.id).collect();
         let retries = NewChunk { campaign: Some((campaign, 1)), ..NewChunk::due(queue, ids, self.now) };
         send_chunks::insert(&tx, &[retries], self.now).await.unwrap();

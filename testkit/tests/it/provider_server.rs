@@ -27,7 +27,7 @@ impl Vendor for Leaving {
     }
 
     fn fault(&self, request: &Received) -> Option<Fault> {
-        let is_first = self.met.lock().expect("no panic").insert(request.path.clone());
+        let is_first = self.met.lock().expect("the mutex is not poisoned").insert(request.path.clone());
         match request.path.as_bytes().last() {
             Some(b'0') => Some(Fault::GoAway).filter(|_| is_first),
             // In flight during a shutdown.
@@ -60,6 +60,6 @@ async fn a_server_that_leaves_leaves_nobody_in_doubt() {
             Err(error) => in_doubt.push((number, error)),
         }
     }
-    assert!(in_doubt.is_empty(), "{} of {CALLS} calls, such as {:?}", in_doubt.len(), in_doubt.first());
+    assert!(in_doubt.is_empty(), "{} of {CALLS} calls are ambiguous, such as {:?}", in_doubt.len(), in_doubt.first());
     assert!(refused >= CALLS / 10, "{refused} calls were refused");
 }

@@ -12,36 +12,36 @@ use crate::sql_texts::{all_sources, all_texts};
 /// Files with statements over all projects, and their purpose. These statements read without locks, or change rows by conditions that
 /// every shard can evaluate by itself.
 const ACROSS: [(&str, &str); 30] = [
-    ("api_keys.rs", "what has changed, for caches"),
-    ("automations/read.rs", "what has changed, and all that is active, for caches"),
-    ("campaigns/sending.rs", "campaigns that are due"),
-    ("channels.rs", "what has changed, for caches"),
-    ("client_ids.rs", "those that are too old, page by page"),
-    ("dead_letters.rs", "those that name no user and are a day old"),
-    ("due.rs", "projects that have something due, of whatever table"),
-    ("erasures.rs", "the latest, those that have rows left, those that are too old"),
-    ("events/counters.rs", "projects that have counts to be folded"),
+    ("api_keys.rs", "changed rows, for caches"),
+    ("automations/read.rs", "changed and active rows, for caches"),
+    ("campaigns/sending.rs", "due campaigns"),
+    ("channels.rs", "changed rows, for caches"),
+    ("client_ids.rs", "expired rows, page by page"),
+    ("dead_letters.rs", "day-old rows without a user"),
+    ("due.rs", "projects with due rows in a given table"),
+    ("erasures.rs", "the latest erasures, unfinished ones, and expired ones"),
+    ("events/counters.rs", "projects with counts to aggregate"),
     ("events/retention.rs", "the next project of a table"),
     ("invites.rs", "an invitation by the token in its link"),
-    ("invites/mail.rs", "mails that are due, and those that no longer matter"),
-    ("messages/retention.rs", "how many messages of each project a table holds"),
-    ("project_removals.rs", "projects that were deleted"),
-    ("projects.rs", "all projects, and those that have changed"),
+    ("invites/mail.rs", "due mails, and obsolete ones"),
+    ("messages/retention.rs", "the number of messages per project in a table"),
+    ("project_removals.rs", "deleted projects"),
+    ("projects.rs", "all projects, and changed ones"),
     ("projects/creators.rs", "the owners of projects, and how many projects an account created"),
-    ("push_tokens.rs", "those that were taken away long ago"),
-    ("runs/listeners.rs", "those whose time is over"),
-    ("runs/resume.rs", "automations that were deleted"),
-    ("sealed.rs", "secrets under another master key"),
-    ("segments/dirty.rs", "projects whose segments are to be looked at"),
-    ("segments/follow.rs", "what has changed, and what is due"),
-    ("send_chunks/ready.rs", "queues that have something due, and how much"),
-    ("subscription_groups.rs", "one that was deleted"),
-    ("user_imports.rs", "those that are too old"),
-    ("users/removals.rs", "erasures that were announced or finished"),
-    ("users/search.rs", "everybody, once, where the texts are made anew"),
-    ("users/seen.rs", "days that are too old"),
-    ("webhook_deliveries.rs", "those that are too old"),
-    ("webhook_endpoints.rs", "what endpoints ask for, and one that was deleted"),
+    ("push_tokens.rs", "tokens removed long ago"),
+    ("runs/listeners.rs", "expired listeners"),
+    ("runs/resume.rs", "deleted automations"),
+    ("sealed.rs", "secrets sealed with another master key"),
+    ("segments/dirty.rs", "projects with segments to evaluate"),
+    ("segments/follow.rs", "changed rows, and due ones"),
+    ("send_chunks/ready.rs", "queues with due messages, and their sizes"),
+    ("subscription_groups.rs", "a deleted group"),
+    ("user_imports.rs", "expired imports"),
+    ("users/removals.rs", "announced and finished erasures"),
+    ("users/search.rs", "all users, once, to rebuild the search texts"),
+    ("users/seen.rs", "expired days"),
+    ("webhook_deliveries.rs", "expired deliveries"),
+    ("webhook_endpoints.rs", "subscriptions of endpoints, and a deleted endpoint"),
 ];
 
 /// Placeholders of conditions that begin with the project.
@@ -108,7 +108,7 @@ fn locks_are_of_one_project() {
             across.extend((!is_of_one(&text)).then_some((file, text)));
         }
     }
-    assert!(locking > 25, "{locking} statements that lock");
+    assert!(locking > 25, "{locking} locking statements");
     assert_eq!(across, []);
 }
 
@@ -122,7 +122,7 @@ fn arrays_of_several_projects_are_taken_apart() {
     let across: Vec<_> = statements().into_iter().filter(|(_, text)| joined(text).contains(&true)).collect();
     assert_eq!(across, []);
     let apart = all_texts().iter().filter(|text| !text.columns.is_empty()).count();
-    assert!(apart > 18, "{apart} statements that are taken apart");
+    assert!(apart > 18, "{apart} statements that are split by project");
 }
 
 /// A row's `ctid` is valid within one shard, and a recursion runs within one. Statements that use these over all projects have another

@@ -1,4 +1,5 @@
-//! An in-memory index, by project and name, of the automations that events start and the events that runs may listen for.
+//! An in-memory index, by project and name, of the automations that events start and the events that runs may listen
+//! for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ fn startable(automation: &ActiveAutomation) -> Option<Startable> {
     match Program::compile(definition) {
         Ok(program) => Some(Startable { id: *id, version: *version, trigger, program: Arc::new(program) }),
         Err(error) => {
-            tracing::error!(%project, automation = %id, error, "an automation cannot be read, and starts no runs");
+            tracing::error!(%project, automation = %id, error, "automation definition is invalid; it starts no runs");
             None
         }
     }
@@ -293,7 +294,7 @@ mod tests {
         let listeners = |by_name, of_anything| Listeners { by_name, of_anything };
         assert_eq!(index.listeners(PROJECT, "bought"), listeners(true, false));
         assert_eq!(index.listeners(PROJECT, "a"), listeners(false, false));
-        // Inactive, with what the database remembers of earlier versions.
+        // Inactive, with the events of earlier versions from the database.
         let stands_still = FollowedAutomation { hears: vec!["bought".into(), ANYTHING.into()], ..gone(1) };
         let changed = index.changed(2, vec![stands_still]);
         assert_eq!(changed.listeners(PROJECT, "bought"), listeners(true, true));

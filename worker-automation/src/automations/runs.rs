@@ -1,7 +1,7 @@
 //! Runs within the recording transaction: starts and advances them, and collects their effects.
 //!
-//! Timers, answers and user activity are applied in the order in which they were accepted. [`automation::journey::step`] decides what
-//! a run does next; this module loads its input and collects its effects.
+//! Timers, call results and user activity are applied in the order in which they were accepted.
+//! [`automation::journey::step`] decides what a run does next; this module loads its input and collects its effects.
 
 mod dates;
 mod heard;
@@ -245,7 +245,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// Applies the result of an input to the run and the outcome.
+    /// Applies the result of an input to the run, and collects its effects.
     fn took(&mut self, held: &mut Held, moved: Moved, item: &Item) {
         let row = &mut held.row;
         let was_under_way = row.ended_at.is_none();

@@ -14,7 +14,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Splits the batch at a message boundary into two batches to apply in order. Returns `None` if it has only one message.
+    /// Splits the batch at a message boundary into two batches to apply in order. Returns `None` if it has only one
+    /// message.
     pub fn halves(&self) -> Option<(Self, Self)> {
         let mut messages: Vec<(i16, i64)> = self.items.iter().map(|i| (i.partition, i.seq)).collect();
         messages.dedup();

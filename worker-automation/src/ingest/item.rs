@@ -97,7 +97,7 @@ pub enum Action {
     Erase {
         person: Uuid,
     },
-    /// The user is in [`Subscribe::person`]; the item itself need not name one.
+    /// [`Subscribe::person`] holds the user; the item itself need not name one.
     Subscribe(Subscribe),
     RegisterToken {
         platform: Platform,
@@ -200,7 +200,8 @@ pub struct Item {
 }
 
 impl Item {
-    /// Decodes an item. An error means that it can never be applied: it is malformed, an ID does not parse, or its body is missing.
+    /// Decodes an item. An error means that it can never be applied: it is malformed, an ID does not parse, or its body
+    /// is missing.
     pub fn decode(encoded: Bytes, partition: i16, seq: i64) -> Result<Self, WireError> {
         let mut wire = IngestItem::decode(encoded.clone()).map_err(|e| WireError::Undecodable(e.to_string()))?;
         let project = wire.project()?;
@@ -275,14 +276,16 @@ impl Item {
 
     /// Returns the ID by which repeats are looked up.
     ///
-    /// `None` if the row's ID identifies them: the sender gave no ID, or gave an event a UUIDv7, from which the row's ID was derived.
+    /// `None` if the row's ID identifies them: the sender gave no ID, or gave an event a UUIDv7, from which the row's
+    /// ID was derived.
     pub fn claimed_id(&self) -> Option<Uuid> {
         let is_in_row_id =
             |id: &Uuid| id.get_version_num() == 7 && matches!(self.action, Action::Track { .. }) && self.depth == 0;
         self.dedupe.filter(|id| !is_in_row_id(id))
     }
 
-    /// Returns whether it names its user by internal ID alone, as items that start runs or come from the steps of runs do.
+    /// Returns whether it names its user by internal ID alone, as items that start runs or come from the steps of runs
+    /// do.
     pub fn names_internally(&self) -> bool {
         self.depth > 0 || matches!(self.action, Action::Start { .. })
     }

@@ -1,4 +1,5 @@
-//! A lane: collects its partitions' messages, records them in large transactions, and dead-letters items that cannot be applied.
+//! A lane: collects its partitions' messages, records them in large transactions, and dead-letters items that cannot be
+//! applied.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ const BATCH_BYTES: usize = 8 << 20;
 const WAITING_KIB: u32 = 4 << 10;
 /// Maximum number of queued inputs.
 const WAITING: usize = 4_096;
-/// Number of items from which a transaction indicates high load. Larger transactions cost less per item, so the lane then lingers longer.
+/// Number of items from which a transaction indicates high load. Larger transactions cost less per item, so the lane
+/// then lingers longer.
 const BUSY: usize = 200;
 
 /// An input of a lane; in order for each partition.
@@ -237,7 +239,7 @@ impl Lane {
                 }
             }
             Err(error @ WireError::Newer(_)) => {
-                anyhow::bail!("the ingest stream holds a message {error}; upgrade worker-automation")
+                anyhow::bail!("the ingest stream contains a message {error}; upgrade worker-automation")
             }
             Err(error) => poison::bury_message(&self.bus, seq, payload, &error.to_string()).await,
         }
@@ -313,7 +315,7 @@ impl Lane {
                 Ok(rows) => break rows,
                 Err(error) => {
                     let error: StoreError = error;
-                    tracing::debug!(%error, "cannot read the positions; trying again");
+                    tracing::debug!(%error, "partition positions cannot be read; retrying");
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -323,7 +325,7 @@ impl Lane {
             match (self.positions.get_mut(partition), row) {
                 (Some(position), Some(row)) if position.epoch == row.epoch => position.applied = row.applied_seq,
                 (Some(_), _) => {
-                    tracing::info!(partition, "the partition has another owner; its items are left to it");
+                    tracing::info!(partition, "partition is owned by another worker; dropping its items here");
                     self.positions.remove(partition);
                 }
                 (None, _) => {}

@@ -82,7 +82,7 @@ impl Leases {
                 () = shutdown.cancelled() => break,
                 _ = round.tick() => {
                     if let Err(error) = self.round().await {
-                        tracing::warn!(%error, "cannot renew leases; going on with those held");
+                        tracing::warn!(%error, "leases cannot be renewed; retrying");
                     }
                 }
                 Some(settled) = self.settling.join_next() => self.settled(settled.ok()).await,
@@ -108,15 +108,16 @@ impl Leases {
         let still = leases::renew(&connection, self.worker, &kept, ttl_ms).await?;
         let lost: Vec<i16> = self.held.keys().copied().filter(|p| !still.contains(p)).collect();
         for partition in lost {
-            tracing::warn!(partition, "lost a partition to another worker");
+            tracing::warn!(partition, "partition lost to another worker");
             self.drop_reader(partition).await;
             // The new owner detects the rewind itself.
             self.rewound.remove(&partition);
         }
-        // A reader ends if it finds a newer reader or another stream, or on an error. In each case the partition is no longer read here.
+        // A reader ends if it finds a newer reader or another stream, or on an error. In each case the partition is no
+        // longer read here.
         let ended: Vec<i16> = self.held.iter().filter(|(_, h)| h.reader.is_finished()).map(|(p, _)| *p).collect();
         for partition in ended {
-            tracing::warn!(partition, "a partition's reader ended; giving it back");
+            tracing::warn!(partition, "partition reader ended; releasing the partition");
             self.release(partition).await;
         }
         if self.is_replaced && !self.follow_stream(&connection).await? {
@@ -148,13 +149,13 @@ impl Leases {
         }
         match topology::ensure(&self.bus).await {
             Ok(stream) => {
-                tracing::warn!("the ingest stream was made anew; reading it from its start");
+                tracing::warn!("the ingest stream was recreated; reading it from its start");
                 leases::ensure(connection, stream.partitions, stream.created_ms).await?;
                 (self.stream, self.is_replaced) = (stream, false);
                 Ok(true)
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot go over to the new ingest stream; trying again");
+                tracing::warn!(%error, "cannot switch to the new ingest stream; retrying");
                 Ok(false)
             }
         }
@@ -166,7 +167,7 @@ impl Leases {
 
     fn start(&mut self, lease: Lease) {
         let Lease { partition, epoch, applied_seq, applied_ns } = lease;
-        tracing::info!(partition, epoch, applied = applied_seq, "took a partition");
+        tracing::info!(partition, epoch, applied = applied_seq, "partition acquired");
         self.rewound.remove(&partition);
         let stop = Shutdown::new();
         let stream_created_ms = self.stream.created_ms;
@@ -203,7 +204,7 @@ impl Leases {
             };
             // The lane may be waiting for an unavailable database. Fencing rejects its later commits.
             if tokio::time::timeout(SETTLE, settle).await.is_err() {
-                tracing::warn!(partition, "did not settle in time; given back all the same");
+                tracing::warn!(partition, "partition did not settle in time; releasing it anyway");
             }
             (partition, epoch)
         });
@@ -218,17 +219,21 @@ impl Leases {
             let connection = self.store.connection().await?;
             match rewound {
                 Some(after) => {
-                    tracing::warn!(partition, after, "the ingest stream lost its end; reading what came since");
+                    tracing::warn!(
+                        partition,
+                        after,
+                        "the ingest stream lost its last messages; reading from the new end"
+                    );
                     leases::rewind(&connection, self.worker, partition, epoch, after).await
                 }
                 None => leases::release(&connection, self.worker, partition, epoch).await,
             }
         };
         match freed.await {
-            Ok(()) => tracing::info!(partition, "gave a partition back"),
+            Ok(()) => tracing::info!(partition, "partition released"),
             Err(error) => {
                 let error: StoreError = error;
-                tracing::warn!(partition, %error, "cannot give a partition back; the lease will run out");
+                tracing::warn!(partition, %error, "partition cannot be released; its lease will expire");
             }
         }
     }
@@ -241,7 +246,8 @@ impl Leases {
     }
 }
 
-/// Forwards the lease and then the reader's messages to the lane until stopped. Returns why the reader ended, if it did.
+/// Forwards the lease and then the reader's messages to the lane until stopped. Returns why the reader ended, if it
+/// did.
 async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shutdown) -> Option<Ended> {
     let (partition, epoch) = (lease.partition, lease.epoch);
     let forward = async {
@@ -256,7 +262,7 @@ async fn read(mut reader: PartitionReader, lease: Lease, lane: Inputs, stop: Shu
                     }
                 }
                 Err(why) => {
-                    tracing::info!(partition, %why, "nothing more is read here");
+                    tracing::info!(partition, %why, "partition reader stopped");
                     return Some(why);
                 }
             }
@@ -278,8 +284,8 @@ mod tests {
         }
     }
 
-    /// Whoever comes one after the other takes what is free, up to the share: all is taken, and nobody could have less with all
-    /// taken all the same.
+    /// If workers acquire free partitions one after the other, up to the share, all partitions are acquired; with a
+    /// smaller share, some would remain.
     #[test]
     fn no_share_is_larger_than_it_has_to_be() {
         for partitions in 1..=256_u16 {

@@ -1,7 +1,7 @@
 //! Finds items that can never be applied by bisection, dead-letters them with the reason, and skips them.
 //!
-//! Only data errors and repeatable panics count as an item's fault. Every other failure is the system's: it is logged and retried, and
-//! costs no item.
+//! Only data errors and repeatable panics count as an item's fault. Every other failure is the system's: it is logged
+//! and retried, and costs no item.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ enum Failure {
 
 /// Records a batch, retrying while the database is unavailable.
 ///
-/// `Err` holds the partitions whose positions are not at the start of the batch: they have another owner by now, or an earlier attempt
-/// committed but its response was lost.
+/// `Err` holds the partitions whose positions are not at the start of the batch: they have another owner by now, or an
+/// earlier attempt committed but its response was lost.
 pub async fn record_without_poison(
     recorder: &Arc<Recorder>,
     bus: &Bus,
@@ -65,7 +65,7 @@ pub async fn record_without_poison(
         };
         failures += 1;
         if failures % 20 == 1 {
-            tracing::warn!(why, failures, "cannot record; trying again");
+            tracing::warn!(why, failures, "batch cannot be recorded; retrying");
         }
         if smaller && let Some((first, second)) = without(&batch, &skip).halves() {
             let first = Box::pin(record_without_poison(recorder, bus, Arc::new(first))).await?;
@@ -113,7 +113,7 @@ fn panic_text(error: tokio::task::JoinError) -> String {
     match error.try_into_panic() {
         Ok(panic) => {
             let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
         }
         Err(error) => error.to_string(),
     }
@@ -171,10 +171,10 @@ pub async fn bury_message(bus: &Bus, seq: i64, payload: Bytes, reason: &str) {
 
 /// Retries until the broker acknowledges: only then may the position advance.
 async fn bury(bus: &Bus, source: &str, payload: Bytes, reason: &str) {
-    tracing::error!(source, reason, "cannot be applied; put into the dead-letter stream");
+    tracing::error!(source, reason, "data cannot be applied; moving it to the dead-letter stream");
     metrics::counter!(Metric::DeadLetters, "from" => "ingest").increment(1);
     while let Err(error) = dead_letter::bury(bus, "ingest", source, reason, payload.clone()).await {
-        tracing::warn!(%error, "the dead-letter stream does not take it; trying again");
+        tracing::warn!(%error, "dead letter cannot be published; retrying");
         tokio::time::sleep(RETRY * 4).await;
     }
 }

@@ -1,8 +1,8 @@
 //! Makes the webhook calls that runs wait for.
 //!
-//! The worker claims calls from their rows, makes them outside the recording transaction, and publishes each answer to the user's own
-//! partition, where the run continues in order. It deletes the row once the broker has acknowledged the answer. A retried call has
-//! the same ID.
+//! The worker claims calls from their rows, makes them outside the recording transaction, and publishes each result to
+//! the user's own partition, where the run continues in order. It deletes the row once the broker has acknowledged the
+//! result. A retried call has the same ID.
 
 mod answer;
 mod rotation;
@@ -69,7 +69,7 @@ impl Caller {
         let mut rotation = Rotation::default();
         while !shutdown.is_cancelled() {
             if let Err(error) = caller.look(&slots, &tasks, &mut rotation, &shutdown).await {
-                tracing::debug!(%error, "cannot look for calls; trying again");
+                tracing::debug!(%error, "due webhook calls cannot be claimed; retrying");
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -100,8 +100,8 @@ impl Caller {
             let owner_of = |project: &ProjectId| owners.get(project).copied().unwrap_or_else(|| (*project).into());
             let mut due_of: HashMap<OwnerId, usize> = HashMap::new();
             due.iter().for_each(|project| *due_of.entry(owner_of(project)).or_default() += 1);
-            // Owners with the fewest calls in flight go first. In one pass each owner gets an equal part of the slots, which its
-            // projects share.
+            // Owners with the fewest calls in flight go first. In one pass each owner gets an equal part of the slots,
+            // which its projects share.
             due.sort_by_key(|project| slots.held(owner_of(project)));
             for project in due {
                 if shutdown.is_cancelled() {
@@ -138,7 +138,7 @@ impl Caller {
         failpoint::hit("automation.after_call_made");
         let outcome = match judged {
             Judged::Again(why) if call.attempt < ATTEMPTS => {
-                tracing::debug!(project = %call.project, run = %call.run, why, "a webhook step's call is tried again");
+                tracing::debug!(project = %call.project, run = %call.run, why, "webhook call failed; retrying");
                 let delay = AGAIN.delay(call.attempt.unsigned_abs(), rand::random());
                 let until = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
                 self.settle(async |db| webhook_calls::put_off(db, &call, until).await).await;
@@ -147,7 +147,8 @@ impl Caller {
             Judged::Again(why) => Answer::failed(why),
             Judged::Done(answer) => answer,
         };
-        // Delete the row only after the answer is published. Otherwise the lease expires, and the call is made again under the same ID.
+        // Delete the row only after the result is published. Otherwise the lease expires, and the call is made again
+        // under the same ID.
         if self.tell(&call, &outcome).await {
             failpoint::hit("automation.after_call_answered");
             self.settle(async |db| webhook_calls::delete(db, call.project, call.id).await).await;
@@ -160,7 +161,7 @@ impl Caller {
             write(&db).await
         };
         if let Err(error) = written.await {
-            tracing::debug!(%error, "cannot settle a call; it is made again");
+            tracing::debug!(%error, "webhook call cannot be settled; it will be repeated");
         }
     }
 
@@ -176,7 +177,7 @@ impl Caller {
         };
         let secrets = match secrets.await {
             Ok(Some(secrets)) => secrets,
-            Ok(None) => return Judged::Again("the project has no secret to sign with".to_owned()),
+            Ok(None) => return Judged::Again("the project has no signing secret".to_owned()),
             Err(error) => return Judged::Again(error.to_string()),
         };
         let (id, seconds) = (call.id.to_string(), now.as_second());
@@ -215,7 +216,7 @@ impl Caller {
         match self.publisher.publish(subject, payload.into()).await {
             Ok(_) => true,
             Err(error) => {
-                tracing::debug!(%error, "an answer cannot be published; its call is made again");
+                tracing::debug!(%error, "call result cannot be published; the call will be repeated");
                 false
             }
         }

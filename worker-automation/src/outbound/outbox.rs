@@ -28,7 +28,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Runs until the lanes have ended and their rows are published. Rows that fail are left to the partition's next owner.
+    /// Runs until the lanes have ended and their rows are published. Rows that fail are left to the partition's next
+    /// owner.
     pub async fn run(self, mut handed_over: mpsc::Receiver<Vec<OutboxRow>>, shutdown: Shutdown) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -51,7 +52,7 @@ impl Outbox {
             outbox::left_over(&self.store.connection().await?, &owned, before).await
         };
         read.await.unwrap_or_else(|error: StoreError| {
-            tracing::debug!(%error, "cannot read the outbox");
+            tracing::debug!(%error, "the outbox cannot be read");
             Vec::new()
         })
     }
@@ -65,8 +66,9 @@ impl Outbox {
         failpoint::hit("automation.after_outbox_published");
         let deleted = async { outbox::delete(&self.store.connection().await?, &done).await };
         if let Err(error) = deleted.await {
-            // The rows are published again as leftovers. The broker rejects them as duplicates, or delivery finds them settled.
-            tracing::debug!(%error, "cannot clear the outbox");
+            // The rows are published again as leftovers. The broker rejects them as duplicates, or delivery finds them
+            // settled.
+            tracing::debug!(%error, "published outbox rows cannot be deleted");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Caches which event types each project's webhook endpoints subscribe to, so that projects without endpoints cost nothing.
+//! Caches which event types each project's webhook endpoints subscribe to, so that projects without endpoints cost
+//! nothing.
 //!
 //! The recording transaction inserts the notifications as rows; the delivery worker sends them.
 

@@ -1,6 +1,7 @@
 //! Erases users permanently within the recording transaction, in the order of the items.
 //!
-//! Items that were accepted before an erasure but are applied after it, by another partition or from a restored backup, are dropped.
+//! Items that were accepted before an erasure but are applied after it, by another partition or from a restored backup,
+//! are dropped.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -72,7 +73,8 @@ impl From<StoreError> for Aborted {
 
 /// Announces the erasures of a batch.
 ///
-/// Returns the users it will erase, under all IDs known so far, plus those in `more`, which an earlier attempt found missing.
+/// Returns the users it will erase, under all IDs known so far, plus those in `more`, which an earlier attempt found
+/// missing.
 pub async fn announce(
     db: &mut Connection,
     batch: &Batch,
@@ -93,8 +95,8 @@ pub async fn announce(
     Ok(users)
 }
 
-/// Prepares the transaction: updates the cache with recent erasures, and locks the users that the transaction erases and those of its
-/// items' users who are being erased by other transactions.
+/// Prepares the transaction: updates the cache with recent erasures, and locks the users that the transaction erases
+/// and those of its items' users who are being erased by other transactions.
 pub async fn begin(
     tx: &Transaction<'_>,
     known: &Known,
@@ -135,7 +137,7 @@ impl Erasures {
 
     /// Erases a user under all their IDs, and returns these.
     ///
-    /// A redelivered item erases nothing, because the user may have come back since. All IDs must be in `announced`.
+    /// A redelivered item erases nothing, because the user may have returned since. All IDs must be in `announced`.
     pub async fn erase(
         &mut self,
         tx: &Transaction<'_>,
@@ -152,8 +154,9 @@ impl Erasures {
     }
 }
 
-/// Number of months whose events and messages the erasure's transaction removes: the next one, whose partitions are created ahead,
-/// the current and the last one. The scheduler removes older rows, so that this transaction locks few partitions.
+/// Number of months whose events and messages the erasure's transaction removes: the next one, whose partitions are
+/// created ahead, the current and the last one. The scheduler removes older rows, so that this transaction locks few
+/// partitions.
 const RECENT_MONTHS: usize = 3;
 
 /// Returns the IDs by which an item names its users. An internal ID counts only in items that the product itself sent.

@@ -7,6 +7,6 @@ pub enum RecordError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The positions of these partitions are not at the start of the batch; nothing was committed.
-    #[error("partitions {0:?} do not stand where the batch begins")]
+    #[error("partitions {0:?} are not at the start of the batch")]
     Deposed(Vec<i16>),
 }

@@ -16,7 +16,8 @@ pub struct Inserted<'a> {
 
 /// Inserts events; their IDs must be distinct.
 ///
-/// With `trusted`, events that it does not remember are taken to be new. If one is not, this fails with a unique violation.
+/// With `trusted`, events that it does not remember are taken to be new. If one is not, this fails with a unique
+/// violation.
 pub async fn insert<'a>(
     tx: &Transaction<'_>,
     trusted: Option<&Recent>,

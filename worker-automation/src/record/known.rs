@@ -1,23 +1,25 @@
 //! Caches which users exist, so that most events need no query for their user.
 //!
-//! To record an event, the worker must know whether its user has a row, whether that user was merged into another, and which
-//! last-seen time is stored. The cache learns all three after a commit. Another process may change each of them in the meantime,
-//! which does no harm for these reasons:
+//! To record an event, the worker must know whether its user has a row, whether that user was merged into another, and
+//! which last-seen time is stored. The cache learns all three after a commit. Another process may change each of them
+//! in the meantime, which does no harm for these reasons:
 //!
-//! - **Removed rows.** Only an erasure removes users, in three steps (`store_profiles::users::removals`). It is announced, and
-//!   waits until the transactions that do not know of it have ended. Later transactions read the announcement ([`Known::follow`]):
-//!   they evict these users, do not cache them until the erasure is finished, and take a shared lock on each that they name, which
-//!   the erasure takes exclusively. All other users stay cached. The cache is cleared if the server was restarted or replaced,
-//!   because it may have lost the last commits (a failover, a restored backup), and if a partition's position is not the expected one.
-//! - **Merges.** Only anonymous users are merged, once and permanently. If an event is recorded under an anonymous ID after another
-//!   worker merged it, reads still attribute it to the known user, because they expand a user into all their IDs and a merge rewrites
-//!   no events. The result is the same as if the event had arrived a moment earlier; the two came by different partitions, whose order
-//!   is not guaranteed. A decision that depends on a user (a profile update, a run that an event starts) always locks the user's row
-//!   and follows the merge found there, regardless of the cache.
+//! - **Removed rows.** Only an erasure removes users, in three steps (`store_profiles::users::removals`). It is
+//!   announced, and waits until the transactions that do not know of it have ended. Later transactions read the
+//!   announcement ([`Known::follow`]): they evict these users, do not cache them until the erasure is finished,
+//!   and take a shared lock on each that they name, which the erasure takes exclusively. All other users stay cached.
+//!   The cache is cleared if the server was restarted or replaced, because it may have lost the last commits (a
+//!   failover, a restored backup), and if a partition's position is not the expected one.
+//! - **Merges.** Only anonymous users are merged, once and permanently. If an event is recorded under an anonymous ID
+//!   after another worker merged it, reads still attribute it to the known user, because they expand a user into all
+//!   their IDs and a merge rewrites no events. The result is the same as if the event had arrived a moment earlier; the
+//!   two used different partitions, whose order is not guaranteed. A decision that depends on a user (a profile update,
+//!   a run that an event starts) always locks the user's row and follows the merge found there, regardless of the
+//!   cache.
 //! - **Last-seen time.** The statement that stores it compares it with the row and only moves it forward.
 //!
-//! No entry is trusted for longer than [`TRUST`]. After that the user is looked up again, by the statement that also finds out whether
-//! the last-seen time must be stored, so even harmless staleness is bounded.
+//! No entry is trusted for longer than [`TRUST`]. After that the user is looked up again, by the statement that
+//! also finds out whether the last-seen time must be stored, so even harmless staleness is bounded.
 
 use std::sync::RwLock;
 
@@ -31,8 +33,8 @@ use uuid::Uuid;
 
 /// How long a cached user is trusted, in milliseconds.
 const TRUST: i64 = 60_000;
-/// Number of erasures above which old ones are forgotten. [`REMEMBERED_FOR`] is the age, in milliseconds, from which they are old:
-/// longer than any transaction runs.
+/// Number of erasures above which old ones are forgotten. [`REMEMBERED_FOR`] is the age, in milliseconds, from which
+/// they are old: longer than any transaction runs.
 const REMEMBERED: usize = 10_000;
 const REMEMBERED_FOR: i64 = 3_600_000;
 /// How far the stored last-seen time may lag behind the last event, in milliseconds.
@@ -75,7 +77,7 @@ struct State {
     resets: u64,
     /// Users who are being erased.
     pending: HashSet<PersonKey>,
-    /// The edition in which each user's erasure was announced or, later, finished. Editions count milliseconds.
+    /// When each user's erasure was announced or, later, finished, in milliseconds: the `seq` of an edition.
     removed: HashMap<PersonKey, i64>,
 }
 
@@ -99,7 +101,7 @@ pub enum Standing {
 }
 
 impl State {
-    /// Returns whether the cache includes all changes up to an edition.
+    /// Returns whether the cache includes all changes up to and including `edition`.
     fn includes(&self, edition: Edition) -> bool {
         self.edition.is_some_and(|own| own.server_started == edition.server_started && own.seq >= edition.seq)
     }

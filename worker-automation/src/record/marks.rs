@@ -1,7 +1,7 @@
 //! Marks users whose segments may have changed, within the recording transaction.
 //!
-//! Marks only what a project's followed segments depend on, so that projects without followed segments cost nothing. The scheduler
-//! evaluates the segments separately.
+//! Marks only what a project's followed segments depend on, so that projects without followed segments cost nothing.
+//! The scheduler evaluates the segments separately.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -37,7 +37,6 @@ pub struct People {
     moves: Moves,
     /// Users created with an external ID, which is their search text.
     made: BTreeMap<PersonKey, String>,
-    /// Users whose search text has changed.
     renamed: BTreeSet<PersonKey>,
     /// All users that this batch created, including those without an external ID.
     new: Vec<PersonKey>,
@@ -67,9 +66,7 @@ impl Mention<'_> {
 }
 
 impl People {
-    /// Looks up the users that the cache does not know, without any change.
-    ///
-    /// `locks` returns whether an item's effect depends on its user's row, which must then be locked.
+    /// Looks up users that are not cached. `locks` returns whether an item's effect depends on its user's row.
     pub async fn look_up<'a>(
         tx: &Transaction<'_>,
         known: &Known,
@@ -130,7 +127,7 @@ impl People {
         Ok((people, Wanted { mentions, missing }))
     }
 
-    /// Creates missing users, and locks the mentioned users whose rows must be locked, and those of `others` that exist.
+    /// Creates missing users. Locks the mentioned users whose rows must be locked, and existing users in `others`.
     ///
     /// Another worker that needs one of these rows waits until the transaction ends.
     pub async fn hold(
@@ -196,7 +193,7 @@ impl People {
 
     /// Returns the user that an item names, before merges are followed.
     ///
-    /// Callers name users by external ID. The product's own items use internal IDs, which resolve to `None` once the user is gone.
+    /// Callers name users by external ID. The product's own items use internal IDs: `None` if the user does not exist.
     fn meant(&self, item: &Item, named: &Named) -> Option<PersonKey> {
         if !item.names_internally() {
             return Some((item.project, named.id));
@@ -236,7 +233,6 @@ impl People {
     }
 
     /// Applies an identify item: first the merge, then the properties. The users it names must be locked.
-    ///
     /// On `TooLarge`, the merge remains and the properties are unchanged.
     pub fn identify(&mut self, item: &Item, patch: &Map<String, Value>) -> Result<(), TooLarge> {
         let known = item.who.known.as_ref().map(|n| (item.project, n.id));
@@ -293,10 +289,8 @@ impl People {
         self.locked.insert(anonymous, from);
     }
 
-    /// Moves the runs, push tokens, subscription preferences and suppression entries of merged users to the users they became.
-    ///
-    /// Call this before any of them are read or written. It deletes the due dates of the anonymous users; the merge then notes those of the
-    /// known users again.
+    /// Moves the rows of merged users to the known users. Call this before any of these rows are read or written.
+    /// Due dates of anonymous users are deleted: the merge reschedules those of the known users.
     pub async fn reassign(&self, tx: &Transaction<'_>) -> Result<(), StoreError> {
         store_sending::runs::record::reassign(tx, &self.merges).await?;
         let gone: Vec<PersonKey> = self.merges.iter().map(|(anonymous, _)| *anonymous).collect();

@@ -11,7 +11,9 @@ pub const MAX_KEYS: usize = 255;
 
 /// The change would exceed the profile's limits; the profile is unchanged.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the profile would have {keys} properties in {bytes} bytes; {MAX_KEYS} in {MAX_BYTES} are allowed")]
+#[error(
+    "the profile would exceed its limits: {keys} properties (maximum {MAX_KEYS}), {bytes} bytes (maximum {MAX_BYTES})"
+)]
 pub struct TooLarge {
     keys: usize,
     bytes: usize,

@@ -1,5 +1,5 @@
-//! Applies receipts of sent messages: events that the SDKs record on devices, and webhooks from providers and the project's own
-//! systems.
+//! Applies receipts of sent messages: events that the SDKs record on devices, and webhooks from providers and the
+//! project's own systems.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -67,7 +67,8 @@ const URL_MAX: usize = 1_500;
 /// Messages and the states that they reached for the first time.
 pub type Reached = HashSet<(ProjectId, Uuid, DeliveryState)>;
 
-/// Applies the items' receipts to their messages and to the suppression list. Returns the states reached for the first time.
+/// Applies the items' receipts to their messages and to the suppression list. Returns the states reached for the first
+/// time.
 pub async fn store(
     tx: &Transaction<'_>,
     items: &[&Item],
@@ -167,7 +168,8 @@ pub async fn awaited<'a>(
     Ok(found)
 }
 
-/// Returns the receipts to report to automations: every click, and every other state only when a message first reaches it.
+/// Returns the receipts to report to automations: every click, and every other state only when a message first reaches
+/// it.
 ///
 /// Drops the receipts of users who no longer exist.
 pub fn news<'a>(awaited: Vec<Awaited<'a>>, mut reached: Reached, people: &People) -> Vec<NewEvent<'a>> {
@@ -182,7 +184,8 @@ pub fn news<'a>(awaited: Vec<Awaited<'a>>, mut reached: Reached, people: &People
     told.filter(|event| people.profile(event.person).is_some()).collect()
 }
 
-/// Returns the notifications for webhook endpoints, by project: every click, and every other state only once, as for automations.
+/// Returns the notifications for webhook endpoints, by project: every click, and every other state only once, as for
+/// automations.
 pub fn for_endpoints(asked: &Asked, items: &[&Item], reached: &Reached) -> BTreeMap<ProjectId, Vec<MessageNews>> {
     let mut found: BTreeMap<ProjectId, Vec<MessageNews>> = BTreeMap::new();
     if asked.is_empty() {

@@ -1,10 +1,10 @@
 //! Remembers recently recorded events, so that most events are written without a lookup.
 //!
-//! `COPY` costs a third less than an insert that checks for each row first, but fails as a whole if one row exists. Most repeats
-//! arrive soon, from clients that retry after they got no response. So this module remembers the latest IDs: events that are not
-//! among them are copied; the rest are inserted, which detects repeats. A wrong guess only costs time: a repeat of an older event,
-//! or of one that another worker recorded, violates the primary key, and the batch is recorded again without trust. If that happens
-//! often, trust is suspended for increasing periods.
+//! `COPY` costs a third less than an insert that checks for each row first, but fails as a whole if one row exists.
+//! Most repeats arrive soon, from clients that retry after they got no response. So this module remembers the latest
+//! IDs: events that are not among them are copied; the rest are inserted, which detects repeats. A wrong guess only
+//! costs time: a repeat of an older event, or of one that another worker recorded, violates the primary key, and the
+//! batch is recorded again without trust. If that happens often, trust is suspended for increasing periods.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -127,7 +127,7 @@ mod tests {
         assert!(suspects(&fresh(100_000)) < 10);
         let elsewhere: Vec<_> = recorded.iter().map(|(_, id)| (ProjectId(Uuid::from_u128(8)), *id)).collect();
         assert!(suspects(&elsewhere) < 10);
-        // As many again as it holds drive out the first.
+        // Recording its full capacity again evicts the first events.
         (0..40).for_each(|_| recent.remember(&fresh(100_000)));
         assert!(suspects(&recorded) < recorded.len() / 10);
     }

@@ -65,7 +65,7 @@ impl Told {
     }
 }
 
-/// Reads `bounceType`, `bounce_type` or `type`. A bounce without any of them is a hard one.
+/// Reads `bounceType`, `bounce_type` or `type`. A bounce without any of them is hard.
 fn is_soft(about: &Value) -> bool {
     let kind = ["bounceType", "bounce_type", "type"].into_iter().find_map(|name| about.get(name)?.as_str());
     kind.is_some_and(|kind| SOFT.contains(&kind.to_lowercase().as_str()))
@@ -76,8 +76,8 @@ pub type ToldOf<'a> = (&'a Item, Option<Uuid>, Told);
 
 /// Returns the link unsubscriptions whose addresses had already unsubscribed.
 ///
-/// They are not recorded as events and start nothing, because users and mail programs follow links repeatedly. [`store`] still
-/// puts the address on the list, in case it was removed in the meantime.
+/// They are not recorded as events and start nothing, because users and mail programs follow links repeatedly.
+/// [`store`] still puts the address on the list, in case it was removed in the meantime.
 pub async fn repeated(
     tx: &Transaction<'_>,
     items: &[&Item],
@@ -179,8 +179,9 @@ pub async fn store(
 
 /// Ends a user's unsubscription from everything.
 ///
-/// Removes the user's own entries and that of the address the message went to. If the message's row is gone, removes those of
-/// the user's current addresses that the message's link unsubscribed. No other address in a profile is known to be the user's.
+/// Removes the user's own entries and that of the address the message went to. If the message's row was deleted,
+/// removes those of the user's current addresses that the message's link unsubscribed. No other address in a profile is
+/// known to be the user's.
 pub async fn take_back(
     tx: &Transaction<'_>,
     (project, person): PersonKey,
@@ -201,8 +202,9 @@ pub async fn take_back(
 
 /// Returns the addresses that a report concerns: normally the one the message went to.
 ///
-/// Without the message's row, only an unsubscription counts, and it applies to the user: on the channel it names; on every channel
-/// with addresses if it names a message but no channel (a link made by an earlier version); or on email if it names neither.
+/// Without the message's row, only an unsubscription counts, and it applies to the user: on the channel it names; on
+/// every channel with addresses if it names a message but no channel (a link made by an earlier version); or on email
+/// if it names neither.
 fn addresses_of((item, message, told): &ToldOf<'_>, of: &HashMap<Uuid, UsersAddress>, people: &People) -> Vec<Address> {
     if let Some((_, address)) = message.and_then(|id| of.get(&id)) {
         return vec![address.clone()];

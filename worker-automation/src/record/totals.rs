@@ -1,7 +1,7 @@
 //! Folds event counters into totals, so that reading the totals stays cheap.
 //!
-//! The worker knows which projects have unfolded rows from what it has recorded, and reads those of earlier workers at the start.
-//! Correctness does not depend on folding: the totals are exact before and after.
+//! The worker knows which projects have unfolded rows from what it has recorded, and reads those of earlier workers at
+//! the start. Correctness does not depend on folding: the totals are exact before and after.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -32,7 +32,7 @@ struct Noted {
 pub struct Totals(Mutex<HashMap<ProjectId, Noted>>);
 
 impl Totals {
-    /// Notes that a transaction has counted events of these projects.
+    /// Records that a transaction has counted events of these projects.
     pub fn note(&self, projects: impl IntoIterator<Item = ProjectId>) {
         let Ok(mut noted) = self.0.lock() else { return };
         for project in projects {
@@ -59,7 +59,7 @@ impl Totals {
             let due = self.due(Instant::now());
             for (i, together) in due.chunks(TOGETHER).enumerate() {
                 if let Err(error) = fold(&store, together).await {
-                    tracing::debug!(%error, "cannot add up the totals; trying again");
+                    tracing::debug!(%error, "event totals cannot be folded; retrying");
                     self.note(due.iter().skip(i * TOGETHER).copied());
                     break;
                 }

@@ -1,4 +1,5 @@
-//! The recording transaction: applies a batch of items to events, users, runs and messages, and advances the partitions' positions.
+//! The recording transaction: applies a batch of items to events, users, runs and messages, and advances the
+//! partitions' positions.
 //!
 //! It commits all of this or nothing.
 
@@ -279,7 +280,7 @@ impl Recorder {
             match &item.action {
                 Action::Identify { patch } => {
                     if let Err(too_large) = people.identify(item, patch) {
-                        tracing::warn!(project = %item.project, item = %item.id, "{too_large}; it stays as it was");
+                        tracing::warn!(project = %item.project, item = %item.id, "profile not updated: {too_large}");
                         metrics::counter!(Metric::ProfilesTooLarge).increment(1);
                     }
                 }

@@ -58,7 +58,7 @@ async fn a_call_is_signed_tried_again_and_its_answer_used() {
     server.fail_next(Fault::Answer(Reply::empty(503)));
     automation(&f, &format!("{}/crm", server.url())).await;
     f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
-    f.eventually("the run went on", SENT, 1).await;
+    f.eventually("the run continued", SENT, 1).await;
     let received = server.received();
     assert_eq!(received.len(), 2);
     assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
@@ -66,12 +66,16 @@ async fn a_call_is_signed_tried_again_and_its_answer_used() {
         assert_eq!(call.json(), json!({"who": "u1"}));
         let keys = [&secrets, &before].map(|of| key_of(of.signing.as_ref().unwrap().current()));
         let expected = keys.map(|key| signature(call, &key)).join(" ");
-        assert_eq!(call.header("webhook-signature"), expected, "by the secret, and by the one that it replaced");
+        assert_eq!(call.header("webhook-signature"), expected, "signed with the secret and the one that it replaced");
         let inbound = signature(call, secrets.webhook.as_bytes());
         assert!(!call.header("webhook-signature").contains(&inbound), "the receiver could forge inbound webhooks");
     }
-    f.eventually("nothing is left", "SELECT (SELECT count(*) FROM webhook_call) + (SELECT count(*) FROM timer)", 0)
-        .await;
+    f.eventually(
+        "no call or timer remains",
+        "SELECT (SELECT count(*) FROM webhook_call) + (SELECT count(*) FROM timer)",
+        0,
+    )
+    .await;
     f.stop().await;
 }
 
@@ -82,7 +86,7 @@ async fn a_project_without_a_signing_secret_gets_one_on_first_use() {
     let server = ProviderServer::start(|_: &Received| Reply::json(200, &json!({"tier": 3}))).await;
     automation(&f, &format!("{}/crm", server.url())).await;
     f.publish(vec![track(&f, "u1", "e", json!({})), track(&f, "u2", "e", json!({}))]).await;
-    f.eventually("both runs went on", "SELECT count(*) FROM message", 2).await;
+    f.eventually("both runs continued", "SELECT count(*) FROM message", 2).await;
     let db = f.store.connection().await.unwrap();
     let secrets = projects::secrets(&db, &MasterKeys::parse(KEY).unwrap(), f.project).await.unwrap().unwrap();
     let key = key_of(secrets.signing.unwrap().current());
@@ -100,9 +104,10 @@ async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
     // One endpoint rejects the call, and one URL may not be called.
     automation(&f, &format!("{}/gone", server.url())).await;
     f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
-    f.eventually("the refused one", "SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
+    f.eventually("the run with the rejected call completed", "SELECT count(*) FROM run WHERE status = 'completed'", 1)
+        .await;
     let why = "SELECT t->>'why' FROM run, jsonb_array_elements(trail) AS t WHERE t->>'did' = 'failed'";
-    assert_eq!(f.text(why).await.as_deref(), Some("answered with 404"));
+    assert_eq!(f.text(why).await.as_deref(), Some("responded with 404"));
     f.execute("DELETE FROM run").await;
     f.execute("UPDATE change SET seq = seq + 1 WHERE topic = 'automation'; UPDATE automation SET active = false, changed_seq = (SELECT seq FROM change WHERE topic = 'automation')").await;
     // Plain HTTP is allowed only to addresses that the operator exempts.
@@ -113,7 +118,12 @@ async fn what_cannot_be_called_is_told_and_the_run_goes_on() {
     ] {
         let automation = automation(&f, url).await;
         f.publish(vec![track(&f, "u1", "e", json!({}))]).await;
-        f.eventually("the forbidden one", "SELECT count(*) FROM run WHERE status = 'completed'", 1).await;
+        f.eventually(
+            "the run with the forbidden URL completed",
+            "SELECT count(*) FROM run WHERE status = 'completed'",
+            1,
+        )
+        .await;
         assert!(f.text(why).await.unwrap().contains(because), "{url}");
         f.deactivate(automation).await;
         f.execute("DELETE FROM run").await;
@@ -144,14 +154,14 @@ async fn hanging_calls_of_one_owner_hold_up_no_other_owners_calls() {
         "SELECT count(*) FROM webhook_call WHERE attempt = 1 AND due_at > now() + interval '15 s' AND url LIKE '{}%'",
         hanging.url()
     );
-    f.eventually("one owner's calls are under way", &under_way, 64).await;
+    f.eventually("one owner's calls are in flight", &under_way, 64).await;
 
     f.project = ProjectId(Uuid::from_u128(3));
     project(&f).await;
     let prompt = ProviderServer::start(|_: &Received| Reply::json(200, &json!({"tier": 3}))).await;
     automation(&f, &prompt.url()).await;
     f.publish((0..20).map(|n| track(&f, &format!("u{n}"), "e", json!({}))).collect()).await;
-    f.eventually("the other owner's runs went on", "SELECT count(*) FROM message", 20).await;
+    f.eventually("the other owner's runs continued", "SELECT count(*) FROM message", 20).await;
     assert_eq!(f.number(&under_way).await, 64, "none of the hanging calls has ended");
     drop(hanging);
     f.stop().await;

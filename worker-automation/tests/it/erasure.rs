@@ -134,8 +134,8 @@ async fn what_a_run_tracks_makes_nobody_of_who_was_erased_meanwhile() {
     let (first, second) = (run_of("u1").await, run_of("u2").await);
     let erasure = erase(&f, "u1");
     f.publish_to(3, vec![timer(&f, first, 1), timer(&f, second, 1), erasure]).await;
-    f.eventually("both runs are over", "SELECT count(*) FROM run WHERE ended_at IS NULL", 0).await;
-    f.eventually("what they tracked is published", "SELECT count(*) FROM outbox", 0).await;
+    f.eventually("both runs have ended", "SELECT count(*) FROM run WHERE ended_at IS NULL", 0).await;
+    f.eventually("the tracked events are published", "SELECT count(*) FROM outbox", 0).await;
     f.applied().await;
     let recorded = "SELECT string_agg(u.external_id || ':' || e.name, ' ') FROM events e LEFT JOIN users u ON u.id = e.user_id \
                     WHERE e.name = 'waited'";
@@ -159,7 +159,7 @@ async fn what_a_run_tracks_is_its_persons_whatever_others_call_themselves() {
     f.applied().await;
     let run = f.text("SELECT id::text FROM run").await.unwrap().parse::<uuid::Uuid>().unwrap();
     f.publish_to(3, vec![track(&f, &own, "named again", json!({})), timer(&f, run, 1)]).await;
-    f.eventually("it was tracked", "SELECT count(*) FROM events WHERE name = 'waited'", 1).await;
+    f.eventually("the event was tracked", "SELECT count(*) FROM events WHERE name = 'waited'", 1).await;
     let whose = "SELECT string_agg(e.name || ':' || u.external_id, ' ' ORDER BY e.name) FROM events e \
                  JOIN users u ON u.id = e.user_id WHERE e.name IN ('waited', 'named again')";
     assert_eq!(f.text(whose).await, Some(format!("named again:{own} waited:u1")));

@@ -66,7 +66,7 @@ async fn an_unproven_item_never_counts_for_a_user() {
         assert_eq!(users_of(&f, event).await.as_deref(), Some("none"), "{event}");
     }
     assert_eq!(f.text(seen).await, before);
-    assert_eq!(f.number("SELECT count(*) FROM users").await, 2, "nobody was made for them");
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 2, "no user was created for them");
 
     // With the proof everything is applied.
     let items = [identify(&f, None, Some("a1"), json!({"email": "new@example.com"})), register(&f, "a1", "own")];

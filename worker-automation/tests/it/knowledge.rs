@@ -1,4 +1,4 @@
-//! A worker's user cache never affects results, whatever other workers change meanwhile.
+//! A worker's user cache never affects results, even if other workers make changes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Hand {
 
 /// Panics if `work` waits, although it must not.
 async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(10), work).await.expect("it waits")
+    tokio::time::timeout(Duration::from_secs(10), work).await.expect("must not wait")
 }
 
 fn clock(f: &Fixture) -> Clock {
@@ -168,7 +168,7 @@ async fn recording_waits_for_the_erasure_of_the_user_it_names() {
     let recording = tokio::spawn(async move { hand.record(vec![event]).await });
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    f.eventually("it waits", waiting, 1).await;
+    f.eventually("recording waits", waiting, 1).await;
     tx.batch_execute("DELETE FROM users; DELETE FROM events").await.unwrap();
     removals::finish(&tx, &erased).await.unwrap();
     tx.commit().await.unwrap();
@@ -227,7 +227,7 @@ async fn an_erasure_waits_for_transactions_that_had_begun_before_it() {
     removals::edition(&recording).await.unwrap();
     let erasure = erase(&f, "u2");
     let erasing = tokio::spawn(async move { other.record(vec![erasure]).await });
-    f.eventually("it is announced", "SELECT count(*) FROM erasure WHERE is_pending", 1).await;
+    f.eventually("the erasure is announced", "SELECT count(*) FROM erasure WHERE is_pending", 1).await;
     // The recording transaction has cached the user, and does not know of the erasure.
     let late = "INSERT INTO events (project_id, id, name, user_id, properties, ts, received_at) \
                 SELECT project_id, (left(id::text, 24) || 'aaaaaaaaaaaa')::uuid, 'late', user_id, '{}', now(), now() - interval '1 hour' \
@@ -342,7 +342,7 @@ async fn a_repeat_is_found_whether_it_is_remembered_or_not() {
     assert_eq!(counted(one.record(vec![first.clone(), second.clone()]).await), (2, 0));
     // The worker that recorded the event remembers it.
     assert_eq!(counted(one.record(vec![first.clone(), third.clone()]).await), (1, 1));
-    // The other worker does not: it hits the unique key, and the rest of its batch is recorded all the same.
+    // The other worker does not: it hits the unique key, and still records the other events of its batch.
     assert_eq!(counted(two.record(vec![second.clone(), fourth.clone()]).await), (1, 1));
     // While trust in the cache is suspended, all repeats are found in the database.
     assert_eq!(counted(two.record(vec![first, second, third, fourth]).await), (0, 4));

@@ -33,7 +33,7 @@ async fn marked(f: &Fixture) -> String {
 async fn only_what_is_looked_at_is_marked() {
     let f = Fixture::start().await;
     f.publish(vec![track(&f, "ann", "bought", json!({})), identify(&f, Some("ann"), None, json!({"a": 1}))]).await;
-    assert_eq!(marked(&f).await, "", "nobody looks");
+    assert_eq!(marked(&f).await, "", "no segment depends on anything");
 
     watch(&f, "{event:bought,person}").await;
     f.publish_to(

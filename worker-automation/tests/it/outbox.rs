@@ -59,7 +59,7 @@ async fn items_that_a_dead_worker_committed_are_published_by_the_next() {
     f.execute("UPDATE ingest_partition SET lease_until = clock_timestamp() - interval '1 second'").await;
 
     let next = f.start_worker();
-    f.eventually("it is recorded", "SELECT count(*) FROM events WHERE name = 'welcomed'", 1).await;
+    f.eventually("the tracked event is recorded", "SELECT count(*) FROM events WHERE name = 'welcomed'", 1).await;
     f.eventually("the outbox is empty", "SELECT count(*) FROM outbox", 0).await;
     next.stop_now().await;
     f.stop().await;
@@ -70,7 +70,7 @@ async fn a_row_that_the_broker_refused_is_published_again_until_it_is_stored() {
     let f = Fixture::start().await;
     // A worker checks the streams before it records.
     f.publish(vec![track(&f, "u0", "opened", json!({}))]).await;
-    f.eventually("it records", "SELECT count(*) FROM events", 1).await;
+    f.eventually("the event is recorded", "SELECT count(*) FROM events", 1).await;
     f.bus.jetstream.delete_stream(f.bus.names.send_stream()).await.unwrap();
     let tries = f.bus.client.subscribe(f.bus.names.send_all()).await.unwrap();
     f.bus.client.flush().await.unwrap();
@@ -79,7 +79,7 @@ async fn a_row_that_the_broker_refused_is_published_again_until_it_is_stored() {
         f.bus.names.send(Channel::Email)
     ))
     .await;
-    let twice = tokio::time::timeout(WITHIN, tries.take(2).collect::<Vec<_>>()).await.expect("it is tried again");
+    let twice = tokio::time::timeout(WITHIN, tries.take(2).collect::<Vec<_>>()).await.expect("the publish is retried");
     assert_eq!(twice[0].payload, twice[1].payload);
     topology::ensure(&f.bus).await.unwrap();
     f.eventually("the outbox is empty", "SELECT count(*) FROM outbox", 0).await;

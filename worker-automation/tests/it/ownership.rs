@@ -20,7 +20,7 @@ async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
     let f = Fixture::start().await;
     let second = f.start_worker();
     f.eventually(
-        "two owners hold four partitions each",
+        "two workers own four partitions each",
         "SELECT count(*) FROM (SELECT owner FROM ingest_partition GROUP BY owner HAVING count(*) = 4) o",
         2,
     )
@@ -36,7 +36,7 @@ async fn two_workers_share_and_one_takes_over_from_a_dead_one_in_order() {
         f.publish(vec![update(n)]).await;
     }
     f.eventually(
-        "one owner holds all",
+        "one worker owns all partitions",
         "SELECT count(DISTINCT owner) FROM ingest_partition WHERE lease_until > clock_timestamp()",
         1,
     )
@@ -142,8 +142,9 @@ async fn a_stream_that_is_made_anew_is_read_from_its_start_by_a_worker_that_runs
     for person in ["three", "four", "five"] {
         f.publish_to(3, vec![identify(&f, Some(person), None, json!({}))]).await;
     }
-    f.eventually("all are there", "SELECT count(*) FROM users", 5).await;
-    f.eventually("the new position", "SELECT applied_seq FROM ingest_partition WHERE partition = 3", 3).await;
+    f.eventually("all users are recorded", "SELECT count(*) FROM users", 5).await;
+    f.eventually("the position in the new stream", "SELECT applied_seq FROM ingest_partition WHERE partition = 3", 3)
+        .await;
     f.stop().await;
 }
 
@@ -162,7 +163,7 @@ async fn a_restored_database_goes_on_reading_where_it_stands() {
     .await;
     let second = f.start_worker();
     f.publish_to(2, vec![identify(&f, Some("after"), None, json!({}))]).await;
-    f.eventually("both are there", "SELECT count(*) FROM users", 2).await;
+    f.eventually("both users are recorded", "SELECT count(*) FROM users", 2).await;
     second.stop_now().await;
     f.stop().await;
 }
@@ -177,8 +178,9 @@ async fn a_worker_that_starts_waits_for_the_partitions() {
         "SELECT least(1, count(*)) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' \
          AND query LIKE 'INSERT INTO ingest_partition %' AND query_start > to_timestamp({since} / 1000.0)"
     );
-    f.eventually("it has asked for them", &asked, 1).await;
+    f.eventually("the worker has queried the partitions", &asked, 1).await;
     f.execute("ALTER TABLE away RENAME TO ingest_partition").await;
-    f.eventually("it holds all", "SELECT count(*) FROM ingest_partition WHERE owner IS NOT NULL", 8).await;
+    f.eventually("the worker owns all partitions", "SELECT count(*) FROM ingest_partition WHERE owner IS NOT NULL", 8)
+        .await;
     worker.stop_now().await;
 }

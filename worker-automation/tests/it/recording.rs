@@ -202,7 +202,7 @@ async fn a_dead_item_that_is_given_another_try_is_recorded_once() {
         name: "event bought".into(),
         channel: None,
         message_id: None,
-        reason: "not_recorded: it was our fault".into(),
+        reason: "not_recorded: simulated failure".into(),
         partition: partition as i16,
         subject: f.bus.names.ingest(partition),
         payload,
@@ -216,7 +216,7 @@ async fn a_dead_item_that_is_given_another_try_is_recorded_once() {
         let replayed = dead_letters::replay(&tx, f.project, &DeadFilter::default(), 10, now).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(replayed.items, 1);
-        f.eventually("left in the outbox", "SELECT count(*) FROM outbox", 0).await;
+        f.eventually("the outbox is empty", "SELECT count(*) FROM outbox", 0).await;
         f.applied().await;
         assert_eq!(f.number("SELECT count(*) FROM events").await, 1);
     }

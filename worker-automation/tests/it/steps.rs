@@ -110,7 +110,7 @@ async fn a_step_changes_the_profile_and_tracks_an_event_that_starts_others() {
     f.eventually("both were promoted", "SELECT count(*) FROM message", 2).await;
     let properties = f.text("SELECT properties::text FROM users WHERE external_id = 'u1'").await.unwrap();
     assert_eq!(serde_json::from_str::<Value>(&properties).unwrap(), json!({"tier": "vip", "spent": 9.5}));
-    assert_eq!(f.number("SELECT count(*) FROM users").await, 2, "nobody was made by an internal id");
+    assert_eq!(f.number("SELECT count(*) FROM users").await, 2, "no user was created from an internal ID");
     let tiers = "SELECT count(*) FROM events WHERE name = 'promoted' AND properties = '{\"tier\": \"vip\"}'";
     assert_eq!(f.number(tiers).await, 2);
     f.stop().await;
@@ -137,11 +137,12 @@ async fn automations_start_each_other_once_and_not_for_ever() {
     f.automation("e", "always", &[start, mail(2)]).await;
     f.automation("loop", "always", &[json!({"type": "TRACK_EVENT", "event": "loop"}), mail(3)]).await;
     f.publish(vec![track(&f, "u1", "e", json!({"total": 7}))]).await;
-    f.eventually("both sent", "SELECT count(*) FROM message", 2).await;
+    f.eventually("both automations sent a message", "SELECT count(*) FROM message", 2).await;
     let trigger = "SELECT count(*) FROM message WHERE data #>> '{event,properties,total}' = '7'";
-    assert_eq!(f.number(trigger).await, 2, "the second sees what triggered the first");
+    assert_eq!(f.number(trigger).await, 2, "the second automation sees the first one's trigger");
     f.publish(vec![track(&f, "u1", "loop", json!({}))]).await;
-    f.eventually("the last one", "SELECT count(*) FROM run WHERE status = 'exited' AND reason = 'loop'", 1).await;
+    f.eventually("the loop is stopped", "SELECT count(*) FROM run WHERE status = 'exited' AND reason = 'loop'", 1)
+        .await;
     assert_eq!(f.number("SELECT count(*) FROM events WHERE name = 'loop'").await, 11);
     f.stop().await;
 }

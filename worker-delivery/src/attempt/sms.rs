@@ -33,7 +33,7 @@ pub async fn attempt(app: &App, loaded: &Loaded, person: &Recipient, token: Opti
         (None, Some(phone)) => phone.as_str().and_then(international),
     };
     let Some(to) = to else {
-        return failed(message, "invalid_address: the property phone is no number such as +15551234567");
+        return failed(message, "invalid_address: the property phone is not a number such as +15551234567");
     };
     let rendered = source(loaded).and_then(|source| {
         plain::render(&source, message, person, app.clock.now()).map_err(|error| format!("render_failed: {error}"))

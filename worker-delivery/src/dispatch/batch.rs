@@ -253,7 +253,7 @@ async fn messages_of(
             recipients::Begun::NeedsExclusive => return Ok(None),
         }
     }
-    // New messages are to whom the recipients' ids lead.
+    // New messages are addressed to the surviving users of merges.
     let led: Vec<Recipient> = people.iter().filter(|(id, person)| **id != person.id).map(|(_, p)| p.clone()).collect();
     people.extend(led.into_iter().map(|person| (person.id, person)));
     Ok(Some((messages, Known { users: Some(people), superseded })))

@@ -43,7 +43,7 @@ pub fn by_status(answer: &Answer, words: String, now: Timestamp) -> Outcome {
 /// Returns the status and the text, sanitized for display.
 pub fn said(status: StatusCode, words: &str) -> String {
     let words: String = words.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(WORDS).collect();
-    let words = if words.is_empty() { status.canonical_reason().unwrap_or("no words").to_owned() } else { words };
+    let words = if words.is_empty() { status.canonical_reason().unwrap_or("no text").to_owned() } else { words };
     format!("{} {words}", status.as_u16())
 }
 

@@ -11,11 +11,11 @@ use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    #[error("is no private key in PKCS #8 (PEM, \"BEGIN PRIVATE KEY\")")]
+    #[error("is not a private key in PKCS #8 (PEM, \"BEGIN PRIVATE KEY\")")]
     NotPkcs8,
-    #[error("is no key of the kind that is needed here ({0})")]
+    #[error("is not the required kind of key ({0})")]
     WrongKind(&'static str),
-    #[error("does not sign")]
+    #[error("cannot sign")]
     Unusable,
 }
 

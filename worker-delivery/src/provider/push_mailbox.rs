@@ -27,9 +27,9 @@ impl PushMailbox {
     /// Writes the file `<message ID>-<random>.json` atomically.
     pub async fn send(&self, push: &Push) -> Outcome {
         match push.token.rsplit_once('+').map(|(_, tag)| tag) {
-            Some("gone") => return Outcome::Gone("as the token asks for".to_owned()),
-            Some("reject") => return Outcome::Rejected("as the token asks for".to_owned()),
-            Some("defer") => return Outcome::Throttled { after: None, why: "as the token asks for".to_owned() },
+            Some("gone") => return Outcome::Gone("as requested by the token".to_owned()),
+            Some("reject") => return Outcome::Rejected("as requested by the token".to_owned()),
+            Some("defer") => return Outcome::Throttled { after: None, why: "as requested by the token".to_owned() },
             _ => {}
         }
         let name = format!("{}-{:08x}", push.id, rand::random::<u32>());

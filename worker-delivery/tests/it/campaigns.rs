@@ -90,7 +90,7 @@ pub async fn release(place: &Place, users: &[Uuid]) {
 /// Waits until all released messages are sent.
 pub async fn all_sent(place: &Place, campaign: Uuid) {
     let of = Of { project: place.project, campaign };
-    eventually_true("what was released is sent", SOON, async || {
+    eventually_true("all released messages are sent", SOON, async || {
         let db = place.store.connection().await.unwrap();
         !send_chunks::campaign::is_released(&db, of).await.unwrap()
     })
@@ -264,7 +264,7 @@ async fn messages_are_begun_in_an_order_of_locks_that_allows_no_deadlock() {
     accepting(&mut place).await;
     let other = place.message(ann);
     place.insert_begun(std::slice::from_ref(&other), place.clock.now() - SignedDuration::from_secs(1)).await;
-    assert_eq!(place.settled(other.id, 2).await.status, "sent", "the worker takes over what others began");
+    assert_eq!(place.settled(other.id, 2).await.status, "sent", "the worker takes over the messages of other workers");
 
     let tx = db.transaction().await.unwrap();
     // The wait of this transaction is checked first, so a deadlock fails it.

@@ -160,7 +160,7 @@ async fn killed_between_the_steps_of_a_webhook() {
     let _successor = start(&place, &[]);
     let told = webhooks::tried(&place, to, id, 1).await;
     assert_eq!((told.status, told.due_at), (DeliveryStatus::Delivered, None));
-    assert_eq!(told.attempts.as_array().unwrap().len(), 1, "what nobody wrote down is not in the log");
+    assert_eq!(told.attempts.as_array().unwrap().len(), 1, "the unrecorded call is not in the log");
     let calls = server.received();
     assert_eq!(calls.len(), 2);
     assert!(calls.iter().all(|call| call.header("webhook-id") == id.to_string() && call.body == calls[0].body));

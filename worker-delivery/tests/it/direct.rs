@@ -211,7 +211,7 @@ async fn a_direct_message_that_meets_an_erasure_leaves_no_row() {
     let other = place.store.connection().await.unwrap();
     eventually(SOON, async || {
         let count: i64 = other.query_one(waiting, &[]).await.unwrap().get(0);
-        if count > 0 { Ok(()) } else { Err("nobody waits for the erasure".to_owned()) }
+        if count > 0 { Ok(()) } else { Err("no query waits for the erasure".to_owned()) }
     })
     .await;
     removals::finish(&tx, &erased).await.unwrap();

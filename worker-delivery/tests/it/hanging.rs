@@ -52,7 +52,7 @@ async fn hanging_providers_of_one_owner_hold_up_no_other_owners_direct_messages(
     }
     eventually(SOON, async || match place.begun(hanging[0]).await + place.begun(hanging[1]).await {
         CONCURRENCY => Ok(()),
-        begun => Err(format!("{begun} are under way")),
+        begun => Err(format!("{begun} are in flight")),
     })
     .await;
     place.drained().await;
@@ -110,7 +110,7 @@ async fn a_provider_that_is_always_slow_holds_up_no_other_projects_direct_messag
     join_all(codes.map(|message| place.send_direct(vec![message]))).await;
     eventually(SOON, async || match place.begun(slow).await {
         begun if begun >= CONCURRENCY - 4 => Ok(()),
-        begun => Err(format!("{begun} in hand")),
+        begun => Err(format!("{begun} in flight")),
     })
     .await;
     place.drained().await;

@@ -74,7 +74,7 @@ async fn a_repeat_is_one_message_and_arrivals_have_an_order() {
     }
     let items = inbox_of(&place, ann).await;
     assert_eq!(items.len(), 41);
-    assert_eq!(items.iter().map(|item| item.created_at).collect::<BTreeSet<_>>().len(), 41, "no two at one time");
+    assert_eq!(items.iter().map(|item| item.created_at).collect::<BTreeSet<_>>().len(), 41, "no two at the same time");
     place.stop().await;
 }
 

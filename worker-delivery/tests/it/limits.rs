@@ -131,8 +131,8 @@ async fn direct_messages_go_before_what_can_wait() {
         assert_eq!(place.settled(*id, 1).await.status, "sent");
     }
     let (first, all) = (arrivals.position("bob").unwrap(), arrivals.len());
-    assert!(first <= before + 2, "{before} before it was asked for, {first} before it");
-    assert!(all <= before + 3 + 4, "{before} before they were asked for, and {all} once they were out");
+    assert!(first <= before + 2, "{before} before it was requested, {first} before it");
+    assert!(all <= before + 3 + 4, "{before} before they were requested, {all} after they were sent");
     place.stop().await;
 }
 
@@ -231,11 +231,11 @@ async fn a_pause_that_the_provider_asks_one_worker_for_is_kept_by_all() {
 async fn a_pause_is_as_long_for_those_who_use_the_account_at_another_rate() {
     let redis = PrivateRedis::start().await;
     let buckets = Buckets::start(Server::parse(&redis.url()).unwrap(), "test:", Shutdown::new());
-    eventually_true("Redis is there", SOON, async || buckets.is_up()).await;
+    eventually_true("Redis is reachable", SOON, async || buckets.is_up()).await;
     let at = |rate| Terms { rate, most: rate, reserve: 0.0 };
     let (since, pause) = (Instant::now(), Duration::from_secs(2));
     buckets.rest("account", at(1_000.0), pause).await;
-    let slow = eventually(SOON, async || buckets.lease("account", at(1.0), 1).await.ok_or("no answer")).await;
+    let slow = eventually(SOON, async || buckets.lease("account", at(1.0), 1).await.ok_or("no response")).await;
     assert!(slow.taken == 0 && slow.wait > SECOND && slow.wait <= pause + SECOND, "{slow:?}");
     eventually_true("the pause is over", SOON, async || {
         buckets.lease("account", at(1_000.0), 1).await.is_some_and(|lease| lease.taken == 1)

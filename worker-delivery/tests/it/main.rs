@@ -1,6 +1,6 @@
 //! Integration tests of worker-delivery with real servers.
 
-#![allow(clippy::unwrap_used, reason = "a test ends with what it found")]
+#![allow(clippy::unwrap_used, reason = "a test ends at the first unexpected result")]
 
 mod campaigns;
 mod crash;

@@ -116,7 +116,7 @@ async fn a_push_goes_to_every_device_by_whoever_serves_it() {
     assert_eq!(results.len(), 4, "{results:?}");
     let counts = [of("IOS", "accepted"), of("IOS", "gone"), of("ANDROID", "accepted"), of("WEB", "accepted")];
     assert_eq!(counts, [1; 4], "{results:?}");
-    assert!(!Value::from(results).to_string().contains("aa01"), "a token is a secret of its device");
+    assert!(!Value::from(results).to_string().contains("aa01"), "the ledger contains no device token");
 
     let alert = &vendors.apns.vendor().taken()[0]["aps"]["alert"];
     let notification = &vendors.gateway.vendor().taken()[0]["notification"];

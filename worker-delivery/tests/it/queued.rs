@@ -86,7 +86,7 @@ async fn a_message_whose_row_is_locked_is_settled_once_the_lock_is_released() {
     assert_eq!(note.execute(lock, &[&locked.id]).await.unwrap(), 1);
     place.bring_forward(free.id).await;
     mailbox.wait_for(2, SOON).await;
-    testkit::eventually_true("somebody waits for the row", SOON, async || {
+    testkit::eventually_true("a query waits for the row", SOON, async || {
         let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')";
         note.query_one(sql, &[]).await.unwrap().get(0)
     })

@@ -58,7 +58,7 @@ async fn what_the_provider_took_is_written_once_a_fault_of_the_database_is_mende
         let calls = accepting(&mut place).await;
         let messages = [place.message(ann), place.message(ann)];
         place.queue(&messages).await;
-        eventually_true("it is tried again and again", SOON, async || tries(&place).await >= 4).await;
+        eventually_true("the write is retried", SOON, async || tries(&place).await >= 4).await;
         place
             .store
             .connection()
@@ -205,7 +205,7 @@ async fn a_row_that_the_database_refuses_delays_no_outcome_that_is_written_with_
             settler.settle(member(&messages[n], chunk, n), Settled::new(place.project, messages[n].id, 1, Sent))
         };
         let both = async { tokio::join!(end(0), end(1)) };
-        tokio::time::timeout(SOON, both).await.expect("neither is tried for ever");
+        tokio::time::timeout(SOON, both).await.expect("neither is retried forever");
         assert_eq!(place.row(messages[1 - refused].id).await.unwrap().status, "sent");
         let row = place.row(messages[refused].id).await.unwrap();
         assert!(row.status == "queued" && row.is_begun, "{row:?}");
@@ -225,7 +225,7 @@ async fn an_outcome_that_cannot_be_written_delays_no_later_one_of_its_project() 
         let mut delayed = Box::pin(end(refused));
         tokio::select! {
             () = &mut delayed => panic!("the database refused this one"),
-            () = eventually_true("it is tried again", SOON, async || tries(&place).await >= 2) => {}
+            () = eventually_true("the write is retried", SOON, async || tries(&place).await >= 2) => {}
         }
         let later = async {
             tokio::select! {
@@ -237,7 +237,7 @@ async fn an_outcome_that_cannot_be_written_delays_no_later_one_of_its_project() 
         assert_eq!(place.row(messages[1 - refused].id).await.unwrap().status, "sent");
         assert!(place.row(messages[refused].id).await.unwrap().is_begun);
         place.store.connection().await.unwrap().batch_execute(MENDED).await.unwrap();
-        tokio::time::timeout(SOON, delayed).await.expect("it is written once the database takes it");
+        tokio::time::timeout(SOON, delayed).await.expect("it is written once the database accepts it");
         assert_eq!(place.row(messages[refused].id).await.unwrap().status, "sent");
     }
 }

@@ -94,7 +94,7 @@ async fn what_becomes_of_a_message_is_told_to_who_asks_for_it() {
     let id = endpoint(&place, &all.url(), &["*"], &secrets).await;
     endpoint(&place, &some.url(), &["message.suppressed", "message.failed"], &EndpointSecrets::random()).await;
     let ann = place.user("ann", Some("ann@example.com"), None).await;
-    let nobody = place.user("nobody", None, None).await;
+    let nobody = place.user("bob", None, None).await;
     let (sent, kept) = (place.message(ann), place.message(nobody));
     place.queue(&[sent.clone(), kept.clone()]).await;
     mailbox.wait_for(1, SOON).await;

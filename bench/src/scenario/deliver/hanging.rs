@@ -62,7 +62,7 @@ impl Drop for Silent {
 pub async fn hanging(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let count = if lab.settings.quick { 1_000 } else { 10_000 };
     section.about = format!(
-        "{count} mails of one project to a mail server, alone and while {STUCK} of another wait for one that accepts connections and never answers"
+        "{count} mails of one project, alone and while {STUCK} mails of another wait for a mail server that accepts connections and never responds"
     );
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let (sink, silent) = (sink::start(Kind::Smtp, None).await?, Silent::start().await?);
@@ -79,7 +79,7 @@ pub async fn hanging(lab: &mut Lab, section: &mut Section) -> Result<()> {
         system.run(&[DELIVERY]).await?;
         progress.step(&format!("alone, round {round} of {}", settings.rounds));
         alone.push(sent(system, &sink, template, count).await?);
-        progress.step(&format!("with a provider that hangs, round {round} of {}", settings.rounds));
+        progress.step(&format!("with a hanging provider, round {round} of {}", settings.rounds));
         let stuck = messages(system, HANGING, template, STUCK).await?;
         delivery::queue(system, Channel::Email, &[stuck], CHUNK).await?;
         tokio::time::sleep(HEAD_START).await;
@@ -90,10 +90,10 @@ pub async fn hanging(lab: &mut Lab, section: &mut Section) -> Result<()> {
         system.forget_messages().await?;
     }
     let rates: Vec<f64> = alone.iter().map(|m| m.outcome.items_per_second()).collect();
-    let figure = rate("with a provider that hangs", "mails/s", &beside).against("alone", &rates);
+    let figure = rate("with a hanging provider", "mails/s", &beside).against("alone", &rates);
     section.figures.extend([Figure::new("alone", "mails/s", rates.clone()), figure.goal(Goal::RatioAtLeast(0.8))]);
     section.costs.push(measure::cost("alone", "mail", &alone, |o| o.items));
-    section.costs.push(measure::cost("with a provider that hangs", "mail", &beside, |o| o.items));
+    section.costs.push(measure::cost("with a hanging provider", "mail", &beside, |o| o.items));
     ledger.close(lab.system().await?).await
 }
 

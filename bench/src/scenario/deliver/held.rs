@@ -16,7 +16,7 @@ const PART: u32 = 100_000;
 pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (count, passed) = if lab.settings.quick { (1_000, 10_000) } else { (ledger::COUNT, 2_000_000) };
     section.about = format!(
-        "{count} pushes by the JSON API, before a transaction is opened and after {passed} messages passed while it stayed open"
+        "{count} pushes through the JSON API, before a transaction is opened and after {passed} messages were sent while it stayed open"
     );
     let options = lab.options.clone();
     lab.open(options).await?;
@@ -33,7 +33,7 @@ pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     transaction.query_one("SELECT count(*) FROM send_chunk", &[]).await?;
     let mut left: u32 = passed;
     while left > 0 {
-        progress.step(&format!("{left} messages to go while a transaction is open"));
+        progress.step(&format!("{left} messages left while a transaction is open"));
         let part = left.min(PART);
         ledger.sent(lab.system().await?, &sink, template, Load::of(part)).await?;
         left -= part;
@@ -41,10 +41,10 @@ pub async fn held(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let after = ledger.rounds(lab, &sink, template, Load::of(count)).await?;
     transaction.rollback().await?;
     drop(holder);
-    let figure = Figure::new("while it is open", "sends/s", rates(&after)).against("before", &rates(&before));
+    let figure = Figure::new("with an open transaction", "sends/s", rates(&after)).against("before", &rates(&before));
     section.figures.extend([rate("before", "sends/s", &before), figure]);
     section.costs.push(measure::cost("before", "send", &before, |o| o.items));
-    section.costs.push(measure::cost("while it is open", "send", &after, |o| o.items));
+    section.costs.push(measure::cost("with an open transaction", "send", &after, |o| o.items));
     // The dead rows would distort other scenarios.
     lab.close().await
 }

@@ -32,7 +32,7 @@ struct Taken {
 pub async fn latency(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let count = if lab.settings.quick { 50 } else { 500 };
     section.about = format!(
-        "{count} mails by POST /messages, each once the one before is with the provider; from their acceptance, and from the request"
+        "{count} mails by POST /messages, each sent after the previous one has reached the provider; from the acceptance, and from the request"
     );
     let sink = sink::start(Kind::Http, None).await?;
     let ledger = Ledger { channel: Channel::Email, env: vec![("MAIL_BASE_URL", format!("http://{}", sink.addr))] };
@@ -71,7 +71,7 @@ async fn send(api: &mut Api, sink: SocketAddr) -> Result<Taken> {
     let (accepted, started) = (now_us(), Instant::now());
     loop {
         tokio::time::sleep(POLL).await;
-        let seen = arrivals(sink).await.context("asking the sink")?;
+        let seen = arrivals(sink).await.context("querying the sink")?;
         if seen.count > before {
             // The response may be read after the message has arrived.
             let since = |from: i64| u32::try_from((seen.last_us - from).max(0)).unwrap_or(u32::MAX);

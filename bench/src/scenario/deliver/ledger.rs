@@ -98,10 +98,10 @@ impl Ledger {
         self.close(lab.system().await?).await?;
         let per_core = rounds.iter().map(|m| m.per_core(DELIVERY)).collect();
         section.figures.extend([
-            rate("out of the ledger", "sends/s", &rounds),
-            Figure::new("out of the ledger, by the worker alone", "sends/s per core", per_core),
+            rate("from the ledger", "sends/s", &rounds),
+            Figure::new("from the ledger, worker only", "sends/s per core", per_core),
         ]);
-        section.costs.push(measure::cost("out of the ledger", "send", &rounds, |o| o.items));
+        section.costs.push(measure::cost("from the ledger", "send", &rounds, |o| o.items));
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Ledger {
         self.sent(system, sink, template, warm_up).await?;
         let mut rounds = Vec::new();
         for round in 1..=settings.rounds {
-            progress.step(&format!("{} messages out of the ledger, round {round} of {}", load.count, settings.rounds));
+            progress.step(&format!("{} messages from the ledger, round {round} of {}", load.count, settings.rounds));
             rounds.push(self.sent(system, sink, template, load).await?);
             warn_of_noise(&progress, &[&rounds]);
         }
@@ -146,7 +146,7 @@ async fn wait_settled(system: &System, wanted: u64) -> Result<()> {
     while system.metric(DELIVERY, Metric::MessagesSettled.name()).await? < wanted {
         if Instant::now() > deadline {
             all_sent(system).await?;
-            bail!("messages were sent, and their worker does not say so");
+            bail!("all messages were sent, but the worker's metric does not count them");
         }
         tokio::time::sleep(READ_METRICS).await;
     }

@@ -25,7 +25,7 @@ const CHUNKS: [(usize, &str); 2] = [(CAPACITY, "in full chunks"), (1, "one by on
 pub async fn projects(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let count = if lab.settings.quick { 2_000 } else { 10_000 };
     section.about = format!(
-        "{count} pushes by the JSON API, shared evenly by 1, 10 and {PROJECTS} projects, in chunks of up to {CAPACITY} and of 1"
+        "{count} pushes through the JSON API, split evenly among 1, 10 and {PROJECTS} projects, in chunks of up to {CAPACITY} and of 1"
     );
     let sink = sink::start(Kind::Http, None).await?;
     let ledger = pushes(sink.addr);

@@ -25,7 +25,7 @@ const MEMORY: f64 = 256.0;
 pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (settings, progress) = (lab.settings, lab.progress.clone());
     let (count, time) = (settings.queued, settings.round * 2);
-    section.about = format!("{count} messages are queued; a worker starts, and sends for {} s", time.as_secs());
+    section.about = format!("{count} messages are queued; a worker starts and sends for {} s", time.as_secs());
     let sink = sink::start(Kind::Http, None).await?;
     let ledger = super::pushes(sink.addr);
     ledger.open(lab, &delivery::apns()?).await?;
@@ -35,7 +35,7 @@ pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
     progress.step(&format!("queueing {count} messages"));
     let messages = delivery::messages(system, 0..1, ledger::PEOPLE, (Channel::Push, template), count).await?;
     delivery::queue(system, Channel::Push, &messages, CAPACITY).await?;
-    progress.step("sending what waits");
+    progress.step("sending queued messages");
     system.run(&[DELIVERY]).await?;
     let mut watched = system.watched();
     watched.extend(sink.watched());
@@ -50,7 +50,7 @@ pub async fn queue(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let used = Moment::now(&watched, GENERATOR)?.since(&before);
     let measured = Measured { outcome: Outcome::of_items(sent, seconds), used, memory: usage::memory(&watched) };
     if already + sent == 0 {
-        bail!("nothing was sent within {} s", time.as_secs());
+        bail!("no message was sent within {} s", time.as_secs());
     }
     let cost = measure::cost("a full queue", "send", std::slice::from_ref(&measured), |o| o.items);
     let peak = cost.memory_of(DELIVERY).unwrap_or(f64::NAN);

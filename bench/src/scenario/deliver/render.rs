@@ -35,7 +35,7 @@ async fn rate(time: Duration) -> Result<f64> {
             let scope = Scope::new(now).with("user", &data).with_fallback(&data);
             let text = template.render(&scope, Escape::Html, &Limits::default())?;
             if text.len() < BYTES / 2 {
-                bail!("rendered {} bytes only", text.len());
+                bail!("only {} bytes were rendered", text.len());
             }
         }
         Ok(TURN)
@@ -54,8 +54,8 @@ fn data() -> Value {
 fn source() -> String {
     let head = "<html><body><h1>Dear {{ name }}</h1>\n{% if plan == \"pro\" %}<p>Thank you for {{ orders }} orders.</p>{% endif %}\n\
                 <ul>{% for item in items %}<li>{{ item.name }}: {{ item.price }}</li>{% endfor %}</ul>\n";
-    let text = "<p style=\"margin:0 0 16px\">Everything in our house leaves it within a day, and what you do not like you may \
-                send back for a month, at no cost to you and with no questions asked by anybody.</p>\n";
+    let text = "<p style=\"margin:0 0 16px\">Every order leaves our store within a day, and you can return what you do not like \
+                within one month, free of charge for you, and without having to give any reasons.</p>\n";
     let named = "<p>To {{ user.email }} in {{ city }}, on the plan {{ plan | upcase }}.</p>\n";
     let foot = "</body></html>\n";
     let mut body = head.to_owned();

@@ -25,7 +25,7 @@ const DAYS: i64 = 10;
 pub async fn year(lab: &mut Lab, section: &mut Section) -> Result<()> {
     let (count, each) = if lab.settings.quick { (1_000, 1_000) } else { (10_000, 100_000) };
     section.about = format!(
-        "{count} pushes by the JSON API, in a ledger of {MONTHS} months and one in which each holds {each} messages that were sent"
+        "{count} pushes through the JSON API, with {MONTHS} empty monthly partitions and with {each} sent messages in each"
     );
     let options = lab.options.clone();
     let system = lab.open(options).await?;

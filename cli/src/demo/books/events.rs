@@ -54,7 +54,7 @@ pub fn stored(expected: &BTreeMap<&'static str, u64>, gained: &Totals) -> Line {
 /// duplicate.
 pub fn repeats(planned: u64, taken: u64, stored_before: u64, stored_now: u64) -> Line {
     let refused = taken.saturating_sub(stored_now.saturating_sub(stored_before));
-    let line = Line::equal("repeats sent = repeats refused", planned + stored_before, refused);
+    let line = Line::equal("repeats sent = repeats rejected", planned + stored_before, refused);
     if stored_before > 0 { line.with_note(format!("{stored_before} were stored before this replay")) } else { line }
 }
 
@@ -91,7 +91,7 @@ pub async fn by_client_id(api: &Api, day: &Day) -> Result<Line, ApiError> {
         }
     }
     let wrong = differences.len();
-    Ok(Line::all_right("found under the client's own id (sample)", all, differences, wrong))
+    Ok(Line::all_right("events found by the client's ID (sample)", all, differences, wrong))
 }
 
 /// Returns all of a member's events, over all pages: ID and timestamp as the API shows them.

@@ -47,20 +47,20 @@ fn compare(due: &[DueInApp], found: &[Vec<Value>]) -> Vec<Line> {
     for (due, items) in due.iter().zip(found) {
         let person = &due.external_id;
         if items.len() != 1 {
-            once.push(format!("of {person}: {} messages", items.len()));
+            once.push(format!("{person}: {} messages", items.len()));
         }
         let says = |item: &Value| {
             let body = item["body"].as_str().unwrap_or_default();
             item["title"] == INBOX.subject && squeezed(body).contains(&squeezed(&due.says))
         };
         if let Some(item) = items.iter().find(|item| !says(item)) {
-            right.push(format!("of {person}: {item} does not say {:?}", due.says));
+            right.push(format!("{person}: {item} does not contain {:?}", due.says));
         }
     }
     let wrong = [once.len(), right.len()];
     vec![
         Line::all_right("in-app messages due = in the inboxes", due.len(), once, wrong[0]),
-        Line::all_right("inboxes that say the right name", due.len(), right, wrong[1]),
+        Line::all_right("inboxes with the right name", due.len(), right, wrong[1]),
     ]
 }
 
@@ -87,6 +87,6 @@ mod tests {
         assert_eq!(wrong(vec![right.clone()]), Vec::<&str>::new());
         assert_eq!(wrong(vec![]), ["in-app messages due = in the inboxes"]);
         assert_eq!(wrong(vec![right.clone(), right]), ["in-app messages due = in the inboxes"]);
-        assert_eq!(wrong(vec![item("Hello there")]), ["inboxes that say the right name"]);
+        assert_eq!(wrong(vec![item("Hello there")]), ["inboxes with the right name"]);
     }
 }

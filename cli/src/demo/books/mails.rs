@@ -115,14 +115,14 @@ impl Tally<'_> {
         let twice = self.came.values().filter(|copies| copies.len() > 1).map(|copies| {
             let ids: HashSet<_> = copies.iter().map(|mail| mail.message_id.as_str()).collect();
             let (mail, times) = (copies[0], copies.len());
-            format!("to {}: {:?} came {times} times, with {} Message-IDs", mail.to, mail.subject, ids.len())
+            format!("to {}: {:?} arrived {times} times, with {} Message-IDs", mail.to, mail.subject, ids.len())
         });
         let mut line = Line::equal("second copies", 0, copies).with_examples(twice);
         line.ok = copies <= ambiguous.unwrap_or(0);
         match ambiguous {
             Some(0) => line,
-            Some(n) => line.with_note(format!("{n} sends of unknown outcome, as the service says")),
-            None if copies > 0 => line.with_note("the service does not say how many sends had no known outcome"),
+            Some(n) => line.with_note(format!("the service reports {n} sends with an unknown outcome")),
+            None if copies > 0 => line.with_note("the service does not report sends with an unknown outcome"),
             None => line,
         }
     }
@@ -140,11 +140,11 @@ impl Tally<'_> {
             let body = squeezed(&copies[0].text);
             let says = ledger.due.get(mark).map_or(&[][..], |due| &due.says);
             if let Some(lacking) = says.iter().find(|words| !body.contains(&squeezed(words))) {
-                wrong.push(format!("to {}: {:?} does not say {lacking:?}", copies[0].to, copies[0].subject));
+                wrong.push(format!("to {}: {:?} does not contain {lacking:?}", copies[0].to, copies[0].subject));
             }
         }
         let count = wrong.len();
-        Line::all_right("mails that say the right name and total", self.came.len(), wrong, count)
+        Line::all_right("mails with the right name and total", self.came.len(), wrong, count)
     }
 
     fn early(&self, ledger: &Ledger<'_>, carts: &HashMap<String, i64>) -> Option<Line> {
@@ -155,12 +155,12 @@ impl Tally<'_> {
             judged += 1;
             soonest = soonest.min(came - sent);
             if came - sent < REMINDER_AFTER.as_millis() as i64 {
-                early.push(format!("to {}: {:?} came after {} ms", mark.0, copies[0].subject, came - sent));
+                early.push(format!("to {}: {:?} arrived after {} ms", mark.0, copies[0].subject, came - sent));
             }
         }
         let count = early.len();
-        let note = format!("the soonest after {:.1} s", soonest as f64 / 1000.0);
-        (judged > 0).then(|| Line::all_right("reminders not before their 5 s", judged, early, count).with_note(note))
+        let note = format!("the earliest after {:.1} s", soonest as f64 / 1000.0);
+        (judged > 0).then(|| Line::all_right("reminders after at least 5 s", judged, early, count).with_note(note))
     }
 }
 
@@ -217,11 +217,11 @@ mod tests {
 
         let mut wrong_words = whole();
         wrong_words[1].text = "Total 0.00 EUR".into();
-        assert_eq!(lines(&wrong_words, None), ["mails that say the right name and total"]);
+        assert_eq!(lines(&wrong_words, None), ["mails with the right name and total"]);
 
         let mut early = whole();
         early[1].arrived_ms = 15_499;
-        assert_eq!(lines(&early, None), ["reminders not before their 5 s"]);
+        assert_eq!(lines(&early, None), ["reminders after at least 5 s"]);
     }
 
     #[test]

@@ -76,18 +76,18 @@ impl<'a> Phones<'a> {
     /// Returns the lines of the reconciliation. As with mails, up to `ambiguous` second copies are allowed.
     pub fn lines(&self, ambiguous: Option<u64>) -> Vec<Line> {
         let missing = self.due.iter().filter(|token| !self.came.contains_key(**token));
-        let missing = missing.map(|token| format!("to {token}: nothing came"));
+        let missing = missing.map(|token| format!("to {token}: no push arrived"));
         let due = Line::equal("pushes due = on the phones", self.due(), self.came()).with_examples(missing);
         let copies: usize = self.came.values().map(|copies| copies.len() - 1).sum();
         let twice = self.came.iter().filter(|(_, copies)| copies.len() > 1);
-        let twice = twice.map(|(token, copies)| format!("to {token}: came {} times", copies.len()));
+        let twice = twice.map(|(token, copies)| format!("to {token}: arrived {} times", copies.len()));
         let mut second = Line::equal("second pushes", 0, copies as u64).with_examples(twice);
         second.ok = copies as u64 <= ambiguous.unwrap_or(0);
         let right = |push: &&Arrived| push.title == PUSH.subject && push.body == PUSH.body;
         let wrong = self.came.values().flatten().filter(|push| !right(push) || !self.due.contains(push.token.as_str()));
         let wrong: Vec<String> =
             wrong.map(|push| format!("to {}: {:?}, {:?}", push.token, push.title, push.body)).collect();
-        let strange = Line::equal("pushes that were not due, or with other words", 0, wrong.len() as u64);
+        let strange = Line::equal("pushes that were not due, or with another text", 0, wrong.len() as u64);
         vec![due, second, strange.with_examples(wrong)]
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(wrong(&[], None), ["pushes due = on the phones"]);
         assert_eq!(wrong(&[right, right], Some(0)), ["second pushes"]);
         assert_eq!(wrong(&[right, right], Some(1)), Vec::<&str>::new());
-        let strange = ["pushes that were not due, or with other words"];
+        let strange = ["pushes that were not due, or with another text"];
         assert_eq!(wrong(&[(TOKEN, "Hi")], None), strange);
         assert_eq!(wrong(&[right, ("mailbox:anon-r-2-0-aa", PUSH.subject)], None), strange);
     }

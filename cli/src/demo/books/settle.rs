@@ -69,7 +69,7 @@ pub async fn settle(
         let events = now.events();
         let open = [
             ("events", events, goal.events),
-            ("people", people, goal.people),
+            ("users", people, goal.people),
             ("mails", due_came, goal.ledger.due()),
             ("pushes", pushes_came, phones.due()),
         ];
@@ -79,7 +79,7 @@ pub async fn settle(
         }
         let open = open.iter().filter(|(_, now, wanted)| now < wanted);
         let message: Vec<_> = open.map(|(what, now, wanted)| format!("{what} {now}/{wanted}")).collect();
-        let message = if there { "watching for more".to_owned() } else { message.join(", ") };
+        let message = if there { "checking for late arrivals".to_owned() } else { message.join(", ") };
         progress.at(events.min(goal.events) + people.min(goal.people) + due_came + pushes_came, message);
         last = now;
         let late = began.elapsed() >= deadline;

@@ -48,9 +48,9 @@ pub async fn sampled(api: &Api, day: &Day, slowest_ms: &[u64]) -> Result<Vec<Lin
     let all = sample.len();
     let note = format!("{wrong_clocks} of them with wrong clocks");
     Ok(vec![
-        profiles.line("profiles as last told (sample)", all),
-        histories.line("events of before and after sign-up (sample)", all),
-        clocks_off.line("times true to 5 s (sample)", all).with_note(note),
+        profiles.line("profiles as last sent (sample)", all),
+        histories.line("events before and after sign-up (sample)", all),
+        clocks_off.line("timestamps accurate to 5 s (sample)", all).with_note(note),
     ])
 }
 

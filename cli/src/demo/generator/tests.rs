@@ -29,7 +29,7 @@ fn the_same_recipe_gives_the_same_bytes() {
     let (a, b) = (Day::generate(&recipe("run", 120)), Day::generate(&recipe("run", 120)));
     assert_eq!(format!("{:?}", a.requests), format!("{:?}", b.requests));
     let other = Day::generate(&recipe("other", 120));
-    assert_eq!(a.events_by_name(), other.events_by_name(), "another run is the same day");
+    assert_eq!(a.events_by_name(), other.events_by_name(), "another run has the same day");
     assert_ne!(a.requests[0].json, other.requests[0].json);
 }
 
@@ -110,7 +110,7 @@ fn a_reminder_is_due_for_every_checkout_that_mail_can_reach() {
     let reminded: BTreeSet<_> = day.due_mails().into_iter().filter_map(|mail| mail.cart_id).collect();
     assert!(reminded.is_subset(&carts) && reminded.len() < carts.len());
     let subjects: HashSet<_> = day.due_mails().into_iter().map(|mail| (mail.to, mail.subject)).collect();
-    assert_eq!(subjects.len(), day.due_mails().len(), "address and subject tell the mails apart");
+    assert_eq!(subjects.len(), day.due_mails().len(), "address and subject identify a mail");
 }
 
 #[test]

@@ -68,7 +68,7 @@ async fn jetstream(bus: &Bus) -> JetStream {
             }
             _ => JetStream::Silent(error.to_string()),
         },
-        Err(_) => JetStream::Silent("no answer".to_owned()),
+        Err(_) => JetStream::Silent("no response".to_owned()),
     }
 }
 
@@ -82,7 +82,7 @@ async fn stream(bus: &Bus, name: &str) -> Looked {
             GetStreamErrorKind::JetStream(told) if told.error_code() == ErrorCode::STREAM_NOT_FOUND => Looked::Missing,
             _ => Looked::Unseen(error.to_string()),
         },
-        Err(_) => Looked::Unseen("no answer".to_owned()),
+        Err(_) => Looked::Unseen("no response".to_owned()),
     }
 }
 
@@ -107,7 +107,7 @@ fn read(config: &Value) -> Sync {
     }
     match config["sync_interval"].as_u64() {
         Some(nanoseconds) => Sync::Every { milliseconds: nanoseconds / 1_000_000 },
-        None => Sync::Unseen("its server does not tell".to_owned()),
+        None => Sync::Unseen("the server does not report it".to_owned()),
     }
 }
 

@@ -48,7 +48,7 @@ async fn reach(url: &str) -> Result<(), Refusal> {
     let connector =
         Connector::parse(url, "doctor").map_err(|e| Refusal { words: e.to_string(), ..Refusal::default() })?;
     let Ok(connected) = tokio::time::timeout(PATIENCE, connector.connect()).await else {
-        return Err(Refusal { words: format!("no answer within {} s", PATIENCE.as_secs()), ..Refusal::default() });
+        return Err(Refusal { words: format!("no response within {} s", PATIENCE.as_secs()), ..Refusal::default() });
     };
     let (client, running) = connected.map_err(|error| refusal(error.into()))?;
     drop(client);

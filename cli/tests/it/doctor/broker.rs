@@ -75,9 +75,9 @@ async fn streams_that_are_missing_or_otherwise_are_told() {
     assert!(finds(&mut deployment.doctor(), "nats.stream.ingest").contains("max_age"));
     edit(|_| {}).await;
     let said = finds(deployment.doctor().env("INGEST_PARTITIONS", "4"), "nats.stream.ingest");
-    assert!(said.contains("has 8 partitions, and INGEST_PARTITIONS says 4"), "{said}");
+    assert!(said.contains("has 8 partitions, but INGEST_PARTITIONS says 4"), "{said}");
     let (_, told) = examine(deployment.doctor().env("STREAM_REPLICAS", "3"));
-    assert!(of(&told, "nats.stream.send")["what"].as_str().unwrap().contains("1 server keeps it"), "{told:#}");
+    assert!(of(&told, "nats.stream.send")["what"].as_str().unwrap().contains("1 server stores it"), "{told:#}");
     bus.jetstream.delete_stream(&send.name).await.unwrap();
     assert!(finds(&mut deployment.doctor(), "nats.stream.send").contains("is missing"));
 }

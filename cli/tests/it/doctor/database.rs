@@ -63,7 +63,7 @@ async fn a_schema_that_is_missing_or_newer_is_told() {
 
     let db = deployment.connection().await;
     db.batch_execute("UPDATE schema_migration SET checksum = 'other' WHERE version = 1").await.unwrap();
-    assert!(finds(&mut deployment.doctor(), "database.schema").contains("another text"));
+    assert!(finds(&mut deployment.doctor(), "database.schema").contains("a different text"));
     let newer = "INSERT INTO schema_migration (version, name, checksum, min_reader) VALUES (999, 'later', '', 999)";
     db.batch_execute(newer).await.unwrap();
     assert!(finds(&mut deployment.doctor(), "database.schema").contains("upgrade the program"));

@@ -94,7 +94,7 @@ fn sound() -> (Told, Found) {
         by_http: messages.iter().map(|message| message.id).collect(),
         messages,
         aside: [(0, id(40))].into(),
-        astray: [("messages to people of another project", 0)].into(),
+        astray: [("messages to users of another project", 0)].into(),
         shown_to_others: Vec::new(),
         open_keys: Vec::new(),
         limited: Limited { took: Duration::from_secs(1), bursts: 1 },
@@ -121,25 +121,25 @@ fn breaks<R>(promise: &str, doctor: impl FnOnce(&mut Told, &mut Found) -> R) {
     let (mut told, mut found) = sound();
     doctor(&mut told, &mut found);
     let broken: Vec<&str> = judge(&told, &found).into_iter().filter(|(_, a)| !a.is_empty()).map(|(p, _)| p).collect();
-    assert!(CHECKS.iter().any(|(known, _)| *known == promise), "no such promise: {promise}");
+    assert!(CHECKS.iter().any(|(known, _)| *known == promise), "unknown promise: {promise}");
     assert!(broken.contains(&promise), "{promise}: only {broken:?}");
 }
 
 #[test]
 fn a_lost_event_is_found() {
-    breaks("what was accepted is stored", |_, found| found.events.remove(0));
+    breaks("every accepted event is stored", |_, found| found.events.remove(0));
     // Another shop's event with the same reference is another event.
-    breaks("what was accepted is stored", |_, found| found.events[0].shop = 1);
+    breaks("every accepted event is stored", |_, found| found.events[0].shop = 1);
 }
 
 #[test]
 fn an_event_that_is_stored_twice_is_found() {
-    breaks("nothing is stored twice", |_, found| found.events.push(event(0, "counted", Some("e1"))));
+    breaks("no event is stored twice", |_, found| found.events.push(event(0, "counted", Some("e1"))));
 }
 
 #[test]
 fn an_event_of_nobody_or_of_another_shop_is_found() {
-    const PROMISE: &str = "nothing is stored that its shop was never sent";
+    const PROMISE: &str = "every stored event was sent to its shop";
     breaks(PROMISE, |_, found| found.events.push(event(0, "counted", Some("e9"))));
     breaks(PROMISE, |_, found| found.events.push(event(0, "counted", None)));
     breaks(PROMISE, |_, found| found.events.push(event(1, "counted", Some("e1"))));
@@ -147,7 +147,7 @@ fn an_event_of_nobody_or_of_another_shop_is_found() {
 
 #[test]
 fn a_wrong_count_is_found() {
-    const PROMISE: &str = "the API counts what is stored";
+    const PROMISE: &str = "the API's counts match the stored events";
     breaks(PROMISE, |_, found| *found.counts.entry((0, "counted".to_owned())).or_default() += 1);
     breaks(PROMISE, |_, found| found.counts.remove(&(1, "counted".to_owned())));
     breaks(PROMISE, |_, found| found.events.push(event(0, TRACKED, None)));
@@ -155,7 +155,7 @@ fn a_wrong_count_is_found() {
 
 #[test]
 fn an_update_out_of_its_turn_is_found() {
-    const PROMISE: &str = "everybody's last update won";
+    const PROMISE: &str = "each user's last profile update wins";
     let u1 = || (0, "u1".to_owned());
     breaks(PROMISE, |_, found| found.profiles.remove(&u1()));
     for left in [json!({ "n": 2, "t2": true }), json!({ "n": 3, "t3": true, "t2": true }), json!({ "n": 3 })] {
@@ -165,7 +165,7 @@ fn an_update_out_of_its_turn_is_found() {
 
 #[test]
 fn a_merge_that_did_not_happen_is_found() {
-    const PROMISE: &str = "who was merged is one person";
+    const PROMISE: &str = "merged IDs belong to one user";
     breaks(PROMISE, |_, found| found.merges.clear());
     breaks(PROMISE, |_, found| found.merges.values_mut().for_each(|merge| merge.leads_to = None));
     breaks(PROMISE, |_, found| found.merges.values_mut().for_each(|merge| merge.events = 1));
@@ -173,7 +173,7 @@ fn a_merge_that_did_not_happen_is_found() {
 
 #[test]
 fn a_send_that_is_lost_or_made_two_is_found() {
-    const PROMISE: &str = "a key of a send stands for one message";
+    const PROMISE: &str = "each idempotency key has one message";
     breaks(PROMISE, |_, found| found.messages.remove(0));
     breaks(PROMISE, |told, _| told.note(Line::Sent { shop: 0, key: "k1".to_owned(), id: id(9) }));
     breaks(PROMISE, |_, found| found.messages.push(message(9, "SMS", Lane::Direct)));
@@ -187,7 +187,7 @@ fn a_message_without_an_outcome_is_found() {
     // Failed after an unknown outcome that would still have allowed a repeat.
     breaks(PROMISE, |_, found| {
         let message = &mut found.messages[0];
-        (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no answer".to_owned());
+        (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no response".to_owned());
         message.ambiguous = UNKNOWN_RETRIES;
     });
 }
@@ -196,7 +196,7 @@ fn a_message_without_an_outcome_is_found() {
 fn a_doubtful_message_of_a_campaign_is_given_up() {
     let (told, mut found) = sound();
     let message = &mut found.messages[3];
-    (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no answer".to_owned());
+    (message.status, message.reason) = ("failed".to_owned(), "outcome_unknown: no response".to_owned());
     message.ambiguous = 1;
     assert!(judge(&told, &found).iter().all(|(_, against)| against.is_empty()));
 }
@@ -214,7 +214,7 @@ fn a_message_that_its_provider_refused_is_given_up_and_no_other() {
         found.refused.insert(id(2));
     });
     // If one of them was accepted too, it is a copy that the ledger does not show.
-    breaks("second copies only where the ledger shows a doubt", |_, found| {
+    breaks("duplicates occur only for ambiguous messages", |_, found| {
         refuse(found);
         found.refused.insert(id(1));
         found.copies.insert(id(1), 1);
@@ -233,17 +233,17 @@ fn a_queued_message_without_a_chunk_is_found() {
 
 #[test]
 fn a_message_that_its_provider_never_saw_is_found() {
-    breaks("what is sent, its provider has", |_, found| found.copies.remove(&id(1)));
+    breaks("every sent message reached its provider", |_, found| found.copies.remove(&id(1)));
 }
 
 #[test]
 fn a_copy_without_a_row_is_found() {
-    breaks("what a provider has, the ledger knows", |_, found| found.copies.insert(id(9), 1));
+    breaks("every message at a provider is in the ledger", |_, found| found.copies.insert(id(9), 1));
 }
 
 #[test]
 fn a_second_copy_without_a_doubt_is_found() {
-    const PROMISE: &str = "second copies only where the ledger shows a doubt";
+    const PROMISE: &str = "duplicates occur only for ambiguous messages";
     breaks(PROMISE, |_, found| found.copies.insert(id(1), 2));
     breaks(PROMISE, |_, found| {
         found.messages[0].ambiguous = 1;
@@ -262,7 +262,7 @@ fn a_second_copy_without_a_doubt_is_found() {
 
 #[test]
 fn a_run_that_is_missing_stuck_or_one_too_many_is_found() {
-    const PROMISE: &str = "a trigger starts one run, which ends";
+    const PROMISE: &str = "each trigger starts one run, which ends";
     breaks(PROMISE, |_, found| found.runs.clear());
     breaks(PROMISE, |_, found| found.runs[0].status = "waiting".to_owned());
     breaks(PROMISE, |_, found| {
@@ -277,7 +277,7 @@ fn a_run_that_is_missing_stuck_or_one_too_many_is_found() {
 
 #[test]
 fn an_effect_that_is_missing_or_happened_twice_is_found() {
-    const PROMISE: &str = "a step's effect happens once";
+    const PROMISE: &str = "each step takes effect once";
     breaks(PROMISE, |_, found| found.messages.remove(2));
     breaks(PROMISE, |_, found| {
         found.messages.push(message(9, "SMS", Lane::Automation));
@@ -300,7 +300,7 @@ fn a_wait_that_ended_early_is_found() {
 
 #[test]
 fn a_campaign_that_missed_somebody_or_reached_them_twice_is_found() {
-    const PROMISE: &str = "a campaign reaches everybody once";
+    const PROMISE: &str = "each campaign reaches its audience once";
     breaks(PROMISE, |_, found| found.audience.insert(id(101)));
     breaks(PROMISE, |_, found| found.messages.push(message(9, "SMS", Lane::Campaign)));
     breaks(PROMISE, |_, found| found.campaigns.insert(id(30), "SENDING".to_owned()));
@@ -310,7 +310,7 @@ fn a_campaign_that_missed_somebody_or_reached_them_twice_is_found() {
 
 #[test]
 fn what_was_not_put_aside_and_what_should_not_have_been_is_found() {
-    const PROMISE: &str = "what cannot be applied is put aside, and nothing else";
+    const PROMISE: &str = "only inapplicable items become dead letters";
     breaks(PROMISE, |_, found| found.aside.clear());
     breaks(PROMISE, |_, found| found.aside = [(1, id(40))].into());
     breaks(PROMISE, |_, found| found.aside.insert((0, id(42))));
@@ -322,8 +322,8 @@ fn what_was_not_put_aside_and_what_should_not_have_been_is_found() {
 
 #[test]
 fn what_strayed_into_another_project_is_found() {
-    const PROMISE: &str = "nothing is another project's";
-    breaks(PROMISE, |_, found| found.astray.insert("messages to people of another project", 1));
+    const PROMISE: &str = "no data crosses projects";
+    breaks(PROMISE, |_, found| found.astray.insert("messages to users of another project", 1));
     breaks(PROMISE, |_, found| found.messages[0].shop = 1);
     breaks(PROMISE, |_, found| found.by_smtp.insert(id(1)));
     breaks(PROMISE, |_, found| found.shown_to_others.push(id(1)));
@@ -331,7 +331,7 @@ fn what_strayed_into_another_project_is_found() {
 
 #[test]
 fn one_request_too_many_is_found() {
-    const PROMISE: &str = "a project's limit holds";
+    const PROMISE: &str = "the project's rate limit holds";
     let flood = |told: &mut Told, found: &mut Found, times: u32| {
         for n in 0..times {
             let (name, reference) = ("flooded".to_owned(), format!("f{n}"));
@@ -351,19 +351,19 @@ fn one_request_too_many_is_found() {
 
 #[test]
 fn a_revoked_key_that_opens_is_found() {
-    const PROMISE: &str = "a revoked key is refused";
+    const PROMISE: &str = "revoked keys are rejected";
     breaks(PROMISE, |_, found| found.open_keys.push("pk_1".to_owned()));
     breaks(PROMISE, |told, _| told.note(Line::UsedLate { key: "pk_1".to_owned(), seconds: 61 }));
 }
 
 #[test]
 fn what_is_left_over_is_found() {
-    breaks("nothing is left over", |_, found| found.leftovers.insert("rows of the outbox", 1));
+    breaks("no work is left", |_, found| found.leftovers.insert("rows of the outbox", 1));
 }
 
 #[test]
 fn a_strange_answer_and_a_strange_end_are_found() {
-    const PROMISE: &str = "answers and processes are as promised";
+    const PROMISE: &str = "no unexpected response or exit occurred";
     breaks(PROMISE, |told, _| told.note(Line::Wrong { answer: "401".to_owned() }));
-    breaks(PROMISE, |_, found| found.deaths.push("gateway 1 ended by itself".to_owned()));
+    breaks(PROMISE, |_, found| found.deaths.push("gateway 1 exited unexpectedly".to_owned()));
 }

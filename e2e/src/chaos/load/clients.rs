@@ -95,7 +95,7 @@ pub async fn count(load: &Load<'_>, shop: usize, client: usize) {
         let at: Vec<Value> = at.unwrap_or_default();
         let right = at == bad.map(|place| json!(place)).into_iter().collect::<Vec<_>>();
         if (&answer.json["processed"], &answer.json["errors"]) != (&json!(expected.0), &json!(expected.1)) || !right {
-            return load.wrong(format!("a batch of {expected:?} was answered {}", answer.json)).await;
+            return load.wrong(format!("unexpected response to a batch of {expected:?}: {}", answer.json)).await;
         }
         load.oracle.note(after).await;
         let user = format!("u{client}-0");
@@ -146,7 +146,7 @@ pub async fn send(load: &Load<'_>, shop: usize, client: usize) {
         for _ in 0..=u32::from(n.is_multiple_of(REPEATED)) {
             let Some(answer) = load.insist(shop, "/messages", With::Secret(&key), &message).await else { return };
             let Some(id) = id_of(&answer) else {
-                return load.wrong(format!("a message without an id: {}", answer.json)).await;
+                return load.wrong(format!("a message without an ID: {}", answer.json)).await;
             };
             load.oracle.note(vec![Line::Sent { shop, key: key.clone(), id }]).await;
         }
@@ -182,7 +182,7 @@ pub async fn campaign(load: &Load<'_>) {
         let key = format!("campaign-{n}");
         let Some(made) = load.insist(0, "/campaigns", With::Secret(&key), &campaign).await else { return };
         let Some(id) = id_of(&made) else {
-            return load.wrong(format!("a campaign without an id: {}", made.json)).await;
+            return load.wrong(format!("a campaign without an ID: {}", made.json)).await;
         };
         if !begun(load, &id.to_string()).await {
             return;
@@ -205,12 +205,12 @@ async fn begun(load: &Load<'_>, id: &str) -> bool {
                     let sent = timeout(ANSWER, api.call(Method::POST, &send, &api.secret_key, Some(&nothing))).await;
                     let sent = sent.ok().and_then(Result::ok).filter(|answer| answer.status != 409);
                     if verdict(sent.as_ref()) == Verdict::Wrong {
-                        load.wrong(format!("{send} was answered {sent:?}")).await;
+                        load.wrong(format!("unexpected response to {send}: {sent:?}")).await;
                         return false;
                     }
                 }
                 Ok(Ok(answer)) if verdict(Some(&answer)) == Verdict::Wrong => {
-                    load.wrong(format!("{look} was answered {answer:?}")).await;
+                    load.wrong(format!("unexpected response to {look}: {answer:?}")).await;
                     return false;
                 }
                 _ => {}
@@ -218,7 +218,7 @@ async fn begun(load: &Load<'_>, id: &str) -> bool {
             tokio::time::sleep(AGAIN).await;
         }
         if load.is_given_up() {
-            load.wrong(format!("campaign {id} could not be begun")).await;
+            load.wrong(format!("campaign {id} could not be started")).await;
             return false;
         }
     }

@@ -37,13 +37,13 @@ pub async fn flood(load: &Load<'_>, client: usize) {
 
 /// Creates keys, uses them through every gateway, and revokes them, one after the other.
 pub async fn keys(load: &Load<'_>) {
-    let provision = Provision::new(&load.product.database_url).expect("an address");
+    let provision = Provision::new(&load.product.database_url).expect("a valid database URL");
     let project = load.product.projects[0];
     let mut n = 0_u64;
     while !load.is_over() {
         n += 1;
         // If the response is lost, there is one more key, which is never used.
-        let Some(made) = persist(load, || provision.create_key(project, KeyType::Public, "comes and goes")).await
+        let Some(made) = persist(load, || provision.create_key(project, KeyType::Public, "temporary")).await
         else {
             return;
         };
@@ -79,7 +79,7 @@ async fn persist<T>(load: &Load<'_>, mut act: impl AsyncFnMut() -> anyhow::Resul
             Ok(Ok(done)) => return Some(done),
             failed if load.is_given_up() => {
                 let error = failed.map(Result::err);
-                load.wrong(format!("the database took nothing: {error:?}")).await;
+                load.wrong(format!("the database rejected every attempt: {error:?}")).await;
                 return None;
             }
             _ => tokio::time::sleep(AGAIN).await,
@@ -119,13 +119,13 @@ async fn until(load: &Load<'_>, api: &Api, called: &str, what: Until) -> bool {
                 return true;
             }
             (Verdict::Wrong, _) => {
-                load.wrong(format!("a key was answered {:?}", answer.map(|answer| (answer.status, answer.json)))).await;
+                load.wrong(format!("unexpected response for a key: {:?}", answer.map(|answer| (answer.status, answer.json)))).await;
                 return false;
             }
             (Verdict::Again | Verdict::Missing, _) => {}
         }
         if load.is_given_up() {
-            load.wrong(format!("a key was neither accepted nor refused for long: {what:?}")).await;
+            load.wrong(format!("the gateway neither accepted nor rejected a key in time: {what:?}")).await;
             return false;
         }
         tokio::time::sleep(AGAIN).await;

@@ -22,7 +22,7 @@ const VALUES: [&str; 2] = [r#"{"a": "\u0000"}"#, "{no json"];
 pub async fn poison(load: &Load<'_>) {
     let bus = match connect(load).await {
         Ok(bus) => bus,
-        Err(error) => return load.wrong(format!("nobody could put poison into the stream: {error:#}")).await,
+        Err(error) => return load.wrong(format!("cannot connect to publish inapplicable items: {error:#}")).await,
     };
     let publisher = Publisher::new(bus.clone());
     let project = ProjectId(load.product.projects[0]);
@@ -46,7 +46,7 @@ pub async fn poison(load: &Load<'_>) {
         load.oracle.note(vec![Line::TriedPoison { id }]).await;
         while let Err(error) = publisher.publish(bus.names.ingest(partition), payload.clone().into()).await {
             if load.is_given_up() {
-                return load.wrong(format!("the stream took nothing: {error}")).await;
+                return load.wrong(format!("the stream rejected every attempt: {error}")).await;
             }
             tokio::time::sleep(AGAIN).await;
         }

@@ -50,12 +50,12 @@ fn what_the_day_leaves_out_is_there_and_struck() {
     let there: BTreeSet<String> = storm::failpoints().into_values().flatten().collect();
     let mut left_out = BTreeSet::new();
     for name in all() {
-        assert!(there.contains(name), "there is no failpoint {name}");
-        assert!(left_out.insert(name), "{name} stands here twice");
+        assert!(there.contains(name), "unknown failpoint {name}");
+        assert!(left_out.insert(name), "{name} is listed twice");
     }
     let own = include_str!("../../../../worker-delivery/tests/it/crash.rs");
     for name in OF_DELIVERY {
-        assert!(own.contains(&format!("\"{name}\"")), "nothing strikes {name}");
+        assert!(own.contains(&format!("\"{name}\"")), "no test covers {name}");
     }
 }
 
@@ -105,17 +105,17 @@ async fn each_ran_once(system: &System, db: &Client, left: &str) {
         let came = drained::events(db, "came").await.rows;
         let left = count(db, left).await;
         let is_through = runs.min(came) >= PEOPLE as i64 && left == 0;
-        if is_through { Ok(()) } else { Err(format!("{runs} runs, {came} events of theirs, {left} left")) }
+        if is_through { Ok(()) } else { Err(format!("{runs} runs, {came} events, {left} rows left")) }
     };
     eventually(SOON, through).await;
     // These items use the same partitions as the starts.
     tell(system, |user| json!({ "type": "track", "event": "last", "user_id": user, "properties": {} })).await;
     let recorded = async || drained::events(db, "last").await.rows == PEOPLE as i64;
-    eventually_true("all is applied", SOON, recorded).await;
+    eventually_true("all items are applied", SOON, recorded).await;
     let counts = db.query_one("SELECT count(*), count(DISTINCT user_id) FROM run", &[]).await.expect("the runs");
-    assert_eq!([counts.get::<_, i64>(0), counts.get(1)], [PEOPLE as i64; 2], "runs, people");
+    assert_eq!([counts.get::<_, i64>(0), counts.get(1)], [PEOPLE as i64; 2], "runs, users");
     assert_eq!(drained::events(db, "came").await, StoredEvents::each_once(PEOPLE as i64));
-    assert_eq!(drained::dead_letters(system).await, 0, "nothing was put aside");
+    assert_eq!(drained::dead_letters(system).await, 0, "there are dead letters");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,16 +125,16 @@ async fn a_date_that_came_starts_its_run_once() {
     automation(&system, json!({ "triggerType": "DATE_PROPERTY", "triggerDate": { "property": "moment" } })).await;
     // A scan of existing users that is still pending would store the dates below, too.
     let planned = async || count(&db, "SELECT count(*) FROM automation WHERE dates_since IS NOT NULL").await == 0;
-    eventually_true("all people were gone through", SOON, planned).await;
+    eventually_true("all users were scanned", SOON, planned).await;
     system.scheduler.kill().await;
     let moment = rfc3339(Clock::system().now() + SHORTLY);
     identify(&system, |_| json!({ "moment": moment })).await;
     let noted = async || count(&db, "SELECT count(*) FROM date_due").await == PEOPLE as i64;
-    eventually_true("the dates are noted", SOON, noted).await;
+    eventually_true("the dates are stored", SOON, noted).await;
     for point in DATES {
         struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
         let left = count(&db, "SELECT count(*) FROM date_due WHERE due_at <= now() AND look_at > now()").await;
-        assert!(left > 0, "at {point} there is nothing that would be forgotten");
+        assert!(left > 0, "at {point} no unfinished work is left");
         // Simulates half a minute.
         db.batch_execute("UPDATE date_due SET look_at = now()").await.expect("dates");
     }
@@ -156,7 +156,7 @@ async fn who_enters_a_segment_is_started_once() {
     for point in STARTS {
         struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
         let left = count(&db, "SELECT count(*) FROM segment_start").await;
-        assert!(left > 0, "at {point} there is nothing that would be forgotten");
+        assert!(left > 0, "at {point} no unfinished work is left");
     }
     system.scheduler.start().await;
     let left = "SELECT (SELECT count(*) FROM segment_start) + (SELECT count(*) FROM segment_dirty)";
@@ -179,7 +179,7 @@ async fn a_step_that_calls_goes_on_once() {
     for point in CALL {
         struck(&mut system.automation, &at_hit(point, 1), &log).await;
         let left = count(&db, "SELECT count(*) FROM webhook_call").await;
-        assert!(left > 0, "at {point} there is nothing that would be forgotten");
+        assert!(left > 0, "at {point} no unfinished work is left");
         // Simulates a minute.
         db.batch_execute("UPDATE webhook_call SET due_at = now()").await.expect("calls");
     }
@@ -191,7 +191,7 @@ async fn a_step_that_calls_goes_on_once() {
         called.entry(call.json()["of"].to_string()).or_default().insert(id);
     }
     assert_eq!(called.len(), PEOPLE);
-    assert!(called.values().all(|ids| ids.len() == 1), "whoever is called for twice is by one id: {called:?}");
+    assert!(called.values().all(|ids| ids.len() == 1), "calls for one user have different IDs: {called:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -205,7 +205,7 @@ async fn what_the_outbox_has_published_is_recorded_once() {
     for point in OUTBOX {
         struck(&mut system.automation, &at_hit(point, 1), &log).await;
         let left = count(&db, "SELECT count(*) FROM outbox").await;
-        assert!(left > 0, "at {point} there is nothing that would be published again");
+        assert!(left > 0, "at {point} no row is left to publish again");
     }
     system.automation.start().await;
     each_ran_once(&system, &db, "SELECT count(*) FROM outbox").await;
@@ -235,8 +235,8 @@ async fn released_chunks_are_sent_once_when_the_scheduler_dies_before_its_hint()
     for point in CAMPAIGN {
         struck(&mut system.scheduler, &at_hit(point, 1), &log).await;
     }
-    assert!(count(&db, "SELECT count(*) FROM send_chunk WHERE due_at <= now()").await > 0, "nothing was released");
-    assert_eq!(count(&db, "SELECT count(*) FROM message").await, 0, "a recipient's row is written when it is sent");
+    assert!(count(&db, "SELECT count(*) FROM send_chunk WHERE due_at <= now()").await > 0, "no chunk was released");
+    assert_eq!(count(&db, "SELECT count(*) FROM message").await, 0, "a recipient's row was written before sending");
     system.delivery.start().await;
     system.scheduler.start().await;
 
@@ -250,7 +250,7 @@ async fn released_chunks_are_sent_once_when_the_scheduler_dies_before_its_hint()
     assert_eq!(
         count(&db, "SELECT count(DISTINCT user_id) FROM message").await,
         PEOPLE as i64,
-        "one message for each user"
+        "messages per user"
     );
 }
 
@@ -270,20 +270,20 @@ async fn an_import_goes_on_behind_what_was_noted() {
                 let answer = api.call(Method::GET, "/users", &api.secret_key, None).await;
                 answer.is_ok_and(|answer| answer.status == 200)
             };
-            eventually_true("the gateway answers", SOON, answers).await;
+            eventually_true("the gateway responds", SOON, answers).await;
             api.import("file", file.clone()).await
         };
         let strike = at_hit(point, hit);
         let ((), broken) = tokio::join!(struck(&mut system.gateway, &strike, &log), importing);
         assert!(broken.is_err(), "{broken:?}");
         let before = std::mem::replace(&mut next_line, count(&db, "SELECT next_line FROM user_import").await);
-        assert!((before + 1..=before + SLICE).contains(&next_line), "at {point} noted from {before} to {next_line}");
+        assert!((before + 1..=before + SLICE).contains(&next_line), "at {point} progress was stored from {before} to {next_line}");
         // Simulates half a minute.
         let sql = "UPDATE user_import SET lease_until = now() - interval '1 second'";
         db.batch_execute(sql).await.expect("the import");
     }
     system.gateway.start().await;
-    let import = api.import("file", file).await.expect("an answer").expect(200);
+    let import = api.import("file", file).await.expect("a response").expect(200);
     assert_eq!((&import["status"], &import["imported"]), (&json!("completed"), &json!(LINES)), "{import}");
     api.until("/users", SOON, |users| users["total"] == LINES).await;
     let exported = api.export("/users/export").await;
@@ -293,6 +293,6 @@ async fn an_import_goes_on_behind_what_was_noted() {
         .collect();
     let expected: Vec<(String, Option<u64>)> = (0..LINES).map(|n| (format!("u{n}"), Some(n as u64))).collect();
     assert_eq!(exported.len(), LINES);
-    assert!(expected.iter().all(|(user, n)| people.contains(&(user.as_str(), *n))), "somebody is missing or altered");
-    assert_eq!(drained::dead_letters(&system).await, 0, "nothing was put aside");
+    assert!(expected.iter().all(|(user, n)| people.contains(&(user.as_str(), *n))), "a user is missing or changed");
+    assert_eq!(drained::dead_letters(&system).await, 0, "there are dead letters");
 }

@@ -150,7 +150,7 @@ async fn record(system: &System, hook: &str) {
         json!({ "user_id": USER, "properties": { "imported": "canary-import" } }),
         json!({ "user_id": USER, "email": "canary-import at example.com" })
     );
-    api.import("canary-import", lines).await.expect("an answer").expect(200);
+    api.import("canary-import", lines).await.expect("a response").expect(200);
     let group = api.create("/subscription-groups", &json!({ "name": "News" })).await;
     let choice = json!({ "groups": [{ "id": group, "subscribed": true }] });
     api.put(&format!("/users/{USER}/subscriptions"), &choice).await.expect(200);
@@ -197,7 +197,7 @@ async fn click(system: &System) {
     api.post(&format!("/campaigns/{campaign}/send"), &json!({})).await.expect(200);
     let probe = async || {
         let sent = mails::to(&system.mailbox, EMAIL);
-        sent.into_iter().find(|mail| mail.header("Subject").as_deref() == Some("Sale")).ok_or("no campaign's mail")
+        sent.into_iter().find(|mail| mail.header("Subject").as_deref() == Some("Sale")).ok_or("no campaign mail")
     };
     let mail = eventually(SOON, probe).await;
     let parsed = mail_parser::MessageParser::default().parse(&mail.raw).unwrap();
@@ -246,7 +246,7 @@ async fn tell(system: &System, bus: &Bus, mail: &str) {
     let direct = wire::send::DirectMessage {
         project_id: id_bytes(system.project),
         message_id: id_bytes(Uuid::from_u128(9)),
-        user_ids: vec![user(ids::UserKey::External("nobody")), user(ids::UserKey::External(USER))],
+        user_ids: vec![user(ids::UserKey::External("unknown-user")), user(ids::UserKey::External(USER))],
         channel: "EMAIL".to_owned(),
         content: json!({ "body": "canary-dead-message" }).to_string().into(),
         accepted_ms: Clock::system().now_ms(),
@@ -324,5 +324,5 @@ async fn nothing_of_an_erased_user_is_anywhere_a_day_later() {
     // Event counts are aggregated within half a minute.
     eventually(SOON * 3, gone).await;
     let kept = holding(&system, &bus).await;
-    assert_eq!(kept, [("suppression".to_owned(), EMAIL)], "the one exception is there");
+    assert_eq!(kept, [("suppression".to_owned(), EMAIL)], "only the suppression remains");
 }

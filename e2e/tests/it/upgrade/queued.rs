@@ -111,7 +111,7 @@ const INSERT: &str = "INSERT INTO message (project_id, id, user_id, channel, lan
 
 /// Reverts the database to the older version, with all rows except those of the queue.
 async fn downgrade(system: &System, db: &Client) {
-    db.batch_execute(SET_ASIDE).await.expect("another schema");
+    db.batch_execute(SET_ASIDE).await.expect("renaming the schema");
     let applied = migrate::apply(&database(system), &Clock::system(), &MIGRATIONS[..BEFORE]).await;
     assert_eq!(applied.unwrap_or_else(|error| panic!("migrating: {error:#}")).len(), BEFORE);
     db.batch_execute(COPY_BACK).await.expect("rows of the older version");
@@ -125,7 +125,7 @@ async fn prepare(system: &System) {
         .map(|case| json!({ "user_id": case.user, "email": address(case.user), "properties": { "plan": "pro" } }))
         .map(|user| user.to_string() + "\n")
         .collect();
-    let imported = api.import("recipients", lines.concat()).await.expect("an answer").expect(200);
+    let imported = api.import("recipients", lines.concat()).await.expect("a response").expect(200);
     assert_eq!(imported["imported"], CASES.len());
     api.until("/users", SOON, |users| users["total"] == CASES.len()).await;
     let mut templates: BTreeMap<&str, String> = BTreeMap::new();
@@ -199,7 +199,7 @@ async fn messages_queued_by_the_older_schema_are_sent_once_after_the_upgrade() {
     downgrade(&system, &db).await;
     queue(&db).await;
 
-    let migrated = Provision::new(&system.database_url).expect("an address").migrate().await;
+    let migrated = Provision::new(&system.database_url).expect("a valid database URL").migrate().await;
     migrated.unwrap_or_else(|error| panic!("migrating: {error:#}"));
     let contradictions = drained::misqueued(&db).await;
     assert!(contradictions.values().all(|count| *count == 0), "{contradictions:?}");

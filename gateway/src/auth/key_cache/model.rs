@@ -1,4 +1,4 @@
-//! Look-ups and changes of keys in random order, checked against the history of a database: the cache keeps nothing outdated.
+//! Lookups and changes of keys in random order, checked against a database's history: the cache keeps nothing outdated.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -22,19 +22,19 @@ const KEYS: u8 = 3;
 enum Act {
     /// A request with a key arrives.
     Find(u8),
-    /// The database answers a pending look-up, which reads the answer in `Hear`.
+    /// The database responds to a pending lookup, which reads the response in `PollLookup`.
     Answer(Index),
     Hear(Index),
-    /// A pending look-up is dropped.
+    /// A pending lookup is dropped.
     Leave(Index),
     /// A key is created or revoked.
     Turn(u8),
     /// The project's limit changes.
     Limit(u32),
-    /// The watch reads the changes, and applies them to the cache in `Tell`.
+    /// The watch reads the changes, and applies them to the cache in `Apply`.
     Watch,
     Tell,
-    /// `Watch` and `Tell` in one step.
+    /// `Watch` and `Apply` in one step.
     Follow,
     /// The watch has lost track of the changes, so the cache is cleared.
     TellAll,
@@ -59,10 +59,10 @@ type Found = Result<Option<Arc<KnownKey>>, StoreError>;
 
 struct LookUp {
     key: u8,
-    /// The newest state applied to the cache when this look-up, or the first pending one for its key, began.
+    /// The newest state applied to the cache when this lookup, or the first pending one for its key, began.
     told: usize,
     is_asked: Rc<Cell<bool>>,
-    /// Present until the database has answered.
+    /// Present until the database has responded.
     answer: Option<oneshot::Sender<Option<ActiveKey>>>,
     found: Pin<Box<dyn Future<Output = Found>>>,
 }
@@ -93,7 +93,7 @@ fn hash(key: u8) -> KeyHash {
     [key; 32]
 }
 
-/// Returns whether each part of an answer was true in a state from `from` on.
+/// Returns whether each part of a lookup's result was true in a state from `from` on.
 ///
 /// The limit is applied separately and may be of another state than the key.
 fn is_of(history: &[State], from: usize, key: u8, found: Option<&ActiveKey>) -> bool {
@@ -104,12 +104,12 @@ fn is_of(history: &[State], from: usize, key: u8, found: Option<&ActiveKey>) -> 
     }
 }
 
-/// Polls a pending look-up and checks its answer.
+/// Polls a pending lookup and checks its result.
 fn hear(waiting: &mut Vec<LookUp>, one: usize, history: &[State]) -> Result<(), TestCaseError> {
     if let Poll::Ready(found) = waiting[one].found.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         let LookUp { key, told, .. } = waiting.swap_remove(one);
         let found = found.unwrap().map(|known| known.key.clone());
-        prop_assert!(is_of(history, told, key, found.as_ref()), "{:?} was of before it came", found);
+        prop_assert!(is_of(history, told, key, found.as_ref()), "{:?} is older than the lookup", found);
     }
     Ok(())
 }
@@ -134,7 +134,7 @@ proptest! {
                     let (answer, asked) = oneshot::channel();
                     let is_asked = Rc::new(Cell::new(false));
                     let (cache, asks) = (cache.clone(), is_asked.clone());
-                    // Like `KeyCache::find`, but the test sends the database's answer.
+                    // Like `KeyCache::find`, but the test sends the database's response.
                     let found = async move {
                         if let Some(known) = cache.known.get(&hash(key)) {
                             return Ok(Some(known.key));
@@ -200,14 +200,14 @@ proptest! {
             for key in 0..KEYS {
                 if let Some(known) = cache.known.peek(&hash(key)) {
                     let known = &known.key.key;
-                    prop_assert!(is_of(&history, told, key, Some(known)), "{:?} is kept", known);
+                    prop_assert!(is_of(&history, told, key, Some(known)), "the cached key is outdated: {:?}", known);
                 }
-                prop_assert!(!cache.is_absent(&hash(key)) || is_of(&history, told, key, None), "{} is absent", key);
+                prop_assert!(!cache.is_absent(&hash(key)) || is_of(&history, told, key, None), "key {} is wrongly cached as absent", key);
             }
         }
     }
 
-    /// `unwritten` returns uses up to the last `NOTED` milliseconds, and never returns a written one again.
+    /// `unwritten` returns uses up to the last `MIN_USE_INTERVAL_MS`, and never returns a written one again.
     #[test]
     fn the_latest_use_is_written_down_and_no_other(acts in prop::collection::vec((0..5_000_i64, 0..4_usize), 1..60)) {
         let key = State { works: [true; KEYS as usize], limit: 1 }.active(0).unwrap();
@@ -224,13 +224,13 @@ proptest! {
             match (noted, last) {
                 (Some(at), Some(last)) => {
                     prop_assert!(at > written && at <= last && last - at < NOTED, "{} of {}", at, last);
-                    prop_assert!(written == 0 || known.unwritten(from_ms(written - 1)).is_none(), "one was written since");
+                    prop_assert!(written == 0 || known.unwritten(from_ms(written - 1)).is_none(), "a use was written within the interval");
                     known.written(from_ms(at));
                     written = at;
-                    prop_assert!(known.unwritten(from_ms(now)).is_none(), "it was just written down");
+                    prop_assert!(known.unwritten(from_ms(now)).is_none(), "the use was just written");
                 }
-                (Some(at), None) => return Err(TestCaseError::fail(format!("{at} of none"))),
-                (None, last) => prop_assert!(last.is_none_or(|last| last - written < NOTED), "{:?} is not told of", last),
+                (Some(at), None) => return Err(TestCaseError::fail(format!("a use at {at} that never occurred"))),
+                (None, last) => prop_assert!(last.is_none_or(|last| last - written < NOTED), "the use at {:?} is not returned", last),
             }
         }
     }

@@ -177,9 +177,9 @@ fn unreadable(start: &[u8]) -> Option<Vec<u8>> {
     }
     let status = StatusCode::from_bytes(format!("4{code}").as_bytes()).ok()?;
     let message = match status {
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the request's headers are too many or too large",
-        StatusCode::URI_TOO_LONG => "the address is too long",
-        _ => "the request cannot be read as HTTP/1.1",
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => "the request has too many headers, or they are too large",
+        StatusCode::URI_TOO_LONG => "the request URI is too long",
+        _ => "the request is not valid HTTP/1.1",
     };
     let id = request_id::fresh();
     let id = id.to_str().ok()?;

@@ -80,7 +80,7 @@ impl Columns {
             }
             let target = target(name);
             if targets.iter().any(|before: &Target| before.is_for_the_same(&target)) {
-                return refuse(format!("must name every column once; {name:?} stands for the same as one before it"));
+                return refuse(format!("must name every column once; {name:?} names the same field as an earlier column"));
             }
             names.push(name.to_owned());
             targets.push(target);
@@ -88,7 +88,7 @@ impl Columns {
         let has = |field| targets.contains(&Target::Field(field));
         if !has("user_id") && !has("anonymous_id") {
             return refuse(
-                "must name the columns in the first line, separated as `delimiter` says (by commas unless it says otherwise); \
+                "must name the columns in the first line, separated by the `delimiter` (by default a comma); \
                  one must be `user_id` (or `external_id`), or else `anonymous_id`"
                     .to_owned(),
             );
@@ -203,7 +203,7 @@ mod tests {
     fn a_header_must_say_what_the_columns_are() {
         for (header, part) in [
             ("email,name", "one must be `user_id`"),
-            ("user_id;email", "separated as `delimiter` says"),
+            ("user_id;email", "separated by the `delimiter`"),
             ("user_id,", "column 2 must have a name"),
             ("user_id,External ID", "every column once"),
             ("user_id,a,a", "every column once"),

@@ -48,7 +48,7 @@ impl Hold {
         let candidates = asked.key.map(|key| candidates(cx.project, key)).unwrap_or_default();
         let known = imports::find(&tx, cx.project, &candidates).await?;
         if asked.from_line.is_some() && known.is_none() {
-            return Err(conflict("no import was begun under this Idempotency-Key: send the body from its first line"));
+            return Err(conflict("no import exists for this Idempotency-Key: send the body from its first line"));
         }
         let id = known.map(|import| import.id).or(candidates.last().copied());
         let id = id.unwrap_or_else(|| ids::fresh(now.as_millisecond()));
@@ -57,10 +57,10 @@ impl Hold {
             return Err(conflict("this import is under way in another request"));
         }
         if import.format != asked.shape.as_str() {
-            return Err(conflict(format!("this import is one of {}", import.format)));
+            return Err(conflict(format!("this import has the format {}", import.format)));
         }
         if let Some(from) = asked.from_line.filter(|from| *from > import.next_line as u64) {
-            let message = format!("this import goes on with line {}, not {from}", import.next_line);
+            let message = format!("this import continues at line {}, not {from}", import.next_line);
             return Err(conflict(message));
         }
         if imports::running(&tx, cx.project, now).await? >= AT_ONCE_PER_OWNER as i64 {
@@ -114,7 +114,7 @@ impl Hold {
                 Ok(true) => held_until = asked_at + LEASE,
                 Ok(false) => return lost(),
                 Err(error) if Instant::now() + RENEWED_EVERY > held_until => return error.into(),
-                Err(error) => tracing::debug!(%error, "cannot hold an import for longer; trying again"),
+                Err(error) => tracing::debug!(%error, "cannot renew the lease of an import; retrying"),
             }
         }
     }
@@ -141,7 +141,7 @@ impl Drop for Hold {
                 let released = async { imports::release(&store.connection().await?, holder, false, now).await };
                 let released: Result<(), StoreError> = released.await;
                 if let Err(error) = released {
-                    tracing::debug!(%error, "cannot give an import up; its lease will run out");
+                    tracing::debug!(%error, "cannot release an import; its lease will expire");
                 }
             });
         }
@@ -160,5 +160,5 @@ fn conflict(message: impl Into<String>) -> ApiError {
 }
 
 fn lost() -> ApiError {
-    conflict("another request has taken this import over")
+    conflict("another request has taken over this import")
 }

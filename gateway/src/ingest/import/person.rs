@@ -104,7 +104,7 @@ pub fn object(line: &[u8]) -> Result<Map<String, Value>, Vec<Problem>> {
             // The parser sees a single line, so its line number is wrong.
             let why = error.to_string();
             let why = why.split(" at line ").next().unwrap_or_default();
-            Err(problem(format!("must be one JSON object on a line of its own: {why} at column {}", error.column())))
+            Err(problem(format!("must be a single JSON object: {why} at column {}", error.column())))
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
             ("{}", &["user_id"]),
             (r#"{"user_id":7}"#, &["user_id"]),
             (r#"{"externalId":"","anonymous_id":"a\nb"}"#, &["externalId", "anonymous_id"]),
-            (r#"{"user_id":"u","plan":"pro","email":"nobody"}"#, &["plan", "email"]),
+            (r#"{"user_id":"u","plan":"pro","email":"invalid"}"#, &["plan", "email"]),
             (r#"{"user_id":"u","properties":{"k":"\u0000"}}"#, &["properties"]),
             (&long, &["properties"]),
             (&nearly, &["properties"]),

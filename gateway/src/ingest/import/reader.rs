@@ -188,7 +188,7 @@ mod tests {
 
     async fn read(text: &[u8], shape: Shape, from: Option<u64>) -> Result<Read, ApiError> {
         let body = Full::new(Bytes::copy_from_slice(text));
-        let Ok(source) = Source::new(body, &HeaderMap::new(), 1 << 20) else { panic!("refused at once") };
+        let Ok(source) = Source::new(body, &HeaderMap::new(), 1 << 20) else { panic!("the body was refused") };
         let mut reader = Reader::new(source, shape);
         reader.open(from).await?;
         let mut lines = Vec::new();

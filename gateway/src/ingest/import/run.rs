@@ -31,7 +31,7 @@ const OPENED: Duration = Duration::from_secs(30);
 pub async fn run(cx: &Context<'_>, asked: Asked<'_>) -> Result<UserImport, ApiError> {
     let _slot = cx.app.imports.slots.take(cx.owner).map_err(|full| match full {
         Full::Owner => too_many(),
-        Full::Gateway => ApiError::Unavailable("as many imports are under way as this gateway allows"),
+        Full::Gateway => ApiError::Unavailable("this gateway has reached its limit of running imports"),
     })?;
     let source = match Source::new(cx.take_body()?, cx.headers, MAX_BYTES) {
         Ok(source) => source,
@@ -116,15 +116,15 @@ async fn all(
 /// Only one slice of all imports of this gateway is in flight at a time. This bounds how long live events wait.
 async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiError> {
     let Ok(_turn) = cx.app.imports.turn.acquire().await else {
-        return Err(ApiError::Internal("nobody closes the imports' turn".to_owned()));
+        return Err(ApiError::Internal("the semaphore of imports is closed".to_owned()));
     };
     if cx.app.draining.load(Ordering::Relaxed) {
-        return Err(ApiError::Unavailable("this server is being stopped"));
+        return Err(ApiError::Unavailable("this gateway is stopping"));
     }
     if let Some(standing) = cx.standing()
         && !standing.holds().await
     {
-        return Err(ApiError::Unauthorized("the key was revoked, or the account left the team, while this import ran"));
+        return Err(ApiError::Unauthorized("the key was revoked, or the account left the team, during this import"));
     }
     let positions = slice.publish(cx).await?;
     failpoint::hit("gateway.after_import_published");
@@ -133,11 +133,11 @@ async fn settle(cx: &Context<'_>, hold: &Hold, slice: Slice) -> Result<(), ApiEr
     if cx.app.ingest.applied.wait(&cx.app.store, &positions, Instant::now() + RECORDED).await {
         return Ok(());
     }
-    Err(ApiError::Unavailable("what has been imported so far is still waiting to be recorded"))
+    Err(ApiError::Unavailable("the users imported so far have not been recorded yet"))
 }
 
 fn other_body() -> ApiError {
     ApiError::Conflict(
-        "the body differs from what this import has taken so far; use another Idempotency-Key".to_owned(),
+        "the body differs from the lines that this import has already accepted; use another Idempotency-Key".to_owned(),
     )
 }

@@ -102,7 +102,7 @@ where
             }
             match timeout(READ_TIMEOUT, self.body.frame()).await.map_err(|_| ApiError::Timeout)? {
                 None => self.ended = true,
-                Some(Err(error)) => return Err(ApiError::BadRequest(format!("the body broke off: {error}"))),
+                Some(Err(error)) => return Err(ApiError::BadRequest(format!("the body was interrupted: {error}"))),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if data.is_empty() => {}
                     Ok(data) if self.gunzip.is_some() => self.compressed = data,
@@ -120,7 +120,7 @@ where
 }
 
 fn no_gzip(error: io::Error) -> ApiError {
-    ApiError::BadRequest(format!("the body is not gzip: {error}"))
+    ApiError::BadRequest(format!("the body is not valid gzip: {error}"))
 }
 
 #[cfg(test)]

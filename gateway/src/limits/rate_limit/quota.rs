@@ -125,7 +125,7 @@ impl Leased {
         Priority { capacity: capacity.into(), is_granted: self.lane == Lane::Priority }
     }
 
-    /// Decides the request on whose behalf Redis was asked.
+    /// Decides the request for which tokens were leased.
     fn answered(&self, lease: Lease, now: impl FnOnce() -> Instant) -> Allowance {
         if lease.taken < self.size() {
             self.empty_until.store(Some(Arc::new(now() + lease.wait.max(GATHER))));

@@ -52,7 +52,7 @@ proptest! {
             prop_assert_eq!(slots.taken(), held.len());
         }
         held.clear();
-        prop_assert!(locked(&slots.held).by_owner.is_empty(), "owners that hold nothing are forgotten");
+        prop_assert!(locked(&slots.held).by_owner.is_empty(), "owners without slots are removed");
     }
 
     /// An owner without a slot is served while at most `busy` other owners hold slots: each takes at most half of the free slots.
@@ -66,7 +66,7 @@ proptest! {
         let busy = usize::BITS - 1 - capacity.leading_zeros();
         for n in 1..=u128::from(busy) {
             held.extend(std::iter::from_fn(|| slots.take(owner(n)).ok()));
-            prop_assert!(slots.take(owner(0)).is_ok(), "beside {} of {}", n, busy);
+            prop_assert!(slots.take(owner(0)).is_ok(), "with {} of {} busy owners", n, busy);
         }
     }
 }

@@ -134,7 +134,7 @@ function show(found) {
     METHODS.filter((method) => item[method]).map((method) => ({ path, method, about: item[method], shared: item.parameters })));
   const base = ((found.servers || [])[0] || {}).url || "";
   main.replaceChildren(make("h1", {}, `${found.info.title} API`),
-    make("p", {}, "Base address ", make("code", {}, base), " · ", make("a", { href: "/api/v1/openapi.json" }, "openapi.json")),
+    make("p", {}, "Base URL ", make("code", {}, base), " · ", make("a", { href: "/api/v1/openapi.json" }, "openapi.json")),
     ...prose(found.info.description));
   nav.append(make("strong", {}, `${found.info.title} API`));
   for (const { name } of found.tags || []) {

@@ -54,7 +54,7 @@ pub async fn tell(app: &App, about: About, chosen: Chosen) -> Result<(), Refused
     in_turn(app, about, async { hand_over(app, about, named(app, about).await, item).await }).await
 }
 
-/// Runs a change within the limit of `OFTEN` changes per minute and link.
+/// Runs a change within the limit of `MAX_CHANGES_PER_MINUTE` per link.
 ///
 /// Users change choices back and forth, so unlike opens and clicks each one counts. The limit keeps one link from flooding the
 /// stream. A failed change does not count towards it.

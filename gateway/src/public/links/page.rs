@@ -56,13 +56,13 @@ pub fn page(status: StatusCode, title: &str, content: &str) -> Reply {
 }
 
 pub fn no_link() -> Reply {
-    page(StatusCode::NOT_FOUND, "This link does not work", "<p>It is incomplete, or was never made here.</p>")
+    page(StatusCode::NOT_FOUND, "This link does not work", "<p>It is incomplete, or it was not created by this site.</p>")
 }
 
 /// Returns the page for a request that could not be accepted now.
 pub fn not_yet() -> Reply {
-    let later = "<p>Something is not working right now. Please try again in a moment.</p>";
-    page(StatusCode::SERVICE_UNAVAILABLE, "Not yet", later).with("retry-after", "5")
+    let later = "<p>Your request could not be processed right now. Please try again in a moment.</p>";
+    page(StatusCode::SERVICE_UNAVAILABLE, "Please try again", later).with("retry-after", "5")
 }
 
 pub fn too_many() -> Reply {

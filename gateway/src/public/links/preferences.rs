@@ -60,11 +60,11 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     }
     let seen = async {
         let Some(_permit) = read_permit(app, about).await else {
-            return Err(StoreError::Unavailable("busy".to_owned()));
+            return Err(StoreError::Unavailable("too many pages are being loaded".to_owned()));
         };
         tokio::time::timeout(LOOK, look(app, about))
             .await
-            .unwrap_or_else(|_| Err(StoreError::Unavailable("silent".to_owned())))
+            .unwrap_or_else(|_| Err(StoreError::Unavailable("the query timed out".to_owned())))
     };
     match (seen.await, asked) {
         (Ok(Some(mut seen)), Some(asked)) => {
@@ -76,7 +76,7 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
         (_, Some(_)) => page(StatusCode::OK, "Your messages", DONE),
         (Ok(None), None) => no_link(),
         (Err(error), None) => {
-            tracing::warn!(project = %about.project, %error, "a preference page cannot be shown");
+            tracing::warn!(project = %about.project, %error, "cannot load the data of a preference page");
             not_yet()
         }
     }
@@ -151,10 +151,10 @@ fn shown(seen: &Seen, done: bool) -> String {
         html.push_str(DONE);
     }
     if seen.from_everything {
-        html.push_str("<p><strong>You have unsubscribed from everything</strong> and get none of these messages.</p>");
+        html.push_str("<p><strong>You have unsubscribed from everything</strong> and no longer receive any of these messages.</p>");
     }
     if !seen.groups.is_empty() || seen.from_everything {
-        html.push_str("<form method=\"post\"><fieldset><legend>What would you like to get?</legend>");
+        html.push_str("<form method=\"post\"><fieldset><legend>What would you like to receive?</legend>");
         if seen.from_everything {
             html.push_str(
                 &Choice {

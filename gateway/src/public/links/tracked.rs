@@ -95,7 +95,7 @@ async fn tell(app: &App, sent: Sent, told: &Told) {
     app.links.told.note(told.once);
     if let Err(error) = publish::keyed(&app.ingest.group_commit, sent.message, &told.item()).await {
         app.links.told.forget(told.once);
-        tracing::warn!(project = %sent.project, kind = told.kind, %error, "what happened to a message cannot be taken");
+        tracing::warn!(project = %sent.project, kind = told.kind, %error, "cannot publish the event of a link");
     }
 }
 

@@ -27,7 +27,7 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
     }
     // Relative to the page's own URL, wherever that is.
     let choose = format!(
-        "<p><a href=\"{}\">Choose what you get</a></p>",
+        "<p><a href=\"{}\">Manage your preferences</a></p>",
         Escaped(&link::preferences(&app.master_keys, "..", about))
     );
     let Some(form) = form else { return asks(app, about, &choose).await };
@@ -39,7 +39,7 @@ pub async fn answer(app: &App, form: Option<&Query>, token: &str) -> Reply {
             choose::tell(app, about, chosen).await
         }
     };
-    let done = "<p class=\"done\" role=\"status\">You will get no more of these messages.</p>";
+    let done = "<p class=\"done\" role=\"status\">You will no longer receive these messages.</p>";
     match told {
         Ok(()) if group.is_none() => page(StatusCode::OK, "You are unsubscribed", done),
         Ok(()) => page(StatusCode::OK, "You are unsubscribed", &format!("{done}{choose}")),
@@ -52,7 +52,7 @@ pub fn refuses(about: About, refused: &Refused) -> Reply {
     match refused {
         Refused::TooMany => too_many(),
         Refused::Failed(error) => {
-            tracing::warn!(project = %about.project, %error, "an unsubscription cannot be taken");
+            tracing::warn!(project = %about.project, %error, "cannot publish a subscription change");
             not_yet()
         }
     }
@@ -61,13 +61,13 @@ pub fn refuses(about: About, refused: &Refused) -> Reply {
 async fn asks(app: &App, about: About, choose: &str) -> Reply {
     let Some(group) = about.group else {
         let form =
-            "<p>You will get no more of these messages.</p><form method=\"post\"><button>Unsubscribe</button></form>";
+            "<p>You will no longer receive these messages.</p><form method=\"post\"><button>Unsubscribe</button></form>";
         return page(StatusCode::OK, "Unsubscribe?", form);
     };
     let name = tokio::time::timeout(LOOK, name_of(app, about, group)).await.ok().flatten();
-    let what = name.map_or("of these messages".to_owned(), |name| format!("of <strong>{}</strong>", Escaped(&name)));
+    let what = name.map_or("these messages".to_owned(), |name| format!("<strong>{}</strong>", Escaped(&name)));
     let content = format!(
-        "<p>You will get no more {what}.</p><form method=\"post\"><button>Unsubscribe</button>\
+        "<p>You will no longer receive {what}.</p><form method=\"post\"><button>Unsubscribe</button>\
          <button class=\"other\" name=\"all\" value=\"yes\">Unsubscribe from everything</button></form>{choose}"
     );
     page(StatusCode::OK, "Unsubscribe?", &content)

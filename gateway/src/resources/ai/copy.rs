@@ -64,14 +64,13 @@ impl Copy {
     /// Parses the model's response and fits it to the channel. Returns an error with the reason if it cannot be used.
     pub fn of(channel: Channel, answer: &str) -> Result<Self, String> {
         let Shape { title: title_max, body: body_max, html, .. } = shape(channel);
-        let object = object_in(answer).ok_or("it is not the JSON object that was asked for")?;
-        let Self { title, body } =
-            serde_json::from_str(object).map_err(|_| "it is not the JSON object that was asked for")?;
+        let object = object_in(answer).ok_or("it is not the requested JSON object")?;
+        let Self { title, body } = serde_json::from_str(object).map_err(|_| "it is not the requested JSON object")?;
         let title = shortened(&in_one_line(&title), title_max);
         let body: String = body.trim().chars().filter(|c| !c.is_control() || *c == '\n' || *c == '\t').collect();
         let body = if html { body } else { shortened(&body, body_max) };
         if body.is_empty() || (title.is_empty() && title_max > 0) {
-            return Err("it has no title or no text".to_owned());
+            return Err("it has no title or no body".to_owned());
         }
         if body.chars().count() > body_max {
             return Err(format!("its body has over {body_max} characters"));
@@ -144,7 +143,7 @@ mod tests {
             (Channel::Push, "{\"title\": \"a\"}".to_owned(), "JSON"),
             (Channel::Push, "} {".to_owned(), "JSON"),
             (Channel::Push, answer("", "b"), "no title"),
-            (Channel::Push, answer("a", " "), "no text"),
+            (Channel::Push, answer("a", " "), "no body"),
             (Channel::Push, answer("a", "{% if %}"), "template"),
             (Channel::Email, answer("a", &"x".repeat(20_001)), "20000"),
         ] {

@@ -25,11 +25,11 @@ pub enum AiError {
     /// The provider's error message, or why its response cannot be used.
     #[error("{0}")]
     Failed(String),
-    #[error("the AI provider did not answer within {0} s")]
+    #[error("the AI provider did not respond within {0} s")]
     Timeout(u64),
     /// The owner's rate limit is exceeded; `retry_after` is in seconds.
     #[error(
-        "the limit is {per_minute} generated texts a minute for this project and its creator's others; wait {retry_after} s"
+        "the limit of {per_minute} generated texts per minute for all projects of this owner is exceeded; retry in {retry_after} s"
     )]
     TooMany { per_minute: u32, retry_after: u32 },
 }
@@ -83,16 +83,15 @@ impl Ai {
         while let Some(chunk) = response.chunk().await.map_err(|e| self.broken(&e))? {
             body.extend_from_slice(&chunk);
             if body.len() > ANSWER_MAX {
-                return Err(AiError::Failed(format!("the AI provider's answer is over {ANSWER_MAX} bytes")));
+                return Err(AiError::Failed(format!("the AI provider's response is larger than {ANSWER_MAX} bytes")));
             }
         }
         if !status.is_success() {
             let words = self.without_key(&Failure::words(&body));
-            return Err(AiError::Failed(format!("the AI provider answered {}: {words}", status.as_u16())));
+            return Err(AiError::Failed(format!("the AI provider returned {}: {words}", status.as_u16())));
         }
-        Completion::text(&body).ok_or_else(|| {
-            AiError::Failed("the AI provider's answer is no chat completion with a text in it".to_owned())
-        })
+        Completion::text(&body)
+            .ok_or_else(|| AiError::Failed("the AI provider's response is not a chat completion with text".to_owned()))
     }
 
     fn broken(&self, error: &reqwest::Error) -> AiError {
@@ -100,8 +99,10 @@ impl Ai {
             return AiError::Timeout(self.config.timeout.as_secs());
         }
         // The error text contains the URL, which only the operator may see.
-        tracing::warn!(%error, "the AI provider cannot be reached");
-        AiError::Failed("the AI provider cannot be reached, or broke off; the operator's log says why".to_owned())
+        tracing::warn!(%error, "AI provider request failed");
+        AiError::Failed(
+            "the AI provider could not be reached or closed the connection; see the gateway's log".to_owned(),
+        )
     }
 
     /// Redacts the API key: some providers repeat a rejected key in their error message.

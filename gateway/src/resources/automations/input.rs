@@ -94,24 +94,28 @@ fn change(fields: &mut Fields<'_>, definition: &mut Definition) {
     let is_of_segment = definition.trigger_type.is_of_segment();
     if !is_of_segment {
         definition.trigger_segment_id = None;
-        refuse(fields, &["triggerSegmentId"], "is of the triggers `SEGMENT_ENTER` and `SEGMENT_EXIT` only");
+        refuse(fields, &["triggerSegmentId"], "is allowed with the triggers `SEGMENT_ENTER` and `SEGMENT_EXIT` only");
     }
     if definition.trigger_type == TriggerType::DateProperty {
         (definition.trigger_event, definition.trigger_filter) = (None, None);
-        refuse(fields, &["triggerEvent", "triggerFilter"], "is of other triggers; `DATE_PROPERTY` has `triggerDate`");
+        refuse(
+            fields,
+            &["triggerEvent", "triggerFilter"],
+            "is not allowed with the trigger `DATE_PROPERTY`; use `triggerDate`",
+        );
         if definition.trigger_date.is_none() && !is_there(fields, "triggerDate") {
             fields.problem("triggerDate", "is required");
         }
         return;
     }
     definition.trigger_date = None;
-    refuse(fields, &["triggerDate"], "is of the trigger `DATE_PROPERTY` only");
+    refuse(fields, &["triggerDate"], "is allowed with the trigger `DATE_PROPERTY` only");
     if is_of_segment {
         (definition.trigger_event, definition.trigger_filter) = (None, None);
         refuse(
             fields,
             &["triggerEvent", "triggerFilter"],
-            "is of other triggers; of a segment there is `triggerSegmentId`",
+            "is not allowed with a segment trigger; use `triggerSegmentId`",
         );
         if definition.trigger_segment_id.is_none() && !is_there(fields, "triggerSegmentId") {
             fields.problem("triggerSegmentId", "is required");

@@ -42,7 +42,7 @@ async fn check_templates(
         let needed = channel.as_str();
         let problem = match channels.get(&id) {
             Some(found) if *found == channel => return None,
-            Some(other) => format!("is a template of channel {}, this step needs one of {needed}", other.as_str()),
+            Some(other) => format!("is a template for channel {}; this step requires one for {needed}", other.as_str()),
             None => "no such template in this project".to_owned(),
         };
         Some(Problem::new(format!("{path}.templateId"), problem))

@@ -105,7 +105,7 @@ fn schedule(fields: &mut Fields<'_>, campaign: &mut Campaign, now: Timestamp) {
             None => element.problem("must be an RFC 3339 time with an offset, such as 2026-01-31T08:15:30Z"),
             // A client may send back the stored time unchanged, even if it has passed.
             Some(at) if campaign.scheduled_at == Some(at) => {}
-            Some(at) if at < now - LATE => element.problem("must not lie more than 5 minutes in the past"),
+            Some(at) if at < now - LATE => element.problem("must not be more than 5 minutes in the past"),
             Some(at) => campaign.scheduled_at = Some(at),
         }
     }

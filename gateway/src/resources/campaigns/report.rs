@@ -24,7 +24,8 @@ type ByStatus = BTreeMap<String, i64>;
 
 /// Time limit for counting conversions.
 const COUNTING: Duration = Duration::from_secs(5);
-const TOO_SLOW: &str = "counting them takes too long: too many events of that name came since the sending began";
+const TOO_SLOW: &str =
+    "counting takes too long: too many events with this name have been recorded since the send started";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

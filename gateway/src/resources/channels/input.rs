@@ -130,7 +130,7 @@ fn quiet_hours(element: &Element<'_>) -> Option<Value> {
         times.push(text);
     }
     if times[0] == times[1] && time_of_day(times[0]).is_some() {
-        fields.problem("end", "must be another time than start");
+        fields.problem("end", "must differ from start");
     }
     let timezone = fields.text("timezone", &Text::line(100)).unwrap_or("user");
     if zone(timezone).is_none() {

@@ -38,7 +38,7 @@ impl PlainLogin {
             Ok(true) => Ok(()),
             Ok(false) | Err(_) => Err(ApiError::invalid(
                 "smtpSecurity",
-                "must be starttls or tls where smtpUsername and smtpPassword are set; none is for servers at addresses that OUTBOUND_ALLOW exempts",
+                "must be starttls or tls if smtpUsername and smtpPassword are set; none is allowed only for addresses that OUTBOUND_ALLOW exempts",
             )),
         }
     }

@@ -59,7 +59,7 @@ pub async fn test(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError> {
     let until = Instant::now() + WAIT;
     let channel = percent_decoded(segment, false).and_then(|name| named(&name));
     let channel =
-        channel.ok_or_else(|| ApiError::NotFound("no such channel: email, push, in_app or sms".to_owned()))?;
+        channel.ok_or_else(|| ApiError::NotFound("no such channel; use email, push, in_app or sms".to_owned()))?;
     let id_type = id_type::of(&cx.query()?)?;
     let target = target(&cx.read_json(body::MAX_BYTES).await?, channel)?;
     let user = match &target.user {
@@ -141,7 +141,7 @@ fn target(body: &Map<String, Value>, channel: Channel) -> Result<Target, ApiErro
     let given = ["userId", "user_id", "to"].into_iter().any(|name| fields.has(name) && !fields.is_null(name));
     if !given {
         match channel {
-            Channel::Email | Channel::Sms => fields.problem("to", "is required, or a userId"),
+            Channel::Email | Channel::Sms => fields.problem("to", "is required, or `userId`"),
             Channel::Push | Channel::InApp => fields.problem("userId", "is required"),
         }
     }
@@ -155,7 +155,7 @@ pub fn unusable_address(channel: Channel, to: &str) -> Option<&'static str> {
         Channel::Email if !is_address(to) => Some("must be an email address such as ann@example.com"),
         Channel::Sms if international(to).is_none() => Some("must be a number such as +15551234567"),
         Channel::Email | Channel::Sms => None,
-        Channel::Push | Channel::InApp => Some("is for email and SMS; name a user whose devices or inbox get the test"),
+        Channel::Push | Channel::InApp => Some("is allowed for email and SMS only; set `userId` instead"),
     }
 }
 

@@ -52,7 +52,7 @@ pub async fn stream(cx: &Context<'_>) -> Result<Reply, ApiError> {
     // Cross-origin pages cannot send the header.
     let last = [("Last-Event-ID", cx.header("last-event-id")), ("cursor", query.get("cursor"))];
     let behind = last.into_iter().find_map(|(name, text)| Some((name, text?))).map(|(name, text)| {
-        Cursor::parse(text).ok_or_else(|| ApiError::invalid(name, "must be the id of an event of this stream"))
+        Cursor::parse(text).ok_or_else(|| ApiError::invalid(name, "must be the ID of an event of this stream"))
     });
     let behind = behind.transpose()?;
     let db = cx.database().await?;
@@ -170,7 +170,7 @@ impl Following {
                 () = sleep_until(self.look_at) => {
                     self.look_at = Instant::now() + HEARTBEAT;
                     if let Err(error) = self.look().await {
-                        tracing::debug!(%error, "cannot look into an inbox");
+                        tracing::debug!(%error, "inbox poll failed");
                     }
                     if self.ready.is_empty() {
                         self.ready.push_back(": heartbeat\n\n".to_owned());

@@ -46,7 +46,7 @@ impl Inboxes {
     pub fn enter(&self, inbox: Inbox, owner: OwnerId) -> Result<StreamSlot, ApiError> {
         let mut open = locked(&self.open);
         if open.get(&inbox).is_some_and(|own| *own >= PER_INBOX) {
-            return Err(ApiError::TooMany("10 streams of this inbox are open, which is the limit; close one"));
+            return Err(ApiError::TooMany("this inbox has reached its limit of 10 open streams; close one"));
         }
         let slot = self.slots.take(owner).map_err(|full| match full {
             Full::Gateway => ApiError::Unavailable("this gateway has reached its limit of open inbox streams"),

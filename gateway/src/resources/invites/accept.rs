@@ -60,7 +60,7 @@ pub async fn accept(app: &App, request: &Request<'_>) -> Result<Reply, ApiError>
     let inviter = members::get(&tx, invite.project, invite.invited_by).await?;
     if inviter.is_none_or(|inviter| inviter.role != Role::Admin) {
         return Err(ApiError::Conflict(
-            "the person who invited you is no longer an ADMIN of this project; ask an ADMIN for a new invitation"
+            "the member who invited you is no longer an ADMIN of this project; ask an ADMIN for a new invitation"
                 .to_owned(),
         ));
     }
@@ -125,7 +125,8 @@ async fn settle(
     holder: LinkHolder,
     now: Timestamp,
 ) -> Result<Credentials, ApiError> {
-    let changed = || ApiError::Conflict("an account of this address was changed just now; try again".to_owned());
+    let changed =
+        || ApiError::Conflict("the account with this email address was changed concurrently; try again".to_owned());
     match joining {
         Joining::AsHolder(credentials) => {
             let account = &credentials.account;
@@ -177,6 +178,6 @@ fn no_such_invite() -> ApiError {
 fn pending(invite: &Invite, now: Timestamp) -> Result<(), ApiError> {
     match invite.status(now) {
         InviteStatus::Pending => Ok(()),
-        other => Err(ApiError::Conflict(format!("the invite is {}; ask for another one", other.as_str()))),
+        other => Err(ApiError::Conflict(format!("the invite is {}; ask for a new one", other.as_str()))),
     }
 }

@@ -51,7 +51,7 @@ pub struct DirectInput {
 }
 
 pub fn channels_allowed() -> String {
-    format!("must be one of {}, in either case", Channel::ALL.map(Channel::as_str).join(", "))
+    format!("must be one of {} (case-insensitive)", Channel::ALL.map(Channel::as_str).join(", "))
 }
 
 /// Validates a message. Does not check that the template exists.
@@ -80,7 +80,7 @@ fn user(fields: &mut Fields<'_>) -> String {
     let named =
         (fields.has("userId") && !fields.is_null("userId")) || (fields.has("user_id") && !fields.is_null("user_id"));
     match (camel, snake) {
-        (Some(one), Some(other)) if one != other => fields.problem("user_id", "says another user than userId"),
+        (Some(one), Some(other)) if one != other => fields.problem("user_id", "differs from userId"),
         (None, None) if !named => fields.problem("userId", "is required"),
         _ => {}
     }
@@ -116,14 +116,14 @@ fn content(fields: &mut Fields<'_>, channel: Channel) -> Value {
     if sent(fields, "templateId") {
         let given = [("subject", flat.0), ("body", flat.1), ("url", flat.2), ("content", nested)];
         for (name, _) in given.into_iter().filter(|field| field.1) {
-            fields.problem(name, "cannot be given beside templateId");
+            fields.problem(name, "cannot be combined with templateId");
         }
         // Read `content` anyway, so that its fields are not reported as unknown.
         fields.object("content");
         return json!({});
     }
     if nested && (flat.0 || flat.1 || flat.2) {
-        fields.problem("content", "cannot be given beside subject, body and url");
+        fields.problem("content", "cannot be combined with subject, body or url");
     }
     let mut opened = None;
     match fields.object("content") {

@@ -21,7 +21,7 @@ pub async fn compile(cx: &Context<'_>, sent: &Map<String, Value>, input: &mut Di
         input.content["compiled"] = Value::String(html);
     }
     if input.content.to_string().len() + input.data.to_string().len() > CONTENT_MAX {
-        let why = format!("content, what is compiled of it, and data must have at most {CONTENT_MAX} bytes together");
+        let why = format!("content, its compiled HTML and data must have at most {CONTENT_MAX} bytes together");
         return Err(ApiError::invalid(field, why));
     }
     Ok(())

@@ -83,7 +83,7 @@ async fn check_template(cx: &Context<'_>, input: &DirectInput) -> Result<(), Api
     let Some(id) = input.template_id else { return Ok(()) };
     let problem = match templates::get(&cx.database().await?, cx.project, id).await? {
         Some(template) if template.channel == input.channel => return Ok(()),
-        Some(other) => format!("is a template of channel {}", other.channel.as_str()),
+        Some(other) => format!("is a template for channel {}", other.channel.as_str()),
         None => "no such template in this project".to_owned(),
     };
     Err(ApiError::invalid("templateId", problem))

@@ -36,7 +36,7 @@ pub fn registration(body: &Map<String, Value>) -> Result<TokenInput, ApiError> {
     let anonymous_id = either(&mut fields, ["anonymous_id", "anonymousId"], &ID);
     let named = ["user_id", "userId", "anonymous_id", "anonymousId"];
     if !named.into_iter().any(|name| fields.has(name) && !fields.is_null(name)) {
-        fields.problem("user_id", "is required, or else anonymous_id");
+        fields.problem("user_id", "is required, or anonymous_id");
     }
     let platform = fields.required_choice("platform", PLATFORMS);
     let mut token = fields.required_text("token", &TOKEN).to_owned();
@@ -66,7 +66,7 @@ fn either(fields: &mut Fields<'_>, [one, other]: [&'static str; 2], allowed: &Te
     if let (Some(first), Some(second)) = (first, second)
         && first != second
     {
-        fields.problem(other, format!("says something else than {one}"));
+        fields.problem(other, format!("differs from {one}"));
     }
     first.or(second).map(str::to_owned)
 }

@@ -20,7 +20,7 @@ pub const AT_ONCE_PER_OWNER: usize = 2;
 pub const AT_MOST: Duration = Duration::from_secs(10);
 /// Time limit for each of several segments.
 const EACH_AT_MOST: Duration = Duration::from_secs(5);
-const TOO_SLOW: &str = "took too long to count; its rules ask for too much at once";
+const TOO_SLOW: &str = "counting took too long; simplify the rules";
 
 /// Number of users in a segment, or the reason why it is unknown.
 #[derive(Clone, Debug, Serialize)]
@@ -45,7 +45,7 @@ pub async fn bound(tx: &Transaction<'_>) -> Result<(), ApiError> {
 /// Converts a database error, mapping a statement timeout to 503.
 pub fn failed(error: StoreError) -> ApiError {
     if error.is_too_slow() {
-        return ApiError::Unavailable("the rules took longer than 10 s to evaluate, ask for less at once");
+        return ApiError::Unavailable("evaluating the rules took longer than 10 s; simplify them");
     }
     error.into()
 }
@@ -65,7 +65,7 @@ pub async fn counts_of(cx: &Context<'_>, segments: &[Uuid]) -> Result<Vec<Count>
     for segment in segments {
         let left = AT_MOST.saturating_sub(began.elapsed());
         counts.push(if left.is_zero() {
-            let why = "not counted, for others of this list took too long; read the segment by itself";
+            let why = "not counted, because other segments in this list took too long; retrieve it individually";
             Count { user_count: None, user_count_error: Some(why) }
         } else {
             counted(cx, *segment, left.min(EACH_AT_MOST)).await?

@@ -31,7 +31,7 @@ pub async fn explain(cx: &Context<'_>, segment: &str) -> Result<Reply, ApiError>
     let id_type = id_type::of(&query)?;
     let segment = found(cx, segment).await?;
     let named = query.get("user_id").or_else(|| query.get("userId"));
-    let named = named.ok_or_else(|| ApiError::invalid("user_id", "is required: an external or internal id"))?;
+    let named = named.ok_or_else(|| ApiError::invalid("user_id", "is required: an external or internal ID"))?;
     let named = UserRef::new(named, id_type);
     let _permit = evaluation_permit(cx).await?;
     let mut db = cx.database().await?;

@@ -47,7 +47,7 @@ pub fn changed_segment(body: &Map<String, Value>, current: Segment, now: Timesta
         segment.description.clear();
     }
     if fields.choice("type", TYPES).is_some_and(|found| found != current.segment_type) {
-        fields.problem("type", "cannot be changed; make another segment");
+        fields.problem("type", "cannot be changed; create another segment");
     }
     if let Some(rules) = rules(&mut fields) {
         segment.rules = rules;
@@ -70,7 +70,7 @@ pub fn estimate(body: &Map<String, Value>) -> Result<(Vec<Rule>, i64), ApiError>
     fields.finish()?;
     let rules = rules.unwrap_or_else(|| json!([]));
     let parsed =
-        rules::parse(&rules, "rules").map_err(|_| ApiError::Internal("rules that parse only once".to_owned()))?;
+        rules::parse(&rules, "rules").map_err(|_| ApiError::Internal("rules failed to parse again".to_owned()))?;
     Ok((parsed, sample))
 }
 
@@ -90,7 +90,7 @@ fn rules(fields: &mut Fields<'_>) -> Option<Value> {
 
 fn check_list(fields: &Fields<'_>, segment_type: SegmentType, rules: &Value) {
     if segment_type == SegmentType::Manual && rules.as_array().is_some_and(|rules| !rules.is_empty()) {
-        fields.problem("rules", "must be empty: a MANUAL segment holds whoever was put on its list");
+        fields.problem("rules", "must be empty: the members of a MANUAL segment are added explicitly");
     }
 }
 

@@ -98,7 +98,8 @@ pub async fn change_members(cx: &Context<'_>, segment: &str) -> Result<Reply, Ap
         let was_of_rules = segment.segment_type == SegmentType::Rules;
         if was_of_rules {
             if segment.rules.as_array().is_some_and(|rules| !rules.is_empty()) {
-                let reason = "this segment's members follow from its rules; make a segment without rules for a list";
+                let reason =
+                    "this segment's members follow from its rules; create a segment without rules to add members";
                 return Err(ApiError::Conflict(reason.to_owned()));
             }
             // A rules segment without rules becomes a manual one.
@@ -144,7 +145,7 @@ fn changes(body: &Map<String, Value>) -> Result<MemberChanges<'_>, ApiError> {
     };
     let (add, remove) = (people("add"), people("remove"));
     if !fields.has("add") && !fields.has("remove") {
-        fields.problem("add", "is required, or `remove`: arrays of external or internal ids");
+        fields.problem("add", "is required, or `remove`: arrays of external or internal IDs");
     }
     fields.finish()?;
     Ok(MemberChanges { add, remove })

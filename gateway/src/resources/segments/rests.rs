@@ -22,19 +22,19 @@ pub async fn check(cx: &Context<'_>, tx: &Transaction<'_>, segment: &Segment) ->
     let mut problems = Vec::new();
     for (path, id) in &named {
         if *id == segment.id {
-            problems.push(Problem::new(path, "a segment cannot rest on itself"));
+            problems.push(Problem::new(path, "a segment cannot depend on itself"));
         } else if !there.contains(id) {
             problems.push(Problem::new(path, "no such segment in this project"));
         } else {
             let below = evaluate::definitions(tx, cx.project, &[*id].into()).await?;
             if below.values().any(|membership| names(membership, segment.id)) {
-                problems.push(Problem::new(path, "that segment rests on this one, through its own rules"));
+                problems.push(Problem::new(path, "that segment depends on this one through its own rules"));
             }
         }
     }
     let all = evaluate::definitions(tx, cx.project, &direct.into_iter().collect()).await?;
     if all.len() > MOST {
-        problems.push(Problem::new("rules", format!("may rest on at most {MOST} segments, also through others")));
+        problems.push(Problem::new("rules", format!("may depend on at most {MOST} segments, directly or indirectly")));
     }
     if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
 }

@@ -72,7 +72,7 @@ pub fn removal(body: &Map<String, Value>) -> Result<Removal, ApiError> {
         let _ = (fields.text("address", &ADDRESS), fields.text("userId", &USER), fields.text("user_id", &USER));
         let id = fields.text("id", &USER).and_then(|text| Uuid::try_parse(text).ok());
         if id.is_none() {
-            fields.problem("id", "must be the id of a place on the list");
+            fields.problem("id", "must be the ID of an entry on the list");
         }
         Whom::Place(id.unwrap_or_default())
     } else {
@@ -101,15 +101,15 @@ fn whom(fields: &mut Fields<'_>, channel: Channel) -> Whom {
             number
         }
         (Some(_), Channel::Push | Channel::InApp) => {
-            fields.problem("address", "is for EMAIL and SMS; name a userId");
+            fields.problem("address", "is allowed for EMAIL and SMS only; set `userId` instead");
             None
         }
         (None, _) => None,
     };
     if names_user && names_address {
-        fields.problem("address", "cannot be given beside userId");
+        fields.problem("address", "cannot be combined with userId");
     } else if !names_user && !names_address {
-        fields.problem("address", "is required, or a userId");
+        fields.problem("address", "is required, or `userId`");
     }
     match (address, user) {
         (Some(address), _) => Whom::Address(address),

@@ -67,7 +67,7 @@ pub fn changed_template(
         name.clone_into(&mut template.name);
     }
     if fields.choice("channel", CHANNELS).is_some_and(|channel| channel != current.channel) {
-        fields.problem("channel", "cannot be changed; make another template");
+        fields.problem("channel", "cannot be changed; create another template");
     }
     if fields.is_null("subject") {
         template.subject.clear();
@@ -113,7 +113,7 @@ fn tags(fields: &mut Fields<'_>) -> Option<Vec<String>> {
 pub(in crate::resources) fn url<'a>(fields: &mut Fields<'a>, channel: Option<Channel>) -> Option<&'a str> {
     let url = fields.text("url", &URL)?;
     if channel.is_some_and(|channel| channel != Channel::Push) {
-        fields.problem("url", "only the channel PUSH has one");
+        fields.problem("url", "is allowed for the channel PUSH only");
         return None;
     }
     parses(fields, "url", url);

@@ -58,7 +58,7 @@ pub fn made(body: &str) -> Result<Made, ParseError> {
         let template = Template::parse(&html).map_err(|error| ParseError {
             line: 1,
             column: 1,
-            message: format!("the HTML of this MJML is no template: {}", error.message),
+            message: format!("the HTML compiled from this MJML is not a valid template: {}", error.message),
         })?;
         (Some(html), template)
     } else {

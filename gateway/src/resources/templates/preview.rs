@@ -97,7 +97,8 @@ fn rendered(
     let (seen, data) = (Personalization::new(person, (Uuid::nil(), channel), now), Value::Object(data));
     let scope = seen.scope(&data, now);
     let part = |field: &str, source: &str, escape| {
-        let parsed = Template::parse(source).map_err(|e| ApiError::Internal(format!("a saved template: {e}")))?;
+        let parsed = Template::parse(source)
+            .map_err(|e| ApiError::Internal(format!("a stored template does not parse: {e}")))?;
         let limited = |error: RenderError| ApiError::invalid(field, error.to_string());
         parsed.render_with_warnings(&scope, escape, &Limits::default()).map_err(limited)
     };
@@ -109,7 +110,7 @@ fn rendered(
     let url = match url.map(|url| push_url::rendered(&one_line(&url.text))) {
         Some(Ok(opened)) => opened,
         Some(Err(error)) => {
-            warnings.push(format!("url: it {error}; this one would fail"));
+            warnings.push(format!("url: it {error}; sending would fail"));
             None
         }
         None => None,
@@ -125,7 +126,7 @@ fn warnings(channel: Channel, subject: &Rendered, body: &Rendered, url: Option<&
     let mut found = Vec::new();
     for (part, rendered) in [("subject", subject), ("body", body)].into_iter().chain(url.map(|url| ("url", url))) {
         for name in &rendered.missing {
-            found.push(format!("{part}: `{name}` has no value here and is left out"));
+            found.push(format!("{part}: `{name}` has no value and is left out"));
         }
     }
     let (subject, body, url) = (subject.text.trim(), &body.text, url.map_or("", |url| url.text.trim()));
@@ -137,10 +138,10 @@ fn warnings(channel: Channel, subject: &Rendered, body: &Rendered, url: Option<&
     }
     match channel {
         Channel::Push if subject.len() + body.len() + url.len() > PUSH_MAX => {
-            found.push(format!("body: a push has at most {PUSH_MAX} bytes in all; this one would fail"));
+            found.push(format!("body: a push may have at most {PUSH_MAX} bytes in total; sending would fail"));
         }
         Channel::Sms if body.chars().count() > ONE_SMS => {
-            found.push(format!("body: over {ONE_SMS} characters it is sent, and paid, as several SMS"));
+            found.push(format!("body: a text over {ONE_SMS} characters is sent and billed as several SMS"));
         }
         _ => {}
     }
@@ -184,7 +185,7 @@ mod tests {
         let body = "<p>{{ name }} {{ plan }} {{ x.y }}</p>{{ unsubscribeUrl }}";
         let seen = look(Channel::Email, "Hi {{ name }}", body, json!({"plan": 1}));
         assert_eq!((seen.subject.as_str(), seen.body.as_str()), ("Hi Ann <b>", "<p>Ann &lt;b&gt; 1 </p>#unsubscribe"));
-        assert_eq!(seen.warnings, ["body: `x.y` has no value here and is left out"]);
+        assert_eq!(seen.warnings, ["body: `x.y` has no value and is left out"]);
         let link = look(Channel::Email, "s", "<a href='{{ unsubscribeUrl }}'>x</a>", json!({}));
         assert_eq!((link.body.as_str(), link.warnings.len()), ("<a href='#unsubscribe'>x</a>", 0));
     }
@@ -210,7 +211,7 @@ mod tests {
         let nothing = look_opening(Some("{{ link }}"), Channel::Push, "t", "b", json!({}));
         assert_eq!(
             (nothing.url, nothing.warnings),
-            (None, vec!["url: `link` has no value here and is left out".to_owned()])
+            (None, vec!["url: `link` has no value and is left out".to_owned()])
         );
     }
 

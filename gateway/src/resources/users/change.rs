@@ -88,7 +88,7 @@ pub(super) async fn apply(cx: &Context<'_>, user: &User, body: Body) -> Result<(
     if cx.app.ingest.applied.wait(&cx.app.store, &positions, Instant::now() + WAIT).await {
         return Ok(());
     }
-    Err(ApiError::Unavailable("the change was accepted and is still waiting to take effect"))
+    Err(ApiError::Unavailable("the change was accepted but has not taken effect yet"))
 }
 
 /// Reads the properties to change. `email` and `name` are properties that are also shown at the top level.
@@ -135,7 +135,7 @@ fn fits(before: &Value, patch: &Map<String, Value>) -> Result<(), ApiError> {
     let grown = after.len() > before.len() || bytes_after > bytes_before;
     if grown && (after.len() > properties::MAX_KEYS || bytes_after > properties::MAX_BYTES) {
         let message = format!(
-            "together with those that are there, there would be {} in {bytes_after} bytes; at most {} in {} are allowed",
+            "the profile would have {} properties in {bytes_after} bytes; at most {} in {} bytes are allowed",
             after.len(),
             properties::MAX_KEYS,
             properties::MAX_BYTES

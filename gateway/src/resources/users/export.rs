@@ -55,5 +55,5 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
 }
 
 fn no_such() -> ApiError {
-    ApiError::invalid("after", "must be the `id` of a person of this project, such as that of the last line read")
+    ApiError::invalid("after", "must be the `id` of a user of this project, such as that of the last line read")
 }

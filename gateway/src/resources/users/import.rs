@@ -62,7 +62,7 @@ pub async fn run(cx: &Context<'_>) -> Result<Reply, ApiError> {
     let key = idempotency::key(cx)?;
     let from_line = query.integer("fromLine", 1..=i64::from(u32::MAX))?.map(|line| line as u64);
     if from_line.is_some() && key.is_none() {
-        return Err(ApiError::invalid("fromLine", "needs the Idempotency-Key of the import that is to go on"));
+        return Err(ApiError::invalid("fromLine", "requires the Idempotency-Key of the import to resume"));
     }
     let asked = Asked { shape: asked_shape(cx, &query)?, key, from_line };
     let import = Box::pin(import::run(cx, asked)).await?;
@@ -90,7 +90,7 @@ fn asked_shape(cx: &Context<'_>, query: &Query) -> Result<Shape, ApiError> {
         return Err(ApiError::UnsupportedMedia("Content-Type must be application/x-ndjson or text/csv".to_owned()));
     }
     if delimiter.is_some() {
-        return Err(ApiError::invalid("delimiter", "is for text/csv only"));
+        return Err(ApiError::invalid("delimiter", "is allowed for text/csv only"));
     }
     Ok(Shape::Ndjson)
 }

@@ -124,7 +124,8 @@ mod tests {
         ] {
             assert_eq!(check(Some(&signed(timestamp)), Some(timestamp), &["key"], BODY), good, "{timestamp}");
         }
-        // A signature of the body alone is invalid with a timestamp, and one that includes a timestamp is invalid without it.
+        // A signature of the body alone is invalid with a timestamp, and one that includes a timestamp is invalid
+        // without it.
         assert!(!check(Some(MAC), Some("1790000000"), &["key"], BODY));
         assert!(!check(Some(&signed("1790000000")), None, &["key"], BODY));
     }

@@ -90,7 +90,7 @@ fn check_url(fields: &Fields<'_>, text: &str) {
             && uri.authority().is_some_and(|a| !a.as_str().contains('@') && !a.host().is_empty())
     };
     if !text.is_empty() && !text.parse::<Uri>().is_ok_and(|uri| is_plain(&uri)) {
-        fields.problem("url", "must be an https:// address, without credentials");
+        fields.problem("url", "must be an https:// URL without credentials");
     }
 }
 
@@ -114,7 +114,7 @@ fn types(fields: &mut Fields<'_>) -> Option<Vec<String>> {
 /// Rejects a URL that may not be called. Every call checks it again; this check only gives earlier feedback.
 pub async fn vet(url: &str, outbound: &OutboundPolicy) -> Result<(), ApiError> {
     let refused = |why: &str| Err(ApiError::invalid("url", why));
-    let Ok(uri) = url.parse::<Uri>() else { return refused("must be an https:// address") };
+    let Ok(uri) = url.parse::<Uri>() else { return refused("must be an https:// URL") };
     let (host, is_plain) = (uri.host().unwrap_or_default(), uri.scheme_str() == Some("http"));
     let port = uri.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
     if is_plain {
@@ -122,10 +122,10 @@ pub async fn vet(url: &str, outbound: &OutboundPolicy) -> Result<(), ApiError> {
         return match allowed {
             Ok(Ok(true)) => Ok(()),
             Ok(Ok(false)) => {
-                refused("must be an https:// address; http:// is for addresses that OUTBOUND_ALLOW exempts")
+                refused("must be an https:// URL; http:// is allowed only for addresses that OUTBOUND_ALLOW exempts")
             }
             Ok(Err(_)) | Err(_) => refused(
-                "must be an https:// address; http:// is for addresses that OUTBOUND_ALLOW exempts, and this one's cannot be found",
+                "must be an https:// URL; http:// is allowed only for addresses that OUTBOUND_ALLOW exempts, and this host cannot be resolved",
             ),
         };
     }
@@ -133,12 +133,12 @@ pub async fn vet(url: &str, outbound: &OutboundPolicy) -> Result<(), ApiError> {
         return if outbound.allows(ip) {
             Ok(())
         } else {
-            refused("is an address that may not be called (OUTBOUND_ALLOW exempts ranges)")
+            refused("is an address that may not be called; the operator can exempt ranges with OUTBOUND_ALLOW")
         };
     }
     match tokio::time::timeout(RESOLVE, outbound.resolve(host, port)).await {
         Ok(Err(OutboundError::Refused(..))) => {
-            refused("is at an address that may not be called (OUTBOUND_ALLOW exempts ranges)")
+            refused("is at an address that may not be called; the operator can exempt ranges with OUTBOUND_ALLOW")
         }
         _ => Ok(()),
     }

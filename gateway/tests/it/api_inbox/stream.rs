@@ -123,7 +123,7 @@ async fn what_arrives_is_seen_at_once_and_what_was_missed_later() {
     let hello = tokio::time::timeout(secs(5), early.next("message")).await.unwrap();
     assert_eq!(hello.data["title"], "hello");
 
-    // Pages of another origin cannot send that header and use the query string.
+    // Cross-origin pages cannot send that header and use the query string.
     let cursor = format!("user_id=ann&cursor={}", resumed.trim().trim_start_matches("last-event-id: "));
     let mut follower = Follower::follow(&gateway, &project.secret, &cursor, "").await;
     assert_eq!(follower.next("message").await.data["title"], "missed");
@@ -146,7 +146,7 @@ async fn streams_are_bounded_and_make_room_when_they_end() {
     assert_eq!(refused.status, 429, "{}", refused.body);
     drop(followers.pop());
     let mut again = None;
-    eventually_true("there is room", secs(20), async || {
+    eventually_true("a slot is free", secs(20), async || {
         let mut follower = Follower::follow(&gateway, &project.secret, "user_id=ann", "").await;
         let let_in = follower.read_until("\r\n").await && follower.text.starts_with("HTTP/1.1 200");
         again = let_in.then_some(follower);
@@ -174,7 +174,7 @@ async fn a_stream_ends_with_its_gateway_and_with_its_key() {
     // Stopping the gateway does not wait for open streams.
     tokio::time::timeout(secs(10), gateway.stop()).await.unwrap();
     assert!(!by_public.read_until("no such text").await);
-    assert!(by_public.text.ends_with("0\r\n\r\n"), "the answer is whole: {:?}", by_public.text);
+    assert!(by_public.text.ends_with("0\r\n\r\n"), "the response is complete: {:?}", by_public.text);
 }
 
 #[tokio::test]

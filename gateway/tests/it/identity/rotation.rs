@@ -20,7 +20,7 @@ async fn taken(gateway: &Gateway, project: &Tenant, secret: &str) -> [bool; 2] {
 
 async fn accepts(gateway: &Gateway, project: &Tenant, secret: &str) -> bool {
     let taken = taken(gateway, project, secret).await;
-    assert_eq!(taken[0], taken[1], "both go by the same secrets");
+    assert_eq!(taken[0], taken[1], "both gateways accept the same secrets");
     taken[0]
 }
 
@@ -69,7 +69,7 @@ async fn a_replaced_secret_is_accepted_for_its_overlap_at_every_gateway() {
         soon(&there, &project, secret, accepted).await;
     }
 
-    // The overlap ends by itself, without another rotation.
+    // The overlap ends without another rotation.
     let mut db = here.app.store.connection().await.unwrap();
     let mut secrets = projects::secrets(&db, &master_keys(), project.id).await.unwrap().unwrap();
     secrets.previous_identity.as_mut().unwrap().until = here.app.clock.now() - secs(1);

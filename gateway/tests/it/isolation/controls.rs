@@ -36,7 +36,8 @@ fn named(operation: &Operation) -> String {
     format!("{} {}", operation.method, operation.path)
 }
 
-/// Operations that run in this order after the others: a campaign's life, then the deletions that leave nothing for others.
+/// Operations that run in this order after the others: a campaign's life, then the deletions that leave nothing for
+/// others.
 const IN_TURN: [&str; 6] = [
     "POST /campaigns/{id}/send",
     "POST /campaigns/{id}/pause",
@@ -101,7 +102,7 @@ async fn each_operation_finds_what_is_its_own_projects() {
             if !answers.iter().any(|answer| answer.status == operation.success) {
                 answers.retain(|answer| answer.status != 404);
                 let told: Vec<_> = answers.iter().map(|answer| (answer.status, &answer.text)).collect();
-                wrong.push(format!("{caller:?}: {} finds nothing of its own project: {told:?}", named(operation)));
+                wrong.push(format!("{caller:?}: {} does not find its own project's rows: {told:?}", named(operation)));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Another project's keys find and change nothing by this project's IDs, at every path of `openapi.yaml` that takes one.
+//! Another project's keys find and change nothing by this project's IDs, at every path of `openapi.yaml` that takes
+//! one.
 
 use gateway::router::Access;
 

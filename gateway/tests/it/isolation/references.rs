@@ -1,4 +1,5 @@
-//! References in a body must belong to the project: another project's template, segment, group, automation or user is refused.
+//! References in a body must belong to the project: another project's template, segment, group, automation or user is
+//! refused.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +41,8 @@ const GIVEN: [(&str, &str); 8] = [
     ("POST /messages", "userId"),
     ("POST /push-tokens", "userId"),
 ];
-/// References that are answered without an error, or only for sessions. They have their own tests: below, and the first two in
-/// `another_projects_ids_find_and_change_nothing`.
+/// References that are answered without an error, or only for sessions. They have their own tests: below, and the first
+/// two in `another_projects_ids_find_and_change_nothing`.
 const TRIED_APART: [(&str, &str); 6] = [
     ("DELETE /api-keys", "id"),
     ("PUT /api-keys", "id"),
@@ -226,8 +227,8 @@ async fn a_channel_is_not_tried_on_another_projects_people() {
     // The request for its own user is queued. Its outcome would need worker-delivery, so the test does not wait for it.
     let queued = async || queued_by(&gateway, Channel::Email).await.len() == 1;
     tokio::select! {
-        answer = test(&project) => panic!("answered without an outcome: {answer:?}"),
-        () = eventually_true("a message is on its way", secs(10), queued) => {}
+        answer = test(&project) => panic!("returned without an outcome: {answer:?}"),
+        () = eventually_true("a message is queued", secs(10), queued) => {}
     }
 }
 
@@ -284,6 +285,9 @@ async fn every_field_that_names_something_is_tried_at_every_operation() {
     let known: BTreeSet<_> = apart.chain(tried).collect();
     let missing: Vec<_> = documented.difference(&known).collect();
     let gone: Vec<_> = known.difference(&documented).collect();
-    assert!(missing.is_empty(), "name something: add them to `places`, or say what they name: {missing:?}");
-    assert!(gone.is_empty(), "are in the document no more: {gone:?}");
+    assert!(
+        missing.is_empty(),
+        "reference fields without a test: add them to `places` or to a list of exceptions: {missing:?}"
+    );
+    assert!(gone.is_empty(), "are no longer in the document: {gone:?}");
 }

@@ -184,7 +184,7 @@ impl World {
             let range = IdRange { after, to };
             let people = people_between(self.project, rules, &definitions, self.now, range);
             for id in evaluate::ids(&tx, &people).await.unwrap() {
-                assert!(id > after && id <= to && found.insert(id), "{id} is not of its range, or found twice");
+                assert!(id > after && id <= to && found.insert(id), "{id} is outside its range or was found twice");
             }
             after = to;
         }

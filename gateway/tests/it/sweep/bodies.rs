@@ -72,7 +72,7 @@ async fn what_no_column_can_hold_is_invalid(world: &World) {
         }
         // Of duplicate fields, the last one counts.
         let answer = world.send(&operation, r#"{"noSuchField":1,"noSuchField":2}"#).await;
-        wrong.note(answer.status < 500 && answer.status != 400, "a field that stands twice", &answer);
+        wrong.note(answer.status < 500 && answer.status != 400, "a duplicate field", &answer);
     }
     wrong.none();
 }

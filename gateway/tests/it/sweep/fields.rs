@@ -94,7 +94,8 @@ async fn an_unknown_field_is_refused_but_where_events_come_in(world: &World) {
     wrong.none();
 }
 
-/// Leaves out users, which the worker changes (covered by end-to-end tests), and API keys, of which `GET` returns a list.
+/// Leaves out users, which the worker changes (covered by end-to-end tests), and API keys, of which `GET` returns a
+/// list.
 async fn what_was_read_can_be_sent_back_and_changes_nothing(world: &World) {
     let all = operations();
     let mut wrong = Wrong::default();
@@ -102,7 +103,7 @@ async fn what_was_read_can_be_sent_back_and_changes_nothing(world: &World) {
         let Some(get) = all.iter().find(|o| o.method == "GET" && o.path == put.path) else { continue };
         let read = world.send(get, "").await.json();
         let answer = world.send(put, read.to_string()).await;
-        wrong.note(answer.status == 200, &format!("PUT {} with what GET gave", put.path), &answer);
+        wrong.note(answer.status == 200, &format!("PUT {} with the body of GET", put.path), &answer);
         let (mut before, mut after) = (read, world.send(get, "").await.json());
         for shown in [&mut before, &mut after] {
             shown.as_object_mut().unwrap().remove("updatedAt");

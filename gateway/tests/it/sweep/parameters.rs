@@ -54,7 +54,7 @@ async fn pages_have_bounds_and_cursors_are_those_of_their_list(world: &World) {
             wrong.refused(&[422], &format!("GET {path} too deep"), &answer);
             let answer =
                 world.send_to("GET", &with_query(&path, "page=100&limit=100"), operation.access, &[], "").await;
-            wrong.note(answer.status == 200, &format!("GET {path} as deep as it goes"), &answer);
+            wrong.note(answer.status == 200, &format!("GET {path} at the last page"), &answer);
         }
     }
     wrong.none();

@@ -44,7 +44,8 @@ async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found,
     match &plan.trigger {
         Some(_) if plan.done_to.is_none() => {
             tx.rollback().await.map_err(StoreError::from)?;
-            // Later recording transactions know the automation and note the dates they change. The slices see the changes of earlier ones.
+            // Later recording transactions know the automation and store the dates they change. The slices see the
+            // changes of earlier ones.
             outlast(&db).await?;
             plan::begun(&db, &plan).await?;
             return Ok(Found::More);
@@ -64,10 +65,10 @@ async fn slice(app: &App, project: ProjectId, automation: Uuid) -> Result<Found,
     Ok(Found::More)
 }
 
-/// Notes the dates of a slice, without locking its users.
+/// Stores the dates of a slice, without locking its users.
 ///
-/// Repeats until a pass finds no changes. A concurrent change is either seen by the next pass, or waits for this transaction's rows and
-/// replaces them.
+/// Repeats until a pass finds no changes. A concurrent change is either seen by the next pass, or waits for this
+/// transaction's rows and replaces them.
 async fn note(
     app: &App,
     tx: &Transaction<'_>,

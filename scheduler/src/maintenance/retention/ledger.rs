@@ -22,8 +22,8 @@ use crate::tick::TickError;
 const QUARTERS_KEPT: i64 = 100;
 /// Age below which a quarter may still be counted.
 const COUNTED: SignedDuration = SignedDuration::from_hours(1);
-/// How far back counts are folded. Earlier passes folded the older ones; if no scheduler ran for longer, they stay unfolded
-/// until they are removed.
+/// How far back counts are folded. Earlier passes folded the older ones; if no scheduler ran for longer, they stay
+/// unfolded until they are removed.
 const FOLDED: SignedDuration = SignedDuration::from_hours(8 * 24);
 
 /// Removes messages past their retention, unless another scheduler is removing some.

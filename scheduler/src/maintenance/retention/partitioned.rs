@@ -1,5 +1,5 @@
-//! Removes expired rows from tables with time partitions: first whole partitions past every retention, then slices of projects with a
-//! shorter retention.
+//! Removes expired rows from tables with time partitions: first whole partitions past every retention, then slices of
+//! projects with a shorter retention.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -18,12 +18,12 @@ use super::{DAY_MS, breathe};
 use crate::App;
 use crate::tick::TickError;
 
-/// How long event partitions are kept for late events, in milliseconds: an event's ID has a maximum age when it is accepted, and no
-/// event takes longer than 31 days to be applied.
+/// How long event partitions are kept for late events, in milliseconds: an event's ID has a maximum age when it is
+/// accepted, and no event takes longer than 31 days to be applied.
 const LATE_MS: i64 = CLIENT_ID_PAST_MS + 31 * DAY_MS;
 
-/// Minimum days for which messages and runs are kept, whatever the project's retention. No item takes longer to be applied. Within that
-/// time a duplicate is recognized by its row; without the row it would be sent again.
+/// Minimum days for which messages and runs are kept, regardless of the project's retention. No item takes longer to be
+/// applied. Within that time a duplicate is recognized by its row; without the row it would be sent again.
 const KEPT_AT_LEAST: i64 = 31;
 
 /// A table with time partitions.
@@ -54,14 +54,15 @@ async fn clear_all(app: &App, db: &mut Connection, table: Table) -> Result<(), T
     for (project, days) in kept {
         let cleared = clear_project(db, table, project, from_ms(now_ms - table.kept_ms(days))).await;
         if let Err(error) = &cleared {
-            tracing::warn!(%project, table = table.name(), %error, "rows past their retention could not be removed; trying again later");
+            tracing::warn!(%project, table = table.name(), %error, "rows past their retention cannot be removed; retrying later");
         }
         done = done.and(cleared);
     }
     done
 }
 
-/// Drops the partitions that end by `until_ms`: detaches each first, then subtracts it from the counts and drops it in one transaction.
+/// Drops the partitions that end by `until_ms`: detaches each first, then subtracts it from the counts and drops it in
+/// one transaction.
 async fn remove_partitions(
     db: &mut Connection,
     table: Table,
@@ -92,7 +93,10 @@ async fn take_out(db: &Connection, partition: &Expired) -> Result<bool, TickErro
         Ok(()) => Ok(true),
         Err(error) if error.is_too_slow() || error.is_conflict() => {
             let name = partition.name();
-            tracing::warn!(name, "a partition past every retention cannot be taken out now: its table is being read");
+            tracing::warn!(
+                name,
+                "partition past every retention cannot be detached while its table is being read; retrying later"
+            );
             Ok(false)
         }
         Err(error) => Err(error.into()),
@@ -161,8 +165,8 @@ impl Table {
 
     /// Returns whether an expired partition can be removed as a whole.
     ///
-    /// A partition of messages cannot while it has messages that can still be sent or that belong to a sending that has not ended. Its other
-    /// messages are removed in slices.
+    /// A partition of messages cannot while it has messages that can still be sent or that belong to a sending that has
+    /// not ended. Its other messages are removed in slices.
     async fn is_over(self, db: &mut Connection, partition: &Expired) -> Result<bool, StoreError> {
         if self == Self::Events || partition.is_pending() {
             return Ok(true);

@@ -1,4 +1,4 @@
-//! Projects of which work fails and succeeds at random, by the log of it.
+//! Random failures and successes of projects, compared with a log.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -10,7 +10,7 @@ use super::*;
 enum Act {
     Fails(f64),
     Succeeds,
-    /// As soon as it rests no more.
+    /// Fails as soon as its backoff ends.
     FailsAgain(f64),
 }
 
@@ -28,7 +28,7 @@ proptest! {
     ) {
         let (failing, mut now) = (Failing::default(), Instant::now());
         let project = |which: usize| ProjectId(Uuid::from_u128(which as u128));
-        // When each failed since it last succeeded, and until when it rests by what was said.
+        // When each project failed since it last succeeded, and when its backoff ends.
         let mut log: [Vec<Instant>; 3] = Default::default();
         let mut until = [now; 3];
         for (pause_ms, which, act) in acts {
@@ -37,7 +37,7 @@ proptest! {
                 Act::Fails(random) | Act::FailsAgain(random) => {
                     if matches!(act, Act::FailsAgain(_)) {
                         now = now.max(until[which]);
-                        prop_assert!(!failing.rests_at(project(which), now), "longer than was said");
+                        prop_assert!(!failing.rests_at(project(which), now), "backed off for longer than returned");
                     }
                     let rest = failing.failed_at(project(which), random, now);
                     log[which].push(now);

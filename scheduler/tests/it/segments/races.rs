@@ -71,7 +71,7 @@ async fn rules_that_are_changed_during_a_sweep_are_filled_in_unheard() {
     world.message(ann, "opened").await;
 
     changed_during_look(&world, &app, segment, "message").await;
-    assert!(!world.follow(segment).await.filled, "the refill was called off");
+    assert!(!world.follow(segment).await.filled, "the changed segment must be filled again");
     assert_eq!(world.place.count("SELECT count(*) FROM segment_dirty").await, 0);
 
     scheduler::segments::look_at(&app, project, segment).await.unwrap();

@@ -91,7 +91,7 @@ impl World {
             "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{table}'::regclass \
              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         );
-        eventually_true("somebody waits for the table", SOON, async || self.place.count(&sql).await > 0).await;
+        eventually_true("a session waits for the table", SOON, async || self.place.count(&sql).await > 0).await;
     }
 
     /// Creates an active automation that a segment triggers.

@@ -17,6 +17,6 @@ export type {
 } from '../../web/src/index';
 
 declare global {
-  /** What the script makes. */
+  /** Created by the script. */
   var rekindle: Rekindle;
 }

@@ -1,9 +1,9 @@
 import { Rekindle } from '../../web/src/index';
 import type { Stub } from './stub';
 
-/** As the address of this script says: what serves it is the server. */
-class Scripted extends Rekindle {
-  /** Told already, before the script was there. */
+/** The SDK of a page that loads this script from the server; the server's address is that of the script. */
+class ScriptRekindle extends Rekindle {
+  /** The anonymous ID that the stub returned, if any. */
   protected override fresh(): string {
     return before?.anonymousId ?? super.fresh();
   }
@@ -12,7 +12,7 @@ class Scripted extends Rekindle {
     return server;
   }
 
-  /** What was called before the script was there, as of then. */
+  /** Runs the calls that were made before the script was loaded, with the time of each. */
   replay({ calls, lost = 0 }: Pick<Stub, 'calls' | 'lost'>): void {
     this.lost = lost;
     for (const [name, args, done, calledAt] of calls) {
@@ -23,7 +23,7 @@ class Scripted extends Rekindle {
         const call = on[(second ?? first) as never] as unknown;
         if (typeof call === 'function') done(call.apply(on, args) as never);
       } catch (error) {
-        // What `init` throws in debug must not cost the calls behind it.
+        // An `init` that throws in debug mode must not prevent the calls after it.
         reportError(error);
       }
     }
@@ -31,16 +31,16 @@ class Scripted extends Rekindle {
   }
 }
 
-// Loaded where there is no page, it does nothing.
+// Without a page the script does nothing.
 const page = (typeof window === 'undefined' ? {} : window) as { rekindle?: Stub | Rekindle };
 const source =
   (typeof document === 'undefined' ? null : (document.currentScript as HTMLScriptElement | null))?.src ?? '';
 const server = source.includes('/sdk/') ? source.slice(0, source.indexOf('/sdk/')) : undefined;
 
 const before = page.rekindle as Stub | undefined;
-// Loaded twice, the first one stays: it has the page's state.
+// If loaded twice, the first instance stays: it has the page's state.
 if (!before || before.calls) {
-  const rekindle = new Scripted();
+  const rekindle = new ScriptRekindle();
   page.rekindle = rekindle;
   rekindle.replay(before ?? { calls: [] });
 }

@@ -1,20 +1,20 @@
-/** What stands for the SDK until it is loaded: calls wait in their order, and what they return comes when it is there. */
+/** Replaces the SDK until it is loaded. Calls are queued in order, and their promises resolve after it is loaded. */
 export interface Stub {
   calls: Array<[name: string, args: unknown[], done: (result: never) => void, calledAt: number]>;
-  /** Calls that found no place. */
+  /** Number of calls that were not kept. */
   lost?: number;
-  /** Of a browser that has none yet. */
+  /** Anonymous ID for a browser that has none yet. */
   anonymousId?: string;
 }
 
-// `globalThis`, so that loading it where there is no page does no harm.
+// `globalThis`, so that loading it without a page has no effect.
 const page = globalThis as { rekindle?: unknown; document?: unknown };
 const calls: Stub['calls'] = [];
 const queued =
   (name: string) =>
   (...args: unknown[]) =>
     new Promise((done: (result?: unknown) => void) => {
-      // Where the script is blocked, nobody who waits for flush or reset must hang, nor calls fill the memory.
+      // If the script is blocked, `flush` and `reset` must still resolve, and the calls must not fill the memory.
       if (/flu|res/.test(name)) done();
       if (!calls[999]) calls.push([name, args, done, Date.now()]);
       else stub.lost = -~stub.lost!;

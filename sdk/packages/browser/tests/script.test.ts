@@ -41,7 +41,7 @@ afterEach(() => {
 
 const load = { stub: () => import('../src/stub'), script: () => import('../src/index') };
 
-test('with the stub every call may be made before the script is there, and answers when it is', async () => {
+test('with the stub all calls work before the script is loaded, and their promises resolve after it', async () => {
   await load.stub();
   const early = page.rekindle!;
   expect([early.getUserId(), early.push.isEnabled(), early.hasOptedOutTracking(), early.droppedItems()]).toEqual([
@@ -69,9 +69,9 @@ test('with the stub every call may be made before the script is there, and answe
   expect(page.rekindle!.getAnonymousId()).toBe(anonymous);
 });
 
-test('what is called before the script is there has the time of the call, before init and after', async () => {
-  const began = Date.UTC(2026, 0, 1);
-  vi.useFakeTimers({ toFake: ['Date'], now: began });
+test('calls made before the script is loaded keep their time, before and after init', async () => {
+  const start = Date.UTC(2026, 0, 1);
+  vi.useFakeTimers({ toFake: ['Date'], now: start });
   await load.stub();
   const pass = (seconds: number) => vi.setSystemTime(Date.now() + seconds * 1_000);
   page.rekindle!.track('before init');
@@ -84,7 +84,7 @@ test('what is called before the script is there has the time of the call, before
   await load.script();
   page.rekindle!.track('after');
   await page.rekindle!.flush();
-  expect(items.map((item) => [item.event, (Date.parse(item.timestamp) - began) / 1_000])).toEqual([
+  expect(items.map((item) => [item.event, (Date.parse(item.timestamp) - start) / 1_000])).toEqual([
     ['app_opened', 7],
     ['before init', 0],
     ['order_completed', 3],
@@ -92,7 +92,7 @@ test('what is called before the script is there has the time of the call, before
   ]);
 });
 
-test('what was called on a page with an older stub is recorded as of now', async () => {
+test('calls of an older stub are recorded with the current time', async () => {
   const done = () => {};
   Object.assign(page, {
     rekindle: {
@@ -108,7 +108,7 @@ test('what was called on a page with an older stub is recorded as of now', async
   expect(Math.abs(Date.parse(items[0]!.timestamp) - Date.now())).toBeLessThan(10_000);
 });
 
-test('calls that found no place in the stub are reported when the script is there', async () => {
+test('calls beyond the capacity of the stub are reported after the script is loaded', async () => {
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
   const onDrop = vi.fn();
   await load.stub();
@@ -119,7 +119,7 @@ test('calls that found no place in the stub are reported when the script is ther
   expect(warn).toHaveBeenCalledOnce();
 });
 
-test('where the script is blocked, nobody waits for it, and no more than a thousand calls are kept', async () => {
+test('if the script is blocked, flush and reset resolve, and at most 1,000 calls are kept', async () => {
   await load.stub();
   const stub = page.rekindle as unknown as Rekindle & { calls: unknown[] };
   await stub.flush();
@@ -147,7 +147,7 @@ test('the stub has every call of the SDK', async () => {
   expect(Object.keys(sdk.push).filter((name) => !(name in early.push))).toEqual([]);
 });
 
-test('an init that throws in debug costs the calls behind it nothing', async () => {
+test('an init that throws in debug mode does not affect the calls after it', async () => {
   vi.spyOn(console, 'error').mockReturnValue();
   const reported = vi.fn();
   vi.stubGlobal('reportError', reported);
@@ -161,7 +161,7 @@ test('an init that throws in debug costs the calls behind it nothing', async () 
   expect(items.map((item) => item.event)).toEqual(['kept']);
 });
 
-test('there twice, the first one stays', async () => {
+test('if the script is loaded twice, the first instance stays', async () => {
   await load.script();
   const first = page.rekindle;
   vi.resetModules();

@@ -9,42 +9,42 @@ import { Queue } from './queue';
 import { Sender } from './sender';
 import { uuids } from './uuid';
 
-/** What `identify` takes beside the properties. */
+/** Options of `identify`. */
 export interface IdentifyOptions {
-  /** HMAC-SHA256 of the user id under the project's identity secret, in hex. Does not expire: prefer `userToken`. */
+  /** HMAC-SHA256 of the user ID with the project's identity secret, in hex. It does not expire: prefer `userToken`. */
   userHash?: string;
   /**
-   * Where identity verification is on: a JWT from your server, signed with HS256 under the project's identity secret, with `sub` (the
-   * user id) and `exp`; or a function that returns one. It is called when the server refuses the token, or wants one.
+   * For projects with identity verification: a JWT from your server, signed with HS256 and the project's identity secret, with `sub`
+   * (the user ID) and `exp`; or a function that returns one. It is called when the server requires or rejects a token.
    */
   userToken?: string | UserTokenProvider;
 }
 
-const NAME = 'names and ids are 1–200 characters of text';
-const OBJECT = 'properties are an object';
-/** Characters of an item without its properties, about. */
-const ENVELOPE = 300;
+const INVALID_NAME = 'names and IDs have 1–200 characters';
+const INVALID_PROPERTIES = 'properties must be an object';
+/** Approximate characters of an item without its properties. */
+const ENVELOPE_SIZE = 300;
 
-/** `changed` is what another page did, or a change of consent; the others are as they are called. */
-type Occasion = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 'dispose';
+/** `changed`: another page changed the identity, or the consent changed. */
+type ClientEvent = 'identify' | 'reset' | 'changed' | 'hide' | 'show' | 'online' | 'dispose';
 
-/** Records what happens and says who it was. One for each project in a page or app. */
+/** Records events and manages the user's identity. A page or app has one per project. */
 export class Client {
   readonly identity: Identity;
   readonly drops: Drops;
   readonly proofs: Proofs;
-  /** When what is recorded now has happened, where that was not now: milliseconds since 1970. */
+  /** Time of the call being replayed, in milliseconds since 1970; undefined for calls made now. */
   calledAt: number | undefined;
   readonly #queue: Queue;
   readonly #sender: Sender;
   readonly #uuid: () => string;
-  readonly #listeners = new Set<readonly [Occasion, (() => void)?]>();
-  #ended = false;
+  readonly #listeners = new Set<readonly [ClientEvent, (() => void)?]>();
+  #disposed = false;
 
   constructor(
     readonly settings: Settings,
     readonly platform: Platform,
-    /** Of a device that has none yet. */
+    /** Used if the device has no anonymous ID yet. */
     anonymousId?: string,
   ) {
     const prefix = `rekindle.${settings.projectId}.`;
@@ -52,7 +52,7 @@ export class Client {
     this.identity = new Identity(platform, `${prefix}identity`, this.#uuid, settings.optOutByDefault, anonymousId);
     this.drops = new Drops(settings.debug, settings.onDrop);
     this.#queue = new Queue(platform, `${prefix}queue.`, (count) =>
-      this.drops.add('queue_full', 'too many items wait; the oldest were dropped', undefined, count),
+      this.drops.add('queue_full', 'queue is full; the oldest items were dropped', undefined, count),
     );
     this.proofs = new Proofs(this.identity, settings.apiKey, settings.userToken, () => this.#changed());
     this.#sender = new Sender(this.#queue, settings, platform, this.drops, this.proofs);
@@ -67,7 +67,7 @@ export class Client {
     for (const key of this.identity.keys) this.on('dispose', platform.onWritten?.(key, reload));
     const take = (instance: string) => {
       this.#queue.takeOver(instance);
-      this.#forget();
+      this.#clearIfOptedOut();
       if (this.#queue.length) this.#sender.schedule();
     };
     this.on(
@@ -79,62 +79,62 @@ export class Client {
 
   /** Records an event. */
   track(event: string, properties?: Properties): void {
-    if (!isName(event)) return this.drops.add('invalid_name', NAME, event);
+    if (!isName(event)) return this.drops.add('invalid_name', INVALID_NAME, event);
     this.#add({ type: 'track', event }, properties);
   }
 
   /** Records a screen view. */
   screen(name: string, properties?: Properties): void {
-    if (!isName(name)) return this.drops.add('invalid_name', NAME, name);
+    if (!isName(name)) return this.drops.add('invalid_name', INVALID_NAME, name);
     this.#add({ type: 'screen', name }, properties);
   }
 
-  /** Links what happens on this device, before and after, to a person. */
+  /** Links past and future events on this device to a user. */
   identify(userId: string, properties?: Properties, options?: IdentifyOptions): void {
     if (typeof userId === 'number') userId = String(userId);
-    if (!isName(userId)) return this.drops.add('invalid_name', NAME, userId);
-    // Another page may have identified somebody just now.
+    if (!isName(userId)) return this.drops.add('invalid_name', INVALID_NAME, userId);
+    // Another page may have identified a user just now.
     this.identity.reload();
     const { userId: before } = this.identity.get();
-    // What somebody else did on this device stays theirs.
+    // Earlier events on this device stay with the previous user.
     if (before !== undefined && before !== userId) this.identity.reset();
     const { userHash, userToken } = options ?? {};
     if (typeof userToken === 'function') this.proofs.provider = userToken;
     this.identity.set({ userId, ...(isProof(userHash) && { userHash }), ...(isProof(userToken) && { userToken }) });
     this.#add({ type: 'identify' }, properties);
-    // Sends at once what waited for the token.
+    // Immediately sends items that waited for the token.
     if (userToken) this.#sender.online();
-    this.#tell('identify');
+    this.#emit('identify');
   }
 
-  /** Sets properties of the person, known or not; null removes one. */
+  /** Sets properties of the user, identified or anonymous. `null` removes a property. */
   setUserProperties(properties: Properties): void {
     if (typeof properties !== 'object' || properties === null)
-      return this.drops.add('invalid_properties', OBJECT, properties);
+      return this.drops.add('invalid_properties', INVALID_PROPERTIES, properties);
     this.#add({ type: 'identify' }, properties);
   }
 
-  /** Sends what waits. Resolves when that is done or has failed; what failed is sent later. */
+  /** Sends queued items. Resolves when they are sent or the attempt has failed; failed items are retried later. */
   flush(): Promise<void> {
-    return this.#ended ? Promise.resolve() : this.#sender.flush();
+    return this.#disposed ? Promise.resolve() : this.#sender.flush();
   }
 
-  /** Sends items that were recorded elsewhere on this device, unless nothing is to be recorded. */
+  /** Sends items recorded by the service worker, unless the user has opted out. */
   resend(items: Item[]): void {
     if (this.hasOptedOutTracking()) return;
     this.#queue.add(items);
     void this.flush();
   }
 
-  /** Forgets the person: what waits is sent, the device is unlinked from push, and a new anonymous id begins. */
+  /** Logs the user out: sends queued items, unlinks the device from push, and creates a new anonymous ID. */
   reset(): Promise<void> {
     const sent = this.flush();
-    this.#tell('reset');
+    this.#emit('reset');
     this.identity.reset();
     return sent;
   }
 
-  /** The id given to `identify`; null before. */
+  /** Returns the ID passed to `identify`, or `null` before that. */
   getUserId(): string | null {
     return this.identity.get().userId ?? null;
   }
@@ -143,7 +143,7 @@ export class Client {
     return this.identity.get().anonymousId;
   }
 
-  /** Records nothing any more, and forgets what waits. Kept over restarts. */
+  /** Stops recording and deletes queued items. Persists across restarts. */
   optOutTracking(): void {
     this.identity.setOptedOut(true);
     this.#changed();
@@ -158,78 +158,78 @@ export class Client {
     return this.identity.get().optedOut === true;
   }
 
-  /** Items that were dropped, for one reason or for all. */
+  /** Returns the number of dropped items, for one reason or in total. */
   droppedItems(reason?: DropReason): number {
     return this.drops.count(reason);
   }
 
-  /** Stops timers and listeners. What waits stays stored and goes out after the next start. */
+  /** Stops timers and listeners. Queued items stay stored and are sent after the next start. */
   dispose(): void {
-    if (this.#ended) return;
+    if (this.#disposed) return;
     this.#sender.hide();
-    this.#ended = true;
+    this.#disposed = true;
     this.#sender.end();
     this.#queue.close();
-    this.#tell('dispose');
+    this.#emit('dispose');
     this.#listeners.clear();
   }
 
-  /** Runs whenever it happens; `reset` while the person is still known. Returns how to stop. */
-  on(occasion: Occasion, run?: () => void): () => void {
-    const listener = [occasion, run] as const;
+  /** Adds a listener; `reset` fires while the user is still known. Returns a function that removes the listener. */
+  on(type: ClientEvent, run?: () => void): () => void {
+    const listener = [type, run] as const;
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 
-  #tell(occasion: Occasion): void {
-    for (const [of, run] of this.#listeners) if (of === occasion) run?.();
+  #emit(type: ClientEvent): void {
+    for (const [of, run] of this.#listeners) if (of === type) run?.();
   }
 
   #changed(): void {
-    this.#forget();
-    this.#tell('changed');
+    this.#clearIfOptedOut();
+    this.#emit('changed');
   }
 
-  /** What waits of somebody who wants nothing recorded, here or in another page, is never sent. */
-  #forget(): void {
+  /** Deletes queued items if the user has opted out, here or in another page. */
+  #clearIfOptedOut(): void {
     if (this.hasOptedOutTracking()) this.#queue.clear();
   }
 
   #online(): void {
     this.#sender.online();
-    this.#tell('online');
+    this.#emit('online');
   }
 
   #hidden(): void {
     if (this.settings.autoTrackLifecycle) this.track('app_backgrounded');
     this.#sender.hide();
-    this.#tell('hide');
+    this.#emit('hide');
   }
 
   #shown(): void {
-    // A page that was put away has not heard of what others wrote.
+    // A page in the back/forward cache has missed writes of other pages.
     this.identity.reload();
-    this.#forget();
+    this.#clearIfOptedOut();
     if (this.settings.autoTrackLifecycle) this.track('app_opened');
-    this.#tell('show');
+    this.#emit('show');
   }
 
   #add(what: Pick<Item, 'type' | 'event' | 'name'>, properties?: Properties): void {
     const { anonymousId, userId, userHash, optedOut } = this.identity.get();
-    if (optedOut || this.#ended) return;
+    if (optedOut || this.#disposed) return;
     if (
       properties !== undefined &&
       (typeof properties !== 'object' || properties === null || Array.isArray(properties))
     ) {
-      return this.drops.add('invalid_properties', OBJECT, properties);
+      return this.drops.add('invalid_properties', INVALID_PROPERTIES, properties);
     }
     const text = toJson(properties ?? {});
-    if (text === undefined) return this.drops.add('invalid_properties', 'the properties cannot be read', what);
+    if (text === undefined) return this.drops.add('invalid_properties', 'cannot read the properties', what);
     if (text === TOO_LARGE || (text.length * 3 > PROPERTIES_BYTES && bytes(text) > PROPERTIES_BYTES)) {
-      return this.drops.add('too_large', 'properties are at most 32 KiB of JSON', what);
+      return this.drops.add('too_large', 'properties exceed 32 KiB of JSON', what);
     }
     const time = this.calledAt ?? this.platform.now();
-    // Written in slices after the task: a page may record thousands in one.
+    // Serialized in slices after the task, because a page may record thousands of items in one task.
     const json = () => {
       const timestamp = new Date(time).toISOString();
       const item: Item = {
@@ -240,10 +240,10 @@ export class Client {
         anonymous_id: anonymousId,
         user_hash: userHash,
       };
-      // The properties are text already.
+      // The properties are already serialized.
       return `${JSON.stringify(item).slice(0, -1)},"properties":${text}}`;
     };
-    this.#queue.push(json, text.length + ENVELOPE, userId);
+    this.#queue.push(json, text.length + ENVELOPE_SIZE, userId);
     this.platform.log('debug', what, properties);
     this.#sender.schedule();
   }

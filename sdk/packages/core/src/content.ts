@@ -1,4 +1,4 @@
-import { ask } from './ask';
+import { sendRequest } from './request';
 import type { Client } from './client';
 import { parsed } from './json';
 
@@ -18,37 +18,37 @@ export interface NewsItem {
   [other: string]: unknown;
 }
 
-/** Whose inbox it is, as the API asks for it; none where nobody is identified. */
-export function inboxOf(client: Client): string | undefined {
+/** Returns the query parameter that selects the user's inbox, or `undefined` without an identified user. */
+export function inboxQuery(client: Client): string | undefined {
   const { userId } = client.identity.get();
   return userId === undefined ? undefined : `user_id=${encodeURIComponent(userId)}`;
 }
 
-/** What the project has for the person of this device to read. Reading fails with an `Error` in the server's words. */
+/** Reads the user's inbox and the project's news. Failed reads reject with an `Error` that has the server's message. */
 export class Content {
   constructor(private readonly client: Client) {}
 
-  /** In-app messages of the identified person; none where nobody is. Needs a `userToken` or a `userHash`. */
+  /** Returns the in-app messages of the identified user; none without one. Requires a `userToken` or a `userHash`. */
   async inbox(): Promise<InboxItem[]> {
-    const who = inboxOf(this.client);
-    return who ? ((await this.get(`/inbox?${who}`)).items as InboxItem[]) : [];
+    const query = inboxQuery(this.client);
+    return query ? ((await this.get(`/inbox?${query}`)).items as InboxItem[]) : [];
   }
 
   async markRead(id: string): Promise<void> {
-    const who = inboxOf(this.client);
-    if (who) await this.get(`/inbox/${encodeURIComponent(id)}/read?${who}`, 'POST');
+    const query = inboxQuery(this.client);
+    if (query) await this.get(`/inbox/${encodeURIComponent(id)}/read?${query}`, 'POST');
   }
 
-  /** The published news. */
+  /** Returns the published news. */
   async feed(): Promise<NewsItem[]> {
     return (await this.get('/feed')).items as NewsItem[];
   }
 
   private async get(path: string, method = 'GET'): Promise<{ items?: unknown; message?: string }> {
-    const answer = await ask(this.client, path, method);
+    const answer = await sendRequest(this.client, path, method);
     const body = parsed<{ items: unknown; message: string }>(await answer.text());
     if (answer.status >= 300 || !body)
-      throw new Error(body?.message ?? `the server answered ${answer.status}, and not as Rekindle does`);
+      throw new Error(body?.message ?? `unexpected response with status ${answer.status}: check apiUrl`);
     return body;
   }
 }

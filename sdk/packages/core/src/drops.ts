@@ -1,26 +1,26 @@
 /**
- * Why something was not recorded:
- * - `invalid_name`: the name or user ID is not a text of 1–200 characters.
+ * Reasons for dropped items:
+ * - `invalid_name`: the name or user ID is not a string of 1–200 characters.
  * - `invalid_properties`: the properties are not an object, or reading them throws.
- * - `too_large`: the properties have more than 32 KiB, or a proxy refuses the size.
- * - `queue_full`: more waited than is kept; the oldest were dropped.
- * - `rejected`: the server refused the item.
+ * - `too_large`: the properties exceed 32 KiB, or a proxy rejected the size.
+ * - `queue_full`: the queue exceeded its limits; the oldest items were dropped.
+ * - `rejected`: the server rejected the item.
  * - `not_initialized`: called more than 1,000 times before `init`, or after `dispose`.
  */
 export type DropReason =
   'invalid_name' | 'invalid_properties' | 'too_large' | 'queue_full' | 'rejected' | 'not_initialized';
 
-/** Something that was not recorded and will not be. */
+/** Items that were dropped and will not be recorded. */
 export interface Drop {
   reason: DropReason;
-  /** How many items. */
+  /** Number of items. */
   count: number;
   message: string;
-  /** The item as it was to be sent, or the value that was refused; missing where there are several. */
+  /** The item, or the invalid value; missing for several items. */
   item?: unknown;
 }
 
-/** Counts what is dropped, by reason, and reports it. */
+/** Counts dropped items by reason, and reports them. */
 export class Drops {
   readonly #counts: Partial<Record<DropReason, number>> = {};
   #reporting = false;
@@ -30,12 +30,12 @@ export class Drops {
     private readonly listener?: (drop: Drop) => void,
   ) {}
 
-  /** Warns once for each reason, with `debug` each time, and calls the listener each time. */
+  /** Warns once per reason (each time with `debug`), and calls the listener each time. */
   add(reason: DropReason, message: string, item?: unknown, count = 1): void {
     const before = this.count(reason);
     this.#counts[reason] = before + count;
     if (!before || this.debug) warn(`not recorded (${reason}): ${message}`, item ?? '');
-    // A listener that tracks something which is dropped would never come to an end.
+    // Prevents endless recursion if the listener itself tracks an invalid item.
     if (this.#reporting) return;
     this.#reporting = true;
     try {
@@ -46,7 +46,7 @@ export class Drops {
     this.#reporting = false;
   }
 
-  /** How many were dropped, for one reason or for all. */
+  /** Returns the number of dropped items, for one reason or in total. */
   count(reason?: DropReason): number {
     return reason ? (this.#counts[reason] ?? 0) : Object.values(this.#counts).reduce((sum, count) => sum + count, 0);
   }

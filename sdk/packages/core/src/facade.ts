@@ -5,79 +5,78 @@ import type { Properties } from './items';
 import { toJson } from './json';
 import type { Options } from './options';
 
-/** Calls kept until `init`. */
-const WAITING = 1_000;
+/** Maximum calls kept until `init`. */
+const MAX_PENDING_CALLS = 1_000;
 const LOST = 'called after dispose, or more than 1,000 times before init';
 
 /**
- * What an app or a page calls. It may be called before `init`: the calls wait. Nothing here throws into the caller's code,
- * except `init` where `debug` is on.
+ * The SDK's calls. Calls made before `init` are kept until then. No call throws into the caller's code, except `init` with `debug`.
  */
 export abstract class Facade<O extends Options> {
   #client: Client | undefined;
-  /** What `init` made: the client, or one to come. */
-  #made: Client | Promise<Client> | undefined;
-  #waiting: Array<[run: (client: Client) => void, calledAt: number, otherwise?: () => void]> = [];
+  /** The client that `init` created, or a promise of it. */
+  #created: Client | Promise<Client> | undefined;
+  #pending: Array<[run: (client: Client) => void, calledAt: number, otherwise?: () => void]> = [];
   #disposed = false;
-  /** Calls that could not wait. */
+  /** Number of calls that were not kept. */
   protected lost = 0;
   #anonymousId: string | undefined;
-  /** When the next call was made, where that was before it could be taken: milliseconds since 1970. */
+  /** Time of the call being replayed, in milliseconds since 1970; undefined for calls made now. */
   protected calledAt: number | undefined;
 
-  /** Makes the client, at once or after its storage was read; throws where the options are wrong. */
+  /** Creates the client, after reading its storage if that is asynchronous. Throws if the options are invalid. */
   protected abstract start(options: O): Client | Promise<Client>;
 
-  /** A new id, as good as the place can make one. */
+  /** Returns a new random ID. */
   protected abstract fresh(): string;
 
-  /** The anonymous id of a device that has none yet: the one that was told before `init`, if one was. */
+  /** Anonymous ID for a device that has none yet: the one returned before `init`, if any. */
   protected get anonymousId(): string {
     return (this.#anonymousId ??= this.fresh());
   }
 
-  /** Begins. Called once; again it changes nothing. */
+  /** Starts the SDK. Further calls have no effect. */
   init(options: O): void {
-    if (this.#made) return warn('init was called before');
+    if (this.#created) return warn('init was already called');
     try {
-      const made = (this.#made = this.start(options));
+      const created = (this.#created = this.start(options));
       this.#disposed = false;
-      if ('then' in made) made.then((client) => this.#begin(made, client), fail);
-      else this.#begin(made, made);
+      if ('then' in created) created.then((client) => this.#activate(created, client), logError);
+      else this.#activate(created, created);
     } catch (error) {
-      fail(error);
+      logError(error);
       if (options?.debug) throw error;
     }
   }
 
-  #begin(made: Client | Promise<Client>, client: Client): void {
-    if (this.#made !== made) return client.dispose();
+  #activate(created: Client | Promise<Client>, client: Client): void {
+    if (this.#created !== created) return client.dispose();
     this.#client = client;
     if (this.lost) client.drops.add('not_initialized', LOST, undefined, this.lost);
     this.lost = 0;
-    for (const [run, calledAt, otherwise] of this.#waiting.splice(0)) {
+    for (const [run, calledAt, otherwise] of this.#pending.splice(0)) {
       this.calledAt = calledAt;
       this.with(run, otherwise);
     }
   }
 
-  /** Runs with the client, now or once it is there; `otherwise` where none will be. */
+  /** Runs with the client, now or once it exists; runs `otherwise` if there will be none. */
   protected with(run: (client: Client) => void, otherwise?: () => void): void {
     const client = this.#client;
     const { calledAt } = this;
-    // Of this call alone: what it calls is called now.
+    // Applies to this call only, not to calls that it makes.
     this.calledAt = undefined;
     if (client) {
       client.calledAt = calledAt;
-      guarded(() => run(client));
+      runSafely(() => run(client));
       client.calledAt = undefined;
-    } else if (this.#disposed || this.#waiting.length >= WAITING) {
+    } else if (this.#disposed || this.#pending.length >= MAX_PENDING_CALLS) {
       if (otherwise) otherwise();
       else if (!this.lost++) warn(LOST);
-    } else this.#waiting.push([run, calledAt ?? Date.now(), otherwise]);
+    } else this.#pending.push([run, calledAt ?? Date.now(), otherwise]);
   }
 
-  /** As `with`, for what has a result; rejects where no client will be. */
+  /** Like `with`, for calls with a result. Rejects if there will be no client. */
   protected ask<T>(run: (client: Client) => T | Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.with(
@@ -87,15 +86,15 @@ export abstract class Facade<O extends Options> {
     });
   }
 
-  /** As `with`, for what is recorded: where it waits, with the properties as they are now. */
+  /** Like `with`, for recording calls. A call that is kept keeps a copy of its current properties. */
   #record(properties: Properties | undefined, run: (client: Client, properties?: Properties) => void): void {
     const text = !this.#client && properties && toJson(properties);
-    // What cannot be written is refused by the client, in its own words.
+    // The client reports properties that cannot be serialized.
     const kept = text ? (JSON.parse(text) as Properties) : properties;
     this.with((client) => run(client, kept));
   }
 
-  /** Links what happens on this device, before and after, to a person. */
+  /** Links past and future events on this device to a user. */
   identify(userId: string, properties?: Properties, options?: IdentifyOptions): void {
     this.#record(properties, (client, kept) => client.identify(userId, kept, options));
   }
@@ -110,7 +109,7 @@ export abstract class Facade<O extends Options> {
     this.#record(properties, (client, kept) => client.screen(name, kept));
   }
 
-  /** Sets properties of the person, known or not; null removes one. */
+  /** Sets properties of the user, identified or anonymous. `null` removes a property. */
   setUserProperties(properties: Properties): void {
     this.#record(properties, (client, kept) => client.setUserProperties(kept as Properties));
   }
@@ -135,29 +134,29 @@ export abstract class Facade<O extends Options> {
     this.track('order_completed', order);
   }
 
-  /** Sends what waits. Resolves when that is done or has failed; what failed is sent later. */
+  /** Sends queued items. Resolves when they are sent or the attempt has failed; failed items are retried later. */
   async flush(): Promise<void> {
-    if (this.#made) await this.ask((client) => client.flush()).catch(() => undefined);
+    if (this.#created) await this.ask((client) => client.flush()).catch(() => undefined);
   }
 
-  /** Forgets the person: what waits is sent, the device is unlinked from push, and a new anonymous id begins. */
+  /** Logs the user out: sends queued items, unlinks the device from push, and creates a new anonymous ID. */
   async reset(): Promise<void> {
     const done = this.ask((client) => client.reset()).catch(() => undefined);
     // Before `init` there is nothing to wait for.
-    if (this.#made) await done;
+    if (this.#created) await done;
   }
 
-  /** The id given to `identify`; null before. */
+  /** Returns the ID passed to `identify`, or `null` before that. */
   getUserId(): string | null {
     return this.#client?.getUserId() ?? null;
   }
 
-  /** The id of whoever uses this device, known or not. Before `init` has read the storage: the one that a new device will have. */
+  /** Returns the anonymous ID of this device. Before `init` has read the storage: the ID that a new device would get. */
   getAnonymousId(): string {
     return this.#client?.getAnonymousId() ?? this.anonymousId;
   }
 
-  /** Records nothing any more, and forgets what waits. Kept over restarts. */
+  /** Stops recording and deletes queued items. Persists across restarts. */
   optOutTracking(): void {
     this.with((client) => client.optOutTracking());
   }
@@ -170,30 +169,30 @@ export abstract class Facade<O extends Options> {
     return this.#client?.hasOptedOutTracking() ?? false;
   }
 
-  /** Items that were dropped, on this page or since the app began: for one reason, or for all. */
+  /** Returns the number of items dropped since the page or app started, for one reason or in total. */
   droppedItems(reason?: DropReason): number {
     return this.#client?.droppedItems(reason) ?? 0;
   }
 
-  /** Stops timers and listeners. What waits stays stored and goes out after the next start. `init` may follow. */
+  /** Stops timers and listeners. Queued items stay stored and are sent after the next start. `init` may be called again. */
   dispose(): void {
     const client = this.#client;
     this.#disposed = true;
-    this.#made = this.#client = undefined;
+    this.#created = this.#client = undefined;
     this.#anonymousId = client?.getAnonymousId();
-    for (const [, , otherwise] of this.#waiting.splice(0)) otherwise?.();
-    if (client) guarded(() => client.dispose());
+    for (const [, , otherwise] of this.#pending.splice(0)) otherwise?.();
+    if (client) runSafely(() => client.dispose());
   }
 }
 
-function guarded(run: () => void): void {
+function runSafely(run: () => void): void {
   try {
     run();
   } catch (error) {
-    fail(error);
+    logError(error);
   }
 }
 
-function fail(error: unknown): void {
+function logError(error: unknown): void {
   console.error('[rekindle]', error instanceof Error ? error.message : error);
 }

@@ -1,15 +1,15 @@
-/** Who reads an answer while it grows. */
-export interface Reader {
+/** Receives a streamed response. */
+export interface StreamReader {
   text(part: string): void;
-  /** It is over; status 0 where the connection was lost. */
+  /** The response has ended; status 0 if the connection was lost. */
   end(status: number, retryAfter: string | null): void;
 }
 
 /**
- * Reads an answer while it grows; returns how to stop. By XMLHttpRequest, which browsers and React Native both have: the `fetch`
- * of React Native hands an answer over only as a whole.
+ * Streams a response; returns a function that aborts it. Uses XMLHttpRequest, which browsers and React Native both have: the
+ * `fetch` of React Native returns only complete responses.
  */
-export function follow(url: string, headers: Record<string, string>, reader: Reader): () => void {
+export function follow(url: string, headers: Record<string, string>, reader: StreamReader): () => void {
   const request = new XMLHttpRequest();
   let read = 0;
   request.open('GET', url);

@@ -1,100 +1,100 @@
 import { parsed } from './json';
 import type { Platform } from './platform';
 
-interface Known {
+interface StoredIdentity {
   anonymousId: string;
   userId?: string;
   userHash?: string;
   userToken?: string;
-  /** Whether nothing is to be recorded. */
+  /** Whether the user has opted out of tracking. */
   optedOut?: boolean;
   push?: Device;
 }
 
-/** This device, as push reaches it. */
+/** Push registration of this device. */
 export interface Device {
-  /** Missing until the push service has given one. */
+  /** Missing until the push service has issued one. */
   token?: string;
   platform?: 'IOS' | 'ANDROID' | 'WEB';
-  /** Whom the server has it for; nobody where it is missing. */
+  /** User for whom the server has the token; missing if it has none. */
   owner?: string;
-  /** The person of this device wants no push. */
+  /** The user has opted out of push on this device. */
   off?: boolean;
-  /** Nobody's until somebody is identified. */
+  /** Unlinked until the next `identify`. */
   idle?: boolean;
 }
 
-/** Who uses this device: the same in every page, and after a restart. */
+/** The identity of this device's user, shared by all pages and kept across restarts. */
 export class Identity {
   readonly key: string;
-  /** Where consent is stored. By itself: nothing else ever writes it, so no page can undo it with what it read before. */
+  /** Storage key of the consent. It is stored separately, so that no page can overwrite it with an outdated identity. */
   readonly #consentKey: string;
   readonly #platform: Platform;
-  readonly #fresh: () => string;
-  #known: Known;
+  readonly #newId: () => string;
+  #current: StoredIdentity;
   /** The previous user, whose queued items are sent with their own proof. */
-  #before: Partial<Known> = {};
-  /** What is stored is older than what is known here. */
+  #previous: Partial<StoredIdentity> = {};
+  /** Whether the last write failed, so the stored identity is outdated. */
   #unwritten = false;
 
-  constructor(platform: Platform, key: string, fresh: () => string, optOut: boolean, anonymousId?: string) {
+  constructor(platform: Platform, key: string, newId: () => string, optOut: boolean, anonymousId?: string) {
     this.#platform = platform;
     this.key = key;
     this.#consentKey = `${key}.optout`;
-    this.#fresh = fresh;
+    this.#newId = newId;
     const stored = this.#read();
-    this.#known = stored ?? { anonymousId: anonymousId ?? fresh(), optedOut: this.#consent() ?? optOut };
-    // What is stored stays as it is: another tab may be changing it just now.
+    this.#current = stored ?? { anonymousId: anonymousId ?? newId(), optedOut: this.#consent() ?? optOut };
+    // Never rewrites a stored identity here: another tab may be changing it.
     if (!stored) this.#write();
   }
 
-  get(): Readonly<Known> {
-    return this.#known;
+  get(): Readonly<StoredIdentity> {
+    return this.#current;
   }
 
-  /** What is known of the current user, or of the one before; nothing of anyone else. */
-  of(userId: string | undefined): Partial<Known> {
-    return [this.#known, this.#before].find((known) => known.userId === userId) ?? {};
+  /** Returns the identity of the current or the previous user; empty for any other user. */
+  of(userId: string | undefined): Partial<StoredIdentity> {
+    return [this.#current, this.#previous].find((identity) => identity.userId === userId) ?? {};
   }
 
-  set(change: Partial<Known>): void {
-    // Another tab may have written since this one last read, for example that nothing is to be recorded.
+  set(change: Partial<StoredIdentity>): void {
+    // Another tab may have changed it since the last read, such as by an opt-out.
     this.reload();
-    this.#become({ ...this.#known, ...change });
+    this.#replace({ ...this.#current, ...change });
     this.#write();
   }
 
-  #become(known: Known): void {
-    const { userId } = this.#known;
-    if (userId !== undefined && userId !== known.userId) this.#before = this.#known;
-    this.#known = known;
+  #replace(identity: StoredIdentity): void {
+    const { userId } = this.#current;
+    if (userId !== undefined && userId !== identity.userId) this.#previous = this.#current;
+    this.#current = identity;
   }
 
-  /** Also in the record of the person, where earlier versions of the SDK look. */
+  /** Also stores it with the identity, where earlier SDK versions read it. */
   setOptedOut(optedOut: boolean): void {
     try {
       this.#platform.store?.set(this.#consentKey, optedOut ? '1' : '0');
     } catch {
-      // As below.
+      // Storage is full or forbidden, as in `#write`.
     }
     this.set({ optedOut });
   }
 
-  /** What is stored, by key. */
+  /** Returns the storage keys. */
   get keys(): string[] {
     return [this.key, this.#consentKey];
   }
 
-  /** Somebody else, of whom nothing is known. */
+  /** Replaces the user with a new anonymous one. */
   reset(): void {
-    this.set({ anonymousId: this.#fresh(), userId: undefined, userHash: undefined, userToken: undefined });
+    this.set({ anonymousId: this.#newId(), userId: undefined, userHash: undefined, userToken: undefined });
   }
 
-  /** As another page wrote it. */
+  /** Reads changes of other pages. */
   reload(): void {
-    if (!this.#unwritten) this.#become(this.#read() ?? this.#known);
-    // An opt-out elsewhere holds also where the storage is full.
-    else if (this.#consent()) this.#known = { ...this.#known, optedOut: true };
+    if (!this.#unwritten) this.#replace(this.#read() ?? this.#current);
+    // An opt-out in another page applies even if this page cannot write.
+    else if (this.#consent()) this.#current = { ...this.#current, optedOut: true };
   }
 
   #consent(): boolean | undefined {
@@ -102,19 +102,19 @@ export class Identity {
     return stored ? stored === '1' : undefined;
   }
 
-  #read(): Known | undefined {
-    const value = parsed<Known>(this.#platform.store?.get(this.key));
+  #read(): StoredIdentity | undefined {
+    const value = parsed<StoredIdentity>(this.#platform.store?.get(this.key));
     if (typeof value?.anonymousId !== 'string') return undefined;
-    return { ...(value as Known), optedOut: this.#consent() ?? value.optedOut };
+    return { ...(value as StoredIdentity), optedOut: this.#consent() ?? value.optedOut };
   }
 
   #write(): void {
     this.#unwritten = true;
     try {
-      this.#platform.store?.set(this.key, JSON.stringify(this.#known));
+      this.#platform.store?.set(this.key, JSON.stringify(this.#current));
       this.#unwritten = false;
     } catch {
-      // Full or forbidden: it holds until the page goes.
+      // Storage is full or forbidden: the identity is kept in memory.
     }
   }
 }

@@ -1,4 +1,4 @@
-export { ask } from './ask';
+export { sendRequest } from './request';
 export { Client, type IdentifyOptions } from './client';
 export { Content, type InboxItem, type NewsItem } from './content';
 export { type InboxChange, followInboxSoon } from './live';

@@ -1,7 +1,7 @@
-/** Free-form values; what JSON does not know is left out. */
+/** Custom values. Values that JSON cannot represent are omitted. */
 export type Properties = Record<string, unknown>;
 
-/** One line of a batch, as the API takes it. */
+/** One item of a batch, as the API expects it. */
 export interface Item {
   type: 'track' | 'identify' | 'screen';
   id: string;
@@ -14,14 +14,14 @@ export interface Item {
   properties?: Properties;
 }
 
-/** Bytes of one item's properties at most, as the server counts them. */
+/** Maximum bytes of one item's properties, as the server counts them. */
 export const PROPERTIES_BYTES: number = 32 * 1024;
-/** Items of a batch at most. */
+/** Maximum items per batch. */
 export const BATCH_ITEMS = 100;
-/** Bytes of a batch at most: what a closing page may still send. */
+/** Maximum bytes per batch: what a closing page may still send. */
 export const BATCH_BYTES: number = 60 * 1024;
 
-/** Whether the server would take it as the name of an event or a person. */
+/** Returns whether the server accepts the value as an event name or a user ID. */
 export function isName(name: unknown): name is string {
   return typeof name === 'string' && name.length > 0 && name.length <= 200 && !/[^ -~\xa0-\uffff]/.test(name);
 }

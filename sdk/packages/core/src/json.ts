@@ -1,55 +1,54 @@
-/** Of one item, the characters of keys and texts and the number of values together. An item of 32 KiB has less. */
+/** Budget of one item: characters of keys and strings plus the number of values. An item of 32 KiB needs less. */
 const BUDGET = 100_000;
 
-/** Of small plain data likewise. */
-const SMALL = 2_000;
-/** Levels of it. */
-const DEPTH = 4;
+/** Budget and depth of small plain data. */
+const SMALL_BUDGET = 2_000;
+const SMALL_DEPTH = 4;
 
-/** What `toJson` returns for what is too large to be sent. */
+/** Returned by `toJson` for values that are too large to send. */
 export const TOO_LARGE = null;
 
-/** What is left of the budget of the item at hand. */
-let left = 0;
+/** Remaining budget of the current item. */
+let budget = 0;
 
-/** Whether `JSON.stringify` can write it as it is: small, and nothing but plain data. */
+/** Returns whether `JSON.stringify` can serialize the value directly: small, plain data. */
 function isPlain(part: unknown, depth: number): boolean {
-  left -= typeof part === 'string' ? part.length : 1;
-  // A function may have a `toJSON`, and be one.
+  budget -= typeof part === 'string' ? part.length : 1;
+  // A function may have, or be, a `toJSON`.
   if (typeof part !== 'object' || part === null)
-    return left > 0 && typeof part !== 'bigint' && typeof part !== 'function';
-  if (!depth || !(Array.isArray(part) ? part.length < left : Object.getPrototypeOf(part) === Object.prototype))
+    return budget > 0 && typeof part !== 'bigint' && typeof part !== 'function';
+  if (!depth || !(Array.isArray(part) ? part.length < budget : Object.getPrototypeOf(part) === Object.prototype))
     return false;
   for (const key in part) {
-    left -= key.length;
+    budget -= key.length;
     if (!isPlain((part as Record<string, unknown>)[key], depth - 1)) return false;
   }
   return true;
 }
 
 /**
- * JSON of anything: what cannot be written is left out or named, and nothing throws. `TOO_LARGE` beyond the budget, however the
- * objects are linked: a graph that is linked crosswise would be walked along every path. `undefined` where reading it throws.
+ * Serializes any value without throwing; parts that cannot be serialized are omitted or replaced by a name. Returns `TOO_LARGE` when
+ * the budget is exhausted, so that densely linked graphs are not walked along every path, and `undefined` if reading a value throws.
  */
 export function toJson(value: unknown): string | typeof TOO_LARGE | undefined {
-  const above: unknown[] = [];
+  const ancestors: unknown[] = [];
   try {
-    left = SMALL;
-    // By far the most, and far faster.
-    if (isPlain(value, DEPTH)) return JSON.stringify(value);
-    left = BUDGET;
+    budget = SMALL_BUDGET;
+    // The common case, and much faster.
+    if (isPlain(value, SMALL_DEPTH)) return JSON.stringify(value);
+    budget = BUDGET;
     return JSON.stringify(value, function (this: unknown, key, part: unknown) {
-      left -= 1 + key.length + (typeof part === 'string' ? part.length : 0);
-      if (left < 0) throw TOO_LARGE;
+      budget -= 1 + key.length + (typeof part === 'string' ? part.length : 0);
+      if (budget < 0) throw TOO_LARGE;
       if (typeof part === 'bigint') return String(part);
       if (typeof part !== 'object' || part === null) return part;
-      // An element leads to the whole page, and in React to everything that renders it.
+      // A DOM element references the whole page, and in React everything that renders it.
       const { nodeType, nodeName } = part as { nodeType?: unknown; nodeName?: unknown };
       if (typeof nodeType === 'number' && typeof nodeName === 'string') return `[${nodeName}]`;
-      // `this` holds `part`: what is not above it any more is done with.
-      if (above.at(-1) !== this) above.splice(above.indexOf(this) + 1);
-      if (above.includes(part)) return '[Circular]';
-      above.push(part);
+      // `this` contains `part`. Drops ancestors that have been left.
+      if (ancestors.at(-1) !== this) ancestors.splice(ancestors.indexOf(this) + 1);
+      if (ancestors.includes(part)) return '[Circular]';
+      ancestors.push(part);
       return part;
     });
   } catch (error) {
@@ -57,7 +56,7 @@ export function toJson(value: unknown): string | typeof TOO_LARGE | undefined {
   }
 }
 
-/** The object that a text is the JSON of, if it is that. */
+/** Parses a JSON object or array; returns `undefined` for anything else. */
 export function parsed<T extends object = Record<string, unknown>>(
   text: string | null | undefined,
 ): Partial<T> | undefined {
@@ -69,8 +68,8 @@ export function parsed<T extends object = Record<string, unknown>>(
   }
 }
 
-/** Bytes of a text in UTF-8. */
+/** Returns the number of bytes of a string in UTF-8. */
 export function bytes(text: string): number {
-  // Three for each of these, two for what is left: both halves of a pair together are four.
+  // Three bytes for these characters, two for the other non-ASCII ones; the halves of a surrogate pair add up to four.
   return text.replace(/[\u0800-\ud7ff\ue000-\uffff]/g, '...').replace(/[^\0-\x7f]/g, '..').length;
 }

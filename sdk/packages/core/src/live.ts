@@ -1,18 +1,18 @@
 import { backoff, retryAfter } from './backoff';
 import type { Client } from './client';
-import { type InboxItem, inboxOf } from './content';
+import { type InboxItem, inboxQuery } from './content';
 import { follow } from './follow';
 import { parsed } from './json';
 
-/** What happened in an inbox: a message came, or the number of those not read is another. */
+/** A change of the inbox: a new message, or a new number of unread messages. */
 export type InboxChange = { type: 'message'; item: InboxItem } | { type: 'unread'; unread: number };
 
-/** The server ends a stream every few minutes, and asks for two seconds before the next; not everybody at once. */
-const pause = () => 2_000 * (1 + Math.random());
+/** Delay before reconnecting: the server ends a stream every few minutes and asks for two seconds. With jitter. */
+const reconnectDelay = () => 2_000 * (1 + Math.random());
 
 /**
- * Tells what happens in the inbox of whoever is identified. Only while the page or app is to be seen: browsers have few
- * connections to one server. What came meanwhile is told when it is seen again. Returns how to stop.
+ * Reports changes of the identified user's inbox while the page or app is visible, because browsers limit the connections per server.
+ * Changes made meanwhile are reported when it becomes visible again. Returns a function that stops it.
  */
 export function followInbox(
   client: Client,
@@ -22,48 +22,48 @@ export function followInbox(
   const { platform, settings, proofs } = client;
   let close: (() => void) | undefined;
   let timer: unknown;
-  let whose: string | undefined;
-  /** The key and the proof that the stream was asked for with. */
+  let current: string | undefined;
+  /** API key and proof of the current stream. */
   let headers: Record<string, string> = {};
-  /** The last message that came. */
+  /** ID of the last received event. */
   let cursor: string | undefined;
   let failures = 0;
-  /** Whether this stream has said anything: a login page answers 200, too. */
-  let heard = false;
+  /** Whether this stream has sent an event: a login page also responds with 200. */
+  let received = false;
 
-  const tell = (change: InboxChange) => {
+  const notify = (change: InboxChange) => {
     try {
       listener(change);
     } catch (error) {
-      platform.log('error', 'inbox: your listener failed', error);
+      platform.log('error', 'inbox: your listener threw', error);
     }
   };
-  const again = (after: number) => {
+  const reconnect = (after: number) => {
     platform.clearTimer(timer);
-    timer = platform.setTimer(begin, after);
+    timer = platform.setTimer(start, after);
   };
   const stop = () => {
     platform.clearTimer(timer);
     close?.();
     close = undefined;
   };
-  const begin = () => {
+  const start = () => {
     stop();
-    const inbox = inboxOf(client);
-    const another = whose !== inbox;
+    const inbox = inboxQuery(client);
+    const another = current !== inbox;
     if (another) cursor = undefined;
-    const left = another && whose !== undefined;
-    whose = inbox;
+    const left = another && current !== undefined;
+    current = inbox;
     headers = proofs.headers();
     if (inbox && !platform.hidden()) listen(inbox);
-    // Nobody's inbox has nothing in it, and of another person's nothing is known yet.
-    if (!inbox || left) tell({ type: 'unread', unread: 0 });
+    // Without a user the inbox is empty, and another user's count is not known yet.
+    if (!inbox || left) notify({ type: 'unread', unread: 0 });
   };
   const listen = (inbox: string) => {
     let text = '';
-    heard = false;
-    const place = cursor ? `&cursor=${encodeURIComponent(cursor)}` : '';
-    close = open(`${settings.apiUrl}/inbox/stream?${inbox}${place}`, headers, {
+    received = false;
+    const cursorParam = cursor ? `&cursor=${encodeURIComponent(cursor)}` : '';
+    close = open(`${settings.apiUrl}/inbox/stream?${inbox}${cursorParam}`, headers, {
       text(part) {
         const blocks = (text + part).split('\n\n');
         text = blocks.pop() ?? '';
@@ -71,18 +71,20 @@ export function followInbox(
       },
       end(status, header) {
         close = undefined;
-        if (status === 200 && heard) return again(pause());
-        // Refused: until it is somebody else, or proven.
+        if (status === 200 && received) return reconnect(reconnectDelay());
+        // Rejected: stops until the user or the proof changes.
         if (status >= 400 && status < 500 && status !== 408 && status !== 429) {
           const refused = () => {
-            platform.log('warn', 'inbox: the server refuses to have it followed', status);
-            // Who reads the list now gets the server's words.
-            tell({ type: 'unread', unread: 0 });
+            platform.log('warn', 'inbox: the server rejected the stream', status);
+            // Reading the inbox now returns the server's error message.
+            notify({ type: 'unread', unread: 0 });
           };
           if (status !== 403) return refused();
-          return void proofs.renew(headers['x-user-token']).then((renewed) => (renewed ? anew() : refused()));
+          return void proofs
+            .renew(headers['x-user-token'])
+            .then((renewed) => (renewed ? restartIfChanged() : refused()));
         }
-        again(retryAfter(header, platform.now()) ?? Math.max(pause(), backoff(++failures, Math.random)));
+        reconnect(retryAfter(header, platform.now()) ?? Math.max(reconnectDelay(), backoff(++failures, Math.random)));
       },
     });
   };
@@ -92,34 +94,34 @@ export function followInbox(
     const data = parsed<InboxItem & { unread: number }>(field('data'));
     cursor = field('id') ?? cursor;
     if (data || field('retry')) {
-      heard = true;
+      received = true;
       failures = 0;
     }
-    if (data?.id) tell({ type: 'message', item: data as InboxItem });
-    else if (data && typeof data.unread === 'number') tell({ type: 'unread', unread: data.unread });
+    if (data?.id) notify({ type: 'message', item: data as InboxItem });
+    else if (data && typeof data.unread === 'number') notify({ type: 'unread', unread: data.unread });
   };
-  const anew = () => {
-    if (inboxOf(client) !== whose || JSON.stringify(proofs.headers()) !== JSON.stringify(headers)) begin();
+  const restartIfChanged = () => {
+    if (inboxQuery(client) !== current || JSON.stringify(proofs.headers()) !== JSON.stringify(headers)) start();
   };
 
   const stops = [
-    client.on('identify', anew),
-    client.on('changed', anew),
-    // The person is still known while it is told.
-    client.on('reset', () => again(0)),
+    client.on('identify', restartIfChanged),
+    client.on('changed', restartIfChanged),
+    // Delayed, because the user is still known during this event.
+    client.on('reset', () => reconnect(0)),
     client.on('hide', stop),
-    client.on('show', begin),
-    client.on('online', begin),
+    client.on('show', start),
+    client.on('online', start),
     client.on('dispose', stop),
   ];
-  begin();
+  start();
   return () => {
     stops.forEach((each) => each());
     stop();
   };
 }
 
-/** As `followInbox`, for a client that may be there later. */
+/** Like `followInbox`, for a client that may be created later. */
 export function followInboxSoon(
   within: (run: (client: Client) => void) => void,
   listener: (change: InboxChange) => void,

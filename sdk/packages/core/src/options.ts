@@ -1,43 +1,43 @@
 import type { Drop } from './drops';
 import type { UserTokenProvider } from './proofs';
 
-/** What `init` takes everywhere. */
+/** Options of `init` on every platform. */
 export interface Options {
-  /** The project's id. */
+  /** The project's ID. */
   projectId: string;
   /** A public key: `pk_live_…`. */
   apiKey: string;
-  /** Where Rekindle answers: `https://rekindle.example.com`; `/api/v1` is added where it is missing. */
+  /** Address of Rekindle: `https://rekindle.example.com`. `/api/v1` is added if it is missing. */
   apiUrl?: string;
-  /** Says in the console what happens, and lets `init` throw. Default: false. */
+  /** Logs to the console, and makes `init` throw on invalid options. Default: false. */
   debug?: boolean;
-  /** Records screen views by itself. Default: true. */
+  /** Records screen views automatically. Default: true. */
   autoTrackScreens?: boolean;
   /** Records `app_opened` and `app_backgrounded`. Default: true. */
   autoTrackLifecycle?: boolean;
-  /** Sends when so many items wait, 1–100. Default: 20. */
+  /** Sends once this many items are queued, 1–100. Default: 20. */
   flushAt?: number;
-  /** Sends at least so often while something waits, in seconds. Default: 30. */
+  /** Maximum time between sends while items are queued, in seconds. Default: 30. */
   flushIntervalSeconds?: number;
   /** Records nothing until `optInTracking` is called. Default: false. */
   optOutByDefault?: boolean;
-  /** Called each time that something is dropped: it was not recorded and will not be. */
+  /** Called each time an item is dropped: it was not recorded and will not be. */
   onDrop?: (drop: Drop) => void;
   /**
-   * Called when the server refuses the user's token, or wants one: returns a fresh JWT from your server. Meanwhile what the user does is
-   * kept.
+   * Called when the server rejects the user's token or requires one. Returns a fresh JWT from your server. Until then the user's events
+   * are kept.
    */
   userToken?: UserTokenProvider;
 }
 
-type Calls = 'onDrop' | 'userToken';
+type Callbacks = 'onDrop' | 'userToken';
 
-export type Settings = Required<Omit<Options, Calls>> & Pick<Options, Calls>;
+export type Settings = Required<Omit<Options, Callbacks>> & Pick<Options, Callbacks>;
 
-const LOCAL = 'http://localhost:8080';
+const DEFAULT_URL = 'http://localhost:8080';
 
-/** The options with their defaults; throws an `Error` that names what is wrong. */
-export function settings(options: Options, defaultUrl: string = LOCAL): Settings {
+/** Returns the options with their defaults. Throws an `Error` that names the invalid option. */
+export function settings(options: Options, defaultUrl: string = DEFAULT_URL): Settings {
   const given: Partial<Options> = options ?? {};
   const { projectId, apiKey } = given;
   if (typeof projectId !== 'string' || !projectId) throw new Error('init: projectId is missing');
@@ -48,23 +48,23 @@ export function settings(options: Options, defaultUrl: string = LOCAL): Settings
   return {
     projectId,
     apiKey,
-    apiUrl: base(given.apiUrl || defaultUrl),
+    apiUrl: baseUrl(given.apiUrl || defaultUrl),
     debug: given.debug === true,
     autoTrackScreens: given.autoTrackScreens !== false,
     autoTrackLifecycle: given.autoTrackLifecycle !== false,
-    flushAt: between(given.flushAt, 1, 100, 20),
-    flushIntervalSeconds: between(given.flushIntervalSeconds, 1, 3600, 30),
+    flushAt: numberBetween(given.flushAt, 1, 100, 20),
+    flushIntervalSeconds: numberBetween(given.flushIntervalSeconds, 1, 3600, 30),
     optOutByDefault: given.optOutByDefault === true,
     ...(typeof given.onDrop === 'function' && { onDrop: given.onDrop }),
     ...(typeof given.userToken === 'function' && { userToken: given.userToken }),
   };
 }
 
-function base(url: string): string {
+function baseUrl(url: string): string {
   const trimmed = String(url).replace(/\/+$/, '');
   return trimmed.endsWith('/v1') ? trimmed : `${trimmed}/api/v1`;
 }
 
-function between(value: unknown, least: number, most: number, otherwise: number): number {
-  return typeof value === 'number' && value >= least ? Math.min(value, most) : otherwise;
+function numberBetween(value: unknown, min: number, max: number, fallback: number): number {
+  return typeof value === 'number' && value >= min ? Math.min(value, max) : fallback;
 }

@@ -1,34 +1,37 @@
-/** What the SDK needs of the place where it runs. */
+/** The environment that the SDK runs in. */
 export interface Platform {
-  /** Where the queue and the identity outlive the page; `null` where nothing does. */
+  /** Storage that outlives the page, for the queue and the identity; `null` if there is none. */
   readonly store: Store | null;
-  /** One for each page or app start: names its part of the queue. */
+  /** Name of this page or app start, and of its part of the queue. */
   readonly instance: string;
   fetch(url: string, init: RequestOptions): Promise<Answer>;
   /** Milliseconds since 1970. */
   now(): number;
-  /** Fills the array with random bytes, as good as the place has them. */
+  /** Fills the array with random bytes, of the best source available. */
   random(bytes: Uint8Array): void;
   setTimer(run: () => void, milliseconds: number): unknown;
   clearTimer(timer: unknown): void;
-  /** Tells when the page is about to be hidden or closed, shown again, or the network is back. Returns how to stop. */
+  /** Signals when the page is about to be hidden or closed, is shown again, or the network is back. Returns a function that stops it. */
   watch(signals: Signals): () => void;
-  /** Whether nobody sees it now. */
+  /** Whether the page or app is hidden. */
   hidden(): boolean;
-  /** Tells when another page has written the key. Returns how to stop. */
+  /** Runs `run` when another page has written the key. Returns a function that stops it. */
   onWritten?(key: string, run: () => void): () => void;
   /**
-   * Runs `take` with the names of instances that are gone, so that their queues can be taken over. What is taken twice is
-   * sent twice under the same ids, and recorded once. Returns how to stop, which leaves this instance's own to others.
+   * Runs `take` with the names of instances that no longer run, so that their queues can be taken over. Items taken over twice are
+   * sent twice with the same IDs and recorded once. Returns a function that stops it; afterwards others can take over this instance.
    */
   takeOver?(names: () => string[], take: (instance: string) => void): () => void;
   log(level: 'debug' | 'warn' | 'error', ...words: unknown[]): void;
 }
 
-/** Text by key, at once. A place whose storage takes time keeps a copy and writes behind; `written` then says when it has. */
+/**
+ * Synchronous key-value storage. Platforms with asynchronous storage keep a copy and write in the background; `written` then resolves
+ * when they have.
+ */
 export interface Store {
   get(key: string): string | null;
-  /** May throw where the storage is full. */
+  /** May throw if the storage is full. */
   set(key: string, value: string): void;
   remove(key: string): void;
   keys(): string[];
@@ -48,7 +51,7 @@ export interface RequestOptions {
   keepalive?: boolean;
 }
 
-/** The part of a `Response` that is looked at. */
+/** The part of a `Response` that is used. */
 export interface Answer {
   readonly status: number;
   readonly headers: { get(name: string): string | null };

@@ -1,12 +1,12 @@
 import type { Identity } from './identity';
 
-/** Returns a fresh JWT of the user, or nothing where there is none. */
+/** Returns a fresh JWT of the user, or nothing if there is none. */
 export type UserTokenProvider = (userId: string) => string | null | undefined | Promise<string | null | undefined>;
 
-/** Proves users to the server, by a hash or by tokens that expire. */
+/** Proves the user's identity to the server, with a hash or with tokens that expire. */
 export class Proofs {
-  #asking: Promise<boolean> | undefined;
-  /** The user and the token that the server refused last. */
+  #renewing: Promise<boolean> | undefined;
+  /** User and token that the server rejected last. */
   #refused = '';
 
   constructor(
@@ -17,7 +17,7 @@ export class Proofs {
     private readonly onRenewed: () => void,
   ) {}
 
-  /** Headers of a request for the current user, or for the one before. */
+  /** Headers of a request for the current user or the previous one. */
   headers(userId: string | undefined = this.identity.get().userId): Record<string, string> {
     const { userHash, userToken } = this.identity.of(userId);
     return {
@@ -27,13 +27,13 @@ export class Proofs {
     };
   }
 
-  /** Notes that the server refused the user with this token. Returns whether another one may come: only for the current user. */
+  /** Records that the server rejected this token. Returns whether another one may follow, which only holds for the current user. */
   refuse(userId: string, token: string | undefined): boolean {
     this.#refused = userId + token;
     return this.#isRenewable(userId);
   }
 
-  /** Whether what the user did must wait for another token. */
+  /** Whether the user's items must wait for another token. */
   isRefused(userId: string): boolean {
     return this.#refused === userId + this.identity.get().userToken && this.#isRenewable(userId);
   }
@@ -43,20 +43,20 @@ export class Proofs {
     return known.userId === userId && !!(this.provider || known.userToken);
   }
 
-  /** Gets a token in place of the refused one. Returns whether there is another. */
+  /** Replaces the rejected token. Returns whether there is a new one. */
   async renew(refused: string | undefined = this.identity.get().userToken): Promise<boolean> {
-    // Another page may have stored one.
+    // Another page may have stored a new one.
     this.identity.reload();
     const { userId, userToken } = this.identity.get();
     if (userToken !== refused) return true;
-    return (this.#asking ??= this.#ask(userId).finally(() => (this.#asking = undefined)));
+    return (this.#renewing ??= this.#requestToken(userId).finally(() => (this.#renewing = undefined)));
   }
 
-  async #ask(userId: string | undefined): Promise<boolean> {
+  async #requestToken(userId: string | undefined): Promise<boolean> {
     try {
       const userToken = userId && (await this.provider?.(userId));
       const known = this.identity.get();
-      // Another user may be here by now.
+      // The user may have changed meanwhile.
       if (!isProof(userToken) || userToken === known.userToken || known.userId !== userId) return false;
       this.identity.set({ userToken });
       this.onRenewed();
@@ -68,7 +68,7 @@ export class Proofs {
   }
 }
 
-/** Whether a header can carry it: what it cannot would fail the whole request. */
+/** Whether a header can contain it. An invalid header would fail the whole request. */
 export function isProof(value: unknown): value is string {
   return typeof value === 'string' && /^[\w.-]+$/.test(value);
 }

@@ -1,8 +1,8 @@
-import { ask } from './ask';
+import { sendRequest } from './request';
 import type { Client } from './client';
 import type { Device } from './identity';
 
-/** Keeps the server's idea of whose this device is in line with who uses it, over lost connections and restarts. */
+/** Keeps the server's record of this device's user up to date, across lost connections and restarts. */
 export class PushLink {
   private syncing: Promise<boolean> = Promise.resolve(true);
 
@@ -20,16 +20,16 @@ export class PushLink {
   }
 
   /**
-   * The token of this device, as its push service gave it; of a browser the subscription's JSON. Whether the server has it.
-   * Where nobody has `asked` for it, an `optOut` and a `reset` of before still hold.
+   * Registers the push service's token for this device; for browsers, the subscription's JSON. Returns whether the server has it.
+   * If the user did not request it, an earlier `optOut` or `reset` still applies.
    */
-  register(token: string, platform: Device['platform'], asked = true): Promise<boolean> {
+  register(token: string, platform: Device['platform'], requested = true): Promise<boolean> {
     const before = this.client.identity.get().push;
     const owner = before?.token === token ? before.owner : undefined;
-    return this.change({ token, platform, owner, ...(asked && { off: undefined, idle: undefined }) });
+    return this.change({ token, platform, owner, ...(requested && { off: undefined, idle: undefined }) });
   }
 
-  /** The push service has given this device another token, wanted or not. */
+  /** Called when the push service has replaced this device's token, whether push is enabled or not. */
   async replace(token: string): Promise<void> {
     const { push } = this.client.identity.get();
     if (push?.token && push.token !== token) await this.change({ token, owner: undefined });
@@ -41,24 +41,24 @@ export class PushLink {
     return !!push?.token && !push.off;
   }
 
-  /** No push to this device until `optIn`, or until a token is registered because somebody asked. */
+  /** Stops push to this device until `optIn`, or until the user requests the registration of a token. */
   optOut(): Promise<boolean> {
     return this.change({ off: true });
   }
 
-  /** False where this device has no token yet. */
+  /** Returns false if this device has no token yet. */
   async optIn(): Promise<boolean> {
     const { push } = this.client.identity.get();
     const done = !push || (await this.change({ off: undefined, idle: undefined }));
     return done && !!push?.token;
   }
 
-  /** A message came to this device. */
+  /** Records that this device received a message. */
   received(messageId: string): void {
     this.client.track('push_received', { messageId });
   }
 
-  /** Its person opened it. */
+  /** Records that the user opened a message. */
   opened(messageId: string): void {
     this.client.track('push_opened', { messageId });
   }
@@ -70,28 +70,30 @@ export class PushLink {
   }
 
   private sync(): Promise<boolean> {
-    this.syncing = this.syncing.then(() => this.align()).catch(() => false);
+    this.syncing = this.syncing.then(() => this.update()).catch(() => false);
     return this.syncing;
   }
 
-  private async align(): Promise<boolean> {
+  private async update(): Promise<boolean> {
     const { push, userId, anonymousId } = this.client.identity.get();
     if (!push?.token) return true;
     const owner = push.off || push.idle ? undefined : (userId ?? anonymousId);
     if (push.owner === owner) return true;
-    const who = userId === undefined ? { anonymous_id: anonymousId } : { user_id: userId };
+    const user = userId === undefined ? { anonymous_id: anonymousId } : { user_id: userId };
     const { token, platform } = push;
     const done =
-      owner === undefined ? await this.ask('DELETE', { token }) : await this.ask('POST', { ...who, token, platform });
+      owner === undefined
+        ? await this.send('DELETE', { token })
+        : await this.send('POST', { ...user, token, platform });
     const now = this.client.identity.get().push;
     if (done && now?.token === token) this.client.identity.set({ push: { ...now, owner } });
     return done;
   }
 
-  private async ask(method: string, body: unknown): Promise<boolean> {
-    const answer = await ask(this.client, '/push-tokens', method, body);
+  private async send(method: string, body: unknown): Promise<boolean> {
+    const answer = await sendRequest(this.client, '/push-tokens', method, body);
     const done = answer.status >= 200 && answer.status < 300;
-    if (!done) this.client.platform.log('warn', 'push: the server did not take the token', await answer.text());
+    if (!done) this.client.platform.log('warn', 'push: the server rejected the token', await answer.text());
     return done;
   }
 }

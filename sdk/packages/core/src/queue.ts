@@ -2,21 +2,21 @@ import type { Item } from './items';
 import { parsed } from './json';
 import type { Platform, Store } from './platform';
 
-/** Items in one stored part: a call writes no more than these. */
-const PART = 25;
-/** Items in memory at most; beyond it the oldest are dropped. */
+/** Maximum items in one stored part, and so per write. */
+const PART_ITEMS = 25;
+/** Maximum items in memory; beyond it the oldest are dropped. */
 export const MAX_ITEMS = 20_000;
-/** Characters of JSON in memory at most, about. */
+/** Approximate maximum of JSON characters in memory. */
 export const MAX_CHARACTERS: number = 8 * 1024 * 1024;
-/** Characters of JSON in the storage at most: the page needs some of its quota, too. */
+/** Maximum JSON characters in the storage; the page needs some of the quota, too. */
 export const MAX_STORED: number = 2 * 1024 * 1024;
-/** Calls within one task that write at once; what more there is is written in slices, so that the page stays responsive. */
-const BURST = 100;
+/** Calls within one task that write immediately. The rest is written in slices, which keeps the page responsive. */
+const IMMEDIATE_WRITES = 100;
 /** Parts written in one slice. */
-const SLICE = 20;
+const SLICE_PARTS = 20;
 
-/** An item that waits. */
-export class Waiting {
+/** An item in the queue. */
+export class QueuedItem {
   /** Sent or dropped. */
   gone?: boolean;
 
@@ -24,13 +24,13 @@ export class Waiting {
 
   constructor(
     private readonly write: () => string,
-    /** Characters of its JSON, about. */
+    /** Approximate length of its JSON. */
     readonly size: number,
-    /** Whose it is, where they were identified. */
+    /** ID of the identified user, if any. */
     readonly user: string | undefined,
   ) {}
 
-  /** What will be sent; written when it is needed, and once. */
+  /** The JSON that is sent; serialized once, when needed. */
   get json(): string {
     return (this.#text ??= this.write());
   }
@@ -38,12 +38,12 @@ export class Waiting {
 
 interface Part {
   readonly key: string;
-  items: Waiting[];
-  /** Characters in the storage. */
+  items: QueuedItem[];
+  /** Number of characters in the storage. */
   stored: number;
 }
 
-/** What waits to be sent, oldest first: stored before it is sent, and removed after the server has it. */
+/** Items to be sent, oldest first. They are stored before they are sent, and removed after the server has them. */
 export class Queue {
   length = 0;
   readonly #store: Store | null;
@@ -51,14 +51,14 @@ export class Queue {
   readonly #platform: Pick<Platform, 'store' | 'instance' | 'setTimer'>;
   readonly #onFull: (dropped: number) => void;
   #parts: Part[] = [];
-  #made = 0;
+  #nextPart = 0;
   #closed = false;
   #characters = 0;
   #stored = 0;
   /** Calls of this task that have written. */
-  #burst = 0;
-  #armed = false;
-  /** Parts that wait for their slice, or for free space. */
+  #writes = 0;
+  #timerSet = false;
+  /** Parts that are not stored yet: they wait for their slice or for free space. */
   readonly #unwritten = new Set<Part>();
 
   /** Keys are `<prefix><instance>.<number>`. */
@@ -75,21 +75,21 @@ export class Queue {
 
   push(write: () => string, size: number, user?: string): void {
     let part = this.#parts.at(-1);
-    if (!part || part.items.length >= PART) {
-      part = { key: `${this.#prefix}${this.#platform.instance}.${this.#made++}`, items: [], stored: 0 };
+    if (!part || part.items.length >= PART_ITEMS) {
+      part = { key: `${this.#prefix}${this.#platform.instance}.${this.#nextPart++}`, items: [], stored: 0 };
       this.#parts.push(part);
     }
-    part.items.push(new Waiting(write, size, user));
+    part.items.push(new QueuedItem(write, size, user));
     this.length++;
     this.#characters += size;
-    if (this.#burst++ < BURST) this.#write(part);
+    if (this.#writes++ < IMMEDIATE_WRITES) this.#write(part);
     else this.#unwritten.add(part);
-    this.#arm();
+    this.#setTimer();
     let dropped = 0;
     while (this.length > MAX_ITEMS || this.#characters > MAX_CHARACTERS) {
       const oldest = this.#parts.shift()!;
       dropped += oldest.items.length;
-      this.#keep(oldest, []);
+      this.#replace(oldest, []);
     }
     if (dropped) this.#onFull(dropped);
   }
@@ -104,56 +104,56 @@ export class Queue {
   }
 
   /** The oldest items, in order. */
-  *[Symbol.iterator](): Generator<Waiting> {
+  *[Symbol.iterator](): Generator<QueuedItem> {
     for (const part of this.#parts) yield* part.items;
   }
 
-  remove(done: ReadonlySet<Waiting>): void {
-    let left = done.size;
+  remove(done: ReadonlySet<QueuedItem>): void {
+    let remaining = done.size;
     for (const part of this.#parts) {
-      if (!left) break;
+      if (!remaining) break;
       const rest = part.items.filter((item) => !done.has(item));
       const removed = part.items.length - rest.length;
-      left -= removed;
-      if (removed) this.#keep(part, rest);
+      remaining -= removed;
+      if (removed) this.#replace(part, rest);
     }
     this.#parts = this.#parts.filter((part) => part.items.length);
-    this.persist(SLICE);
+    this.persist(SLICE_PARTS);
   }
 
   clear(): void {
     this.remove(new Set(this));
   }
 
-  /** Writes up to `most` parts that are not stored yet, oldest first. Whether more could be written. */
-  persist(most: number = Infinity): boolean {
+  /** Writes up to `max` parts that are not stored yet, oldest first. Returns whether more could be written. */
+  persist(max: number = Infinity): boolean {
     for (const part of this.#unwritten) {
-      if (most-- <= 0) return true;
+      if (max-- <= 0) return true;
       if (!this.#write(part)) break;
     }
     return false;
   }
 
-  /** What is stored stays as it is from here on: it is for others to take over. */
+  /** Stops writing. Other instances may take over the stored items. */
   close(): void {
     this.persist();
     this.#closed = true;
   }
 
-  /** The instances that have left something behind. */
+  /** Returns other instances that have stored items. */
   others(): string[] {
     const names = this.#keys().map((key) => key.slice(this.#prefix.length).replace(/\.\d+$/, ''));
     return [...new Set(names)].filter((name) => name !== this.#platform.instance);
   }
 
-  /** Takes over what another instance left: it is stored here before it is removed there. */
+  /** Takes over the items of another instance. They are stored here before they are removed there. */
   takeOver(instance: string): void {
     const start = `${this.#prefix}${instance}.`;
     const number = (key: string) => Number(key.slice(start.length));
     const keys = this.#keys().filter((key) => key.startsWith(start) && number(key) >= 0);
     for (const key of keys.sort((a, b) => number(a) - number(b))) {
       const items = parsed<unknown[]>(this.#store?.get(key));
-      // Else it is not ours, or damaged: nothing to be saved.
+      // Otherwise it is damaged or not from this SDK.
       if (Array.isArray(items)) this.add(items as Item[]);
       this.#store?.remove(key);
       this.persist();
@@ -164,7 +164,7 @@ export class Queue {
     return this.#store ? this.#store.keys().filter((key) => key.startsWith(this.#prefix)) : [];
   }
 
-  #keep(part: Part, items: Waiting[]): void {
+  #replace(part: Part, items: QueuedItem[]): void {
     const kept = new Set(items);
     for (const item of part.items) {
       if (kept.has(item)) continue;
@@ -176,18 +176,18 @@ export class Queue {
     this.#write(part);
   }
 
-  /** After this task the next calls write at once again, and what this one has left over is written. */
-  #arm(): void {
-    if (this.#armed) return;
-    this.#armed = true;
+  /** After this task, calls write immediately again, and the parts that it did not write are written. */
+  #setTimer(): void {
+    if (this.#timerSet) return;
+    this.#timerSet = true;
     this.#platform.setTimer(() => {
-      this.#armed = false;
-      this.#burst = 0;
-      if (this.persist(SLICE)) this.#arm();
+      this.#timerSet = false;
+      this.#writes = 0;
+      if (this.persist(SLICE_PARTS)) this.#setTimer();
     }, 0);
   }
 
-  /** Whether it is stored; else it is in memory, goes out from there, and is written when there is free space. */
+  /** Returns whether it is stored. Otherwise it is sent from memory, and stored when there is free space. */
   #write(part: Part): boolean {
     if (this.#closed) return false;
     this.#unwritten.add(part);

@@ -5,33 +5,33 @@ import { bytes, parsed } from './json';
 import type { Settings } from './options';
 import type { Platform } from './platform';
 import type { Proofs } from './proofs';
-import type { Queue, Waiting } from './queue';
+import type { Queue, QueuedItem } from './queue';
 import { type Verdict, judge } from './transport';
 
-/** Then a request has failed, whatever becomes of it. */
+/** Timeout of a request, in milliseconds. */
 const TIMEOUT = 30_000;
-/** Requests in a row without an answer that are no mere gap in the network. */
-const NO_ANSWER = 5;
+/** Consecutive requests without a response after which a warning is logged. */
+const FAILURES_BEFORE_WARNING = 5;
 
-/** Sends what waits, in order and one batch at a time. */
+/** Sends queued items in order, one batch at a time. */
 export class Sender {
   readonly #queue: Queue;
   readonly #settings: Settings;
   readonly #platform: Platform;
   #timer: unknown;
-  /** When the timer fires. */
+  /** Time at which the timer fires. */
   #due = Infinity;
   #sending: Promise<void> | undefined;
   #failures = 0;
-  /** Not before this: the server said so. */
+  /** Time before which the server wants no request. */
   #notBefore = 0;
-  /** Items of a batch at most, while one of them is being looked for. */
-  #most = BATCH_ITEMS;
+  /** Maximum items per batch; reduced to find an item that the server rejects. */
+  #maxBatch = BATCH_ITEMS;
   #stopped = false;
   #ended = false;
   readonly #drops: Drops;
   readonly #proofs: Proofs;
-  /** What was said already. */
+  /** Warnings that were already logged. */
   readonly #warned = new Set<string>();
 
   constructor(queue: Queue, settings: Settings, platform: Platform, drops: Drops, proofs: Proofs) {
@@ -42,114 +42,114 @@ export class Sender {
     this.#proofs = proofs;
   }
 
-  /** Sees to it that what waits goes out: soon where it is enough, else in its time. */
+  /** Schedules sending: at once if enough items are queued, otherwise after the flush interval. */
   schedule(): void {
     const { flushAt, flushIntervalSeconds } = this.#settings;
-    if (!this.#failures) this.#wake(this.#queue.length >= flushAt ? 0 : flushIntervalSeconds * 1_000);
+    if (!this.#failures) this.#setTimer(this.#queue.length >= flushAt ? 0 : flushIntervalSeconds * 1_000);
   }
 
-  /** Sends everything that waits. Resolves when it is sent, or could not be; never rejects. */
+  /** Sends all queued items. Resolves when they are sent or sending failed; never rejects. */
   flush(): Promise<void> {
     return (this.#sending ??= this.#run().finally(() => {
       this.#sending = undefined;
     }));
   }
 
-  /** The network is back: what failed is tried at once. */
+  /** Called when the network is back: retries failed items at once. */
   online(): void {
     if (this.#failures) void this.flush();
   }
 
-  /** The page may be gone after this: the oldest items go out in a request that outlives it. */
+  /** Called when the page may be about to end: sends the oldest items in a request that outlives it. */
   hide(): void {
     this.#queue.persist();
     const batch = this.#batch();
-    if (!this.#may() || !batch.length) return;
+    if (!this.#canSend() || !batch.length) return;
     void this.#post(batch, true).then((verdict) => {
-      if (verdict.kind === 'taken') this.#taken(batch, verdict);
+      if (verdict.kind === 'accepted') this.#accept(batch, verdict);
     });
   }
 
   end(): void {
     this.#ended = true;
-    this.#sleep();
+    this.#clearTimer();
   }
 
-  #may(): boolean {
+  #canSend(): boolean {
     return !this.#stopped && !this.#ended && this.#platform.now() >= this.#notBefore;
   }
 
-  #wake(after: number): void {
+  #setTimer(after: number): void {
     const due = Math.max(this.#platform.now() + after, this.#notBefore);
     if (this.#stopped || this.#ended || this.#due <= due) return;
-    this.#sleep();
+    this.#clearTimer();
     this.#due = due;
     this.#timer = this.#platform.setTimer(() => {
       this.#due = Infinity;
-      // The wait is over even where the clock was set back meanwhile.
+      // The wait is over even if the clock was set back meanwhile.
       this.#notBefore = 0;
       void this.flush();
     }, due - this.#platform.now());
   }
 
-  #sleep(): void {
+  #clearTimer(): void {
     if (this.#due < Infinity) this.#platform.clearTimer(this.#timer);
     this.#due = Infinity;
   }
 
   async #run(): Promise<void> {
     await this.#platform.store?.written?.();
-    while (this.#queue.length && this.#may()) {
-      // What is sent is stored before.
+    while (this.#queue.length && this.#canSend()) {
+      // Items are stored before they are sent.
       this.#queue.persist(BATCH_ITEMS / 5);
       const batch = this.#batch();
       if (!batch.length) {
-        // All that waits is of the current user, who must be proven first.
+        // All queued items are of the current user, whose token must be renewed first.
         this.#renew();
         return;
       }
       const verdict = await this.#post(batch, false);
       if (verdict.kind === 'later') {
-        const own = backoff(++this.#failures, Math.random);
-        const wait = verdict.after ?? own;
+        const delay = backoff(++this.#failures, Math.random);
+        const wait = verdict.after ?? delay;
         if (verdict.after !== undefined) this.#notBefore = this.#platform.now() + verdict.after;
-        this.#platform.log('debug', 'not sent; again in ms', wait);
-        this.#explain(verdict.status);
-        this.#sleep();
-        this.#wake(wait);
+        this.#platform.log('debug', 'not sent; retry in ms', wait);
+        this.#warnAbout(verdict.status);
+        this.#clearTimer();
+        this.#setTimer(wait);
         return;
       }
       if (verdict.kind === 'stop') {
         this.#stopped = true;
-        this.#platform.log('error', 'the server refuses the apiKey:', verdict.body?.message);
+        this.#platform.log('error', 'the server rejected the apiKey:', verdict.body?.message);
         return;
       }
       if (verdict.kind === 'halve' && batch.length > 1) {
-        this.#most = Math.ceil(batch.length / 2);
+        this.#maxBatch = Math.ceil(batch.length / 2);
         continue;
       }
       this.#failures = 0;
       if (verdict.kind === 'halve') {
-        this.#drop(batch[0], verdict.body?.message ?? `the server answered ${verdict.status}`, verdict.status === 413);
+        this.#drop(batch[0], verdict.body?.message ?? `the server returned ${verdict.status}`, verdict.status === 413);
         this.#queue.remove(new Set(batch));
       } else {
-        this.#most = Math.min(this.#most * 2, BATCH_ITEMS);
-        this.#taken(batch, verdict);
+        this.#maxBatch = Math.min(this.#maxBatch * 2, BATCH_ITEMS);
+        this.#accept(batch, verdict);
       }
     }
-    if (this.#queue.length) this.#wake(0);
-    else this.#sleep();
+    if (this.#queue.length) this.#setTimer(0);
+    else this.#clearTimer();
   }
 
-  /** Gets a fresh token, and goes on as soon as there is one. Meanwhile, and where the app has none, what others did is sent. */
+  /** Requests a new token, and sends again once there is one. Until then, and if the app has none, only other users' items are sent. */
   #renew(): void {
-    this.#sleep();
-    this.#wake(backoff(++this.#failures, Math.random));
+    this.#clearTimer();
+    this.#setTimer(backoff(++this.#failures, Math.random));
     void this.#proofs.renew().then((renewed) => void (renewed && this.flush()));
   }
 
-  /** The server has the batch, except for what it refused of it. */
-  #taken(batch: Waiting[], { body, token }: Verdict): void {
+  /** Removes an accepted batch from the queue, except for items whose user must be proven again. Reports rejected items. */
+  #accept(batch: QueuedItem[], { body, token }: Verdict): void {
     const details = body?.details;
     const done = new Set(batch);
     if (Array.isArray(details)) {
@@ -164,20 +164,20 @@ export class Sender {
     this.#queue.remove(done);
   }
 
-  #drop(item: Waiting | undefined, message: unknown, tooLarge?: boolean): void {
-    // Sent twice, as a closing page does, it is refused twice.
+  #drop(item: QueuedItem | undefined, message: unknown, tooLarge?: boolean): void {
+    // A closing page may send an item twice; then it is rejected twice.
     if (item && !item.gone) this.#drops.add(tooLarge ? 'too_large' : 'rejected', String(message), parsed(item.json));
   }
 
-  /** Warns once of what will not get better by itself. */
-  #explain(status: number | undefined): void {
+  /** Warns once of failures that retries do not solve. */
+  #warnAbout(status: number | undefined): void {
     const { apiUrl } = this.#settings;
     let why: string | undefined;
-    if (status === 404 || status === 405) why = `apiUrl is wrong: ${apiUrl}/events/batch answers ${status}`;
+    if (status === 404 || status === 405) why = `apiUrl is wrong: ${apiUrl}/events/batch returns ${status}`;
     else if (status === undefined)
-      why = this.#failures >= NO_ANSWER ? `${apiUrl} does not answer: check apiUrl and the network` : why;
+      why = this.#failures >= FAILURES_BEFORE_WARNING ? `${apiUrl} does not respond: check apiUrl and network` : why;
     else if (status < 500 && status !== 408 && status !== 429)
-      why = `${apiUrl} answers ${status}, but not as Rekindle does: check apiUrl`;
+      why = `${apiUrl} returns ${status}, not like Rekindle: check apiUrl`;
     if (why) this.#warn(why);
   }
 
@@ -187,9 +187,9 @@ export class Sender {
     warn(`${why}. Events are kept and sent later.`);
   }
 
-  /** The oldest items that fit into one request, of one user at most: one proof is sent with them. */
-  #batch(): Waiting[] {
-    const batch: Waiting[] = [];
+  /** Returns the oldest items that fit into one request, with at most one identified user, as a request has one proof. */
+  #batch(): QueuedItem[] {
+    const batch: QueuedItem[] = [];
     let size = 64;
     let user: string | undefined;
     for (const item of this.#queue) {
@@ -198,14 +198,14 @@ export class Sender {
         if (item.user !== (user ??= item.user)) break;
       }
       size += bytes(item.json) + 1;
-      if (batch.length && (batch.length >= this.#most || size > BATCH_BYTES)) break;
+      if (batch.length && (batch.length >= this.#maxBatch || size > BATCH_BYTES)) break;
       batch.push(item);
     }
     return batch;
   }
 
-  /** Never rejects: what fails or takes too long is for later. */
-  #post(batch: Waiting[], keepalive: boolean): Promise<Verdict> {
+  /** Never rejects: requests that fail or time out are retried later. */
+  #post(batch: QueuedItem[], keepalive: boolean): Promise<Verdict> {
     const { apiUrl } = this.#settings;
     const headers = this.#proofs.headers(batch.find((item) => item.user !== undefined)?.user);
     const token = headers['x-user-token'];

@@ -2,37 +2,37 @@ import type { Answer } from './platform';
 import { retryAfter } from './backoff';
 import { parsed } from './json';
 
-/** What an answer means for the items that were sent. */
+/** Outcome of a request for the items that were sent. */
 export interface Verdict {
   /**
-   * The server has them; or one of them is the matter, or they are too many: in halves; or later; or nothing goes through with
-   * this key.
+   * `accepted`: the server has the items. `halve`: an item is invalid or the batch is too large; send halves. `later`: retry.
+   * `stop`: the key is not accepted.
    */
-  kind: 'taken' | 'halve' | 'later' | 'stop';
-  /** What the server said. */
+  kind: 'accepted' | 'halve' | 'later' | 'stop';
+  /** Response body. */
   body?: { errors?: unknown; details?: unknown; message?: unknown };
-  /** Of the answer; missing where there was none. */
+  /** Response status; missing if there was no response. */
   status?: number;
-  /** The user's token that was sent. */
+  /** User token that was sent. */
   token?: string;
-  /** Milliseconds that it asks for until the next try. */
+  /** Milliseconds until the next attempt, if the server set them. */
   after?: number;
 }
 
 /**
- * Judges an answer. Only what the API itself says counts as taken, or as refused: a hotel's login page answers 200, and a
- * firewall 403. Too large it may be for a proxy, too.
+ * Classifies a response. Only responses from the API itself count as accepted or rejected: a hotel's login page returns 200, and a
+ * firewall 403. Proxies can also return 413.
  */
 export async function judge(answer: Answer, now: number): Promise<Verdict> {
   const { status } = answer;
   const body = parsed<{ status: unknown; processed: unknown; errors: unknown; details: unknown; message: unknown }>(
     await answer.text(),
   );
-  const own = body?.status === status;
+  const isFromApi = body?.status === status;
   let kind: Verdict['kind'] = 'later';
   if (status >= 200 && status < 300) {
-    if (typeof body?.processed === 'number') kind = 'taken';
-  } else if (own && (status === 401 || status === 403)) kind = 'stop';
-  else if (status === 413 || (own && (status === 400 || status === 422))) kind = 'halve';
+    if (typeof body?.processed === 'number') kind = 'accepted';
+  } else if (isFromApi && (status === 401 || status === 403)) kind = 'stop';
+  else if (status === 413 || (isFromApi && (status === 400 || status === 422))) kind = 'halve';
   return { kind, body, status, after: retryAfter(answer.headers.get('retry-after'), now) };
 }

@@ -1,9 +1,9 @@
 /**
- * Makes UUIDv7 (RFC 9562): time-ordered, and within a millisecond counted upwards, so that ids made by one page sort as they
- * were made and never repeat even where random numbers are poor.
+ * Creates UUIDv7 (RFC 9562) that count upwards within a millisecond. IDs of one page sort in their order of creation, and never
+ * repeat even with poor random numbers.
  */
 export function uuids(now: () => number, random: (bytes: Uint8Array) => void): () => string {
-  // Drawn for 40 ids at a time, and written by a table: thousands of ids in one task must not be felt.
+  // Random bytes are drawn for 40 IDs at a time and formatted with a table, to create thousands of IDs in one task without delay.
   const pool = new Uint8Array(400);
   const hex = Array.from({ length: 256 }, (_, byte) => (byte + 256).toString(16).slice(1));
   let next = pool.length;
@@ -11,19 +11,19 @@ export function uuids(now: () => number, random: (bytes: Uint8Array) => void): (
   let count = 0;
   const byte = () => pool[next++]!;
   const text = (bytes: number) => {
-    let made = '';
-    while (bytes--) made += hex[byte()];
-    return made;
+    let result = '';
+    while (bytes--) result += hex[byte()];
+    return result;
   };
   return () => {
     if (next >= pool.length) random(pool);
     next %= pool.length;
     const time = Math.max(now(), last);
-    const begin = ((byte() << 8) | byte()) & 0x3ff;
-    // Twelve bits: after 4,096 in a millisecond the next one is borrowed.
+    const start = ((byte() << 8) | byte()) & 0x3ff;
+    // The counter has twelve bits: after 4,096 IDs in a millisecond the next millisecond is used.
     if (time > last) {
       last = time;
-      count = begin;
+      count = start;
     } else if (++count > 0xfff) {
       last += 1;
       count = 0;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { Identity } from '../src/identity';
 import type { Platform, Store } from '../src/platform';
 
-/** Numbers in [0, 1) that are the same for the same seed. */
+/** Returns numbers in [0, 1) that depend on the seed only. */
 function numbers(seed: number): () => number {
   return () => {
     seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
@@ -10,41 +10,41 @@ function numbers(seed: number): () => number {
   };
 }
 
-/** Storage as tabs in processes of their own see it: each has a copy, and hears of the others' writes after a while. */
-class Shared {
+/** Storage of tabs in separate processes: each has a copy and receives the others' writes later. */
+class SharedStorage {
   readonly stored = new Map<string, string>();
-  private readonly copies: Array<{ copy: Map<string, string>; news: Array<[string, string]> }> = [];
+  private readonly copies: Array<{ copy: Map<string, string>; writes: Array<[string, string]> }> = [];
 
   tab(): Store {
-    const own = { copy: new Map(this.stored), news: [] as Array<[string, string]> };
+    const own = { copy: new Map(this.stored), writes: [] as Array<[string, string]> };
     this.copies.push(own);
     return {
       get: (key) => own.copy.get(key) ?? null,
       set: (key, value) => {
         own.copy.set(key, value);
         this.stored.set(key, value);
-        for (const other of this.copies) if (other !== own) other.news.push([key, value]);
+        for (const other of this.copies) if (other !== own) other.writes.push([key, value]);
       },
       remove: (key) => void own.copy.delete(key),
       keys: () => [...own.copy.keys()],
     };
   }
 
-  /** Some of the tabs hear of some of what was written. */
+  /** Delivers some of the pending writes to some of the tabs. */
   deliver(random: () => number): void {
-    for (const { copy, news } of this.copies) {
-      for (const [key, value] of news.splice(0, Math.floor(random() * (news.length + 1)))) copy.set(key, value);
+    for (const { copy, writes } of this.copies) {
+      for (const [key, value] of writes.splice(0, Math.floor(random() * (writes.length + 1)))) copy.set(key, value);
     }
   }
 }
 
-test('an opt-out in one tab outlasts whatever others write, also before they have heard of it: 2,000 orders of events', () => {
-  let made = 0;
+test('an opt-out in one tab persists whatever other tabs write, also before they have received it: 2,000 orders of events', () => {
+  let nextId = 0;
   for (let seed = 1; seed <= 2_000; seed++) {
     const random = numbers(seed);
-    const shared = new Shared();
+    const shared = new SharedStorage();
     const open = () =>
-      new Identity({ store: shared.tab() } as unknown as Platform, 'identity', () => `a${made++}`, false);
+      new Identity({ store: shared.tab() } as unknown as Platform, 'identity', () => `a${nextId++}`, false);
     const tabs = [open(), open()];
     const steps = [
       () => tabs[0]!.setOptedOut(true),
@@ -61,20 +61,20 @@ test('an opt-out in one tab outlasts whatever others write, also before they hav
   }
 });
 
-test('what an earlier version stored is read, and a later choice holds against it', () => {
-  const shared = new Shared();
+test('data stored by an earlier version is read, and a later choice overrides it', () => {
+  const shared = new SharedStorage();
   shared.tab().set('identity', '{"anonymousId":"a","optedOut":true}');
   const open = () => new Identity({ store: shared.tab() } as unknown as Platform, 'identity', () => 'b', false);
   expect(open().get()).toMatchObject({ anonymousId: 'a', optedOut: true });
   open().setOptedOut(false);
   expect(open().get().optedOut).toBe(false);
-  // Where an earlier version looks.
+  // Earlier versions read this field.
   open().setOptedOut(true);
   expect(JSON.parse(shared.stored.get('identity')!)).toMatchObject({ optedOut: true });
 });
 
-test('an opt-out elsewhere holds also in a tab whose storage is full', () => {
-  const shared = new Shared();
+test('an opt-out in another tab also applies in a tab whose storage is full', () => {
+  const shared = new SharedStorage();
   const store = shared.tab();
   const full = new Identity(
     {

@@ -1,8 +1,8 @@
 import { expect, test, vi } from 'vitest';
 import { type Drop, type DropReason } from '../src/index';
-import { FakeDevice, settle } from './place';
+import { FakeDevice, settle } from './fake-device';
 
-function watched() {
+function deviceWithDrops() {
   const drops: Drop[] = [];
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
   const device = new FakeDevice();
@@ -10,8 +10,8 @@ function watched() {
   return { device, drops, warn, start };
 }
 
-test('each item that the server refuses is reported with its words, and its neighbours are recorded', async () => {
-  const { device, drops, warn, start } = watched();
+test('each item rejected by the server is reported with its message, and the other items are recorded', async () => {
+  const { device, drops, warn, start } = deviceWithDrops();
   const client = start();
   const answer = {
     success: false,
@@ -35,8 +35,8 @@ test('each item that the server refuses is reported with its words, and its neig
   ]);
 });
 
-test('what a closing page and the page itself both send is reported once', async () => {
-  const { device, drops, start } = watched();
+test('an item sent both by a closing page and by the page itself is reported once', async () => {
+  const { device, drops, start } = deviceWithDrops();
   const client = start();
   device.server.answer = () => ({
     status: 202,
@@ -53,8 +53,8 @@ test('what a closing page and the page itself both send is reported once', async
 test.each([
   [400, 'rejected'],
   [413, 'too_large'],
-] as const)('an item that makes the server refuse its batch with %i is reported', async (status, reason) => {
-  const { device, drops, start } = watched();
+] as const)('an item that makes the server reject its batch with %i is reported', async (status, reason) => {
+  const { device, drops, start } = deviceWithDrops();
   const client = start();
   device.server.answer = (sent) =>
     sent.items.some((item) => item.event === 'bad')
@@ -65,8 +65,8 @@ test.each([
   expect(drops).toMatchObject([{ reason, message: 'event: not this one', item: { event: 'bad' } }]);
 });
 
-test('10,000 events of one task all arrive', async () => {
-  const { device, drops, start } = watched();
+test('10,000 events of one task are all recorded', async () => {
+  const { device, drops, start } = deviceWithDrops();
   const client = start();
   for (let n = 0; n < 10_000; n++) client.track('step', { n });
   await client.flush();
@@ -76,8 +76,8 @@ test('10,000 events of one task all arrive', async () => {
   expect([drops, client.droppedItems(), device.stored.size]).toEqual([[], 0, 1]);
 });
 
-test('what is beyond the queue is reported with its number', () => {
-  const { device, drops, start } = watched();
+test('items beyond the capacity of the queue are reported with their number', () => {
+  const { device, drops, start } = deviceWithDrops();
   device.server.answer = () => 'lost';
   const client = start();
   for (let n = 0; n < 20_100; n++) client.track('step');
@@ -86,9 +86,9 @@ test('what is beyond the queue is reported with its number', () => {
   expect([count, client.droppedItems('queue_full')]).toEqual([100, 100]);
 });
 
-test('a listener that throws, or tracks what is dropped itself, harms nobody', async () => {
+test('a listener that throws, or that tracks dropped items itself, does not affect recording', async () => {
   const error = vi.spyOn(console, 'error').mockReturnValue();
-  const { device } = watched();
+  const { device } = deviceWithDrops();
   const client = device.start({
     onDrop: () => {
       client.track('');
@@ -105,30 +105,33 @@ test('a listener that throws, or tracks what is dropped itself, harms nobody', a
 });
 
 test.each([
-  ['a path that is not there', { status: 404, body: { status: 404, message: 'no such path' } }, 1, 'apiUrl is wrong'],
+  ['a missing path', { status: 404, body: { status: 404, message: 'no such path' } }, 1, 'apiUrl is wrong'],
   ['a file server', { status: 405, body: '<title>405</title>' }, 1, 'apiUrl is wrong'],
-  ['a page', { status: 200, body: '<!doctype html>' }, 1, 'not as Rekindle does'],
-  ['a name that does not resolve', 'lost' as const, 5, 'does not answer'],
-])('a wrong apiUrl, %s: said once, asked less and less often, and nothing is lost', async (_, reply, after, words) => {
-  const { device, drops, warn, start } = watched();
-  const client = start();
-  device.server.answer = () => reply;
-  client.track('a');
-  for (let tries = 0; tries < after; tries++) {
-    expect(warn).not.toHaveBeenCalled();
-    await client.flush();
-  }
-  await device.pass(3_600_000);
-  expect(warn).toHaveBeenCalledOnce();
-  expect(String(warn.mock.calls[0])).toContain(words);
-  expect(device.server.batches.length).toBeLessThan(80);
-  device.server.answer = () => ({ status: 202 });
-  await device.pass(600_000);
-  expect([device.server.recorded.size, drops]).toEqual([1, []]);
-});
+  ['a page', { status: 200, body: '<!doctype html>' }, 1, 'not like Rekindle'],
+  ['a name that does not resolve', 'lost' as const, 5, 'does not respond'],
+])(
+  'a wrong apiUrl, %s: one warning, requests become less frequent, and nothing is lost',
+  async (_, reply, after, message) => {
+    const { device, drops, warn, start } = deviceWithDrops();
+    const client = start();
+    device.server.answer = () => reply;
+    client.track('a');
+    for (let tries = 0; tries < after; tries++) {
+      expect(warn).not.toHaveBeenCalled();
+      await client.flush();
+    }
+    await device.pass(3_600_000);
+    expect(warn).toHaveBeenCalledOnce();
+    expect(String(warn.mock.calls[0])).toContain(message);
+    expect(device.server.batches.length).toBeLessThan(80);
+    device.server.answer = () => ({ status: 202 });
+    await device.pass(600_000);
+    expect([device.server.recorded.size, drops]).toEqual([1, []]);
+  },
+);
 
-test('a server that is full or down for a while is no reason to warn', async () => {
-  const { device, warn, start } = watched();
+test('a temporarily overloaded or unavailable server causes no warning', async () => {
+  const { device, warn, start } = deviceWithDrops();
   const client = start();
   device.server.script = [429, 503, 500, 408].map((status) => ({ status, body: {} }));
   client.track('a');

@@ -6,7 +6,7 @@ import { uuids } from '../src/uuid';
 
 const random = (bytes: Uint8Array) => bytes.forEach((_, i) => (bytes[i] = Math.random() * 256));
 
-test('ids are version 7, hold the time, and sort as they were made, whatever the clock does', () => {
+test('IDs are version 7, contain the time, and sort in order of creation whatever the clock does', () => {
   let now = Date.UTC(2026, 5, 1);
   const uuid = uuids(() => now, random);
   const first = uuid();
@@ -22,7 +22,7 @@ test('ids are version 7, hold the time, and sort as they were made, whatever the
   expect(new Set(ids).size).toBe(ids.length);
 });
 
-test('ids differ where there is no randomness at all', () => {
+test('IDs differ without any randomness', () => {
   const uuid = uuids(
     () => 1,
     () => {},
@@ -30,7 +30,7 @@ test('ids differ where there is no randomness at all', () => {
   expect(new Set(Array.from({ length: 10_000 }, uuid)).size).toBe(10_000);
 });
 
-test('JSON of what JSON does not know', () => {
+test('values that JSON does not support are converted or omitted', () => {
   const cyclic: Record<string, unknown> = { a: 1n, f: () => 1, u: undefined, n: NaN };
   cyclic.self = cyclic;
   cyclic.deep = { up: cyclic, twice: [cyclic] };
@@ -55,8 +55,8 @@ test('JSON of what JSON does not know', () => {
   expect(toJson({ target: element })).toBe('{"target":"[BUTTON]"}');
 });
 
-test('a graph that is linked crosswise, or a huge text, takes no time', () => {
-  // As elements of a page are: each knows its neighbours, its parent and what renders it.
+test('a densely linked graph or a huge text is rejected quickly', () => {
+  // Like elements of a page, which link to their neighbours, their parent and their renderer.
   const rows = Array.from({ length: 40 }, () =>
     Array.from({ length: 40 }, (_, i) => ({ i }) as Record<string, unknown>),
   );
@@ -91,24 +91,24 @@ test('a graph that is linked crosswise, or a huge text, takes no time', () => {
     }),
   ).toBe(TOO_LARGE);
   expect(toJson({ map: new Map([[1, 2]]), when: new Date(0) })).toBe('{"map":{},"when":"1970-01-01T00:00:00.000Z"}');
-  // What may be sent is.
+  // Properties within the limit are sent.
   const large = { text: 'x'.repeat(32_000) };
   expect(toJson(large)).toBe(JSON.stringify(large));
 });
 
-test('bytes as UTF-8 counts them', () => {
+test('bytes are counted as in UTF-8', () => {
   for (const text of ['', 'abc', 'ü', '€', '😀', 'a😀b€'])
     expect(bytes(text)).toBe(new TextEncoder().encode(text).length);
 });
 
-test('waits grow, vary, and end at five minutes', () => {
+test('retry delays grow, vary, and are limited to five minutes', () => {
   expect(backoff(1, () => 0.999)).toBeCloseTo(999);
   expect(backoff(4, () => 0.5)).toBe(4_000);
   expect(backoff(40, () => 0.999)).toBeCloseTo(299_700);
   expect(backoff(3, () => 0)).toBe(100);
 });
 
-test('Retry-After in seconds and as a date', () => {
+test('Retry-After is parsed in seconds and as a date', () => {
   const now = Date.parse('2026-01-01T00:00:00Z');
   expect(retryAfter('7', now)).toBe(7_000);
   expect([retryAfter('99999999', now), retryAfter('Thu, 01 Jan 2099 00:00:00 GMT', now)]).toEqual([
@@ -119,7 +119,7 @@ test('Retry-After in seconds and as a date', () => {
     expect(retryAfter(nonsense, now)).toBeUndefined();
 });
 
-test('options have defaults, and what is wrong is named', () => {
+test('options have defaults, and errors name the invalid option', () => {
   const given = { projectId: 'p', apiKey: 'pk_live_1' };
   expect(settings(given)).toMatchObject({
     apiUrl: 'http://localhost:8080/api/v1',

@@ -1,10 +1,10 @@
 import { expect, test, vi } from 'vitest';
 import { Content, type Drop, PushLink } from '../src/index';
 import { type InboxChange, followInbox } from '../src/live';
-import { FakeDevice, settle } from './place';
+import { FakeDevice, settle } from './fake-device';
 
-/** A device on a server that verifies users by tokens: only those in `valid` prove whom they name. */
-function verifying() {
+/** A device with a server that verifies users by tokens. `valid` maps valid tokens to users. */
+function deviceWithVerification() {
   const device = new FakeDevice();
   const valid = new Map<string, string>();
   device.server.answer = ({ url, init, items }) => {
@@ -28,17 +28,17 @@ function verifying() {
   return { device, valid, events };
 }
 
-test('events are kept until the app has a fresh token, and none is recorded twice', async () => {
+test('events are kept until the app returns a new token, and none is recorded twice', async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
-  const { device, valid, events } = verifying();
+  const { device, valid, events } = deviceWithVerification();
   const drops: Drop[] = [];
-  const asked: string[] = [];
+  const calls: string[] = [];
   let fresh: string | undefined;
   const client = device.start({
     onDrop: (drop) => drops.push(drop),
     userToken: async (userId) => {
-      asked.push(userId);
-      if (!fresh) throw new Error('the backend is away');
+      calls.push(userId);
+      if (!fresh) throw new Error('the backend is unavailable');
       return fresh;
     },
   });
@@ -46,17 +46,17 @@ test('events are kept until the app has a fresh token, and none is recorded twic
   client.identify('ann', {}, { userToken: 'old' });
   client.track('after');
   await client.flush();
-  expect([events(), asked]).toEqual([['before'], ['ann']]);
+  expect([events(), calls]).toEqual([['before'], ['ann']]);
   await device.pass(60_000);
-  expect(asked.length).toBeGreaterThan(1);
-  // Not again with a token that was refused.
+  expect(calls.length).toBeGreaterThan(1);
+  // A rejected token is not sent again.
   expect(device.server.batches).toHaveLength(1);
   fresh = 'new';
   valid.set('new', 'ann');
   await device.pass(600_000);
   expect(events()).toEqual(['before', 'identify', 'after']);
   expect(device.server.batches.at(-1)!.init.headers['x-user-token']).toBe('new');
-  // The token is none of the items', and outlives the page.
+  // The token is not part of the items, and persists across restarts.
   expect(JSON.stringify([...device.server.recorded.values()])).not.toContain('new');
   device.kill();
   const again = device.start();
@@ -65,9 +65,9 @@ test('events are kept until the app has a fresh token, and none is recorded twic
   expect([events().at(-1), drops]).toEqual(['next day', []]);
 });
 
-test('without the callback they are kept until identify brings a token', async () => {
+test('without the callback, events are kept until identify sets a token', async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
-  const { device, valid, events } = verifying();
+  const { device, valid, events } = deviceWithVerification();
   const client = device.start();
   client.identify('ann', {}, { userToken: 'old' });
   for (let i = 0; i < 30; i++) client.track('kept');
@@ -79,23 +79,23 @@ test('without the callback they are kept until identify brings a token', async (
   expect(events()).toEqual(['identify', ...Array.from({ length: 30 }, () => 'kept'), 'identify']);
 });
 
-test('a function that is given to identify takes the place of the one of init', async () => {
-  const { device, valid, events } = verifying();
-  const asked: string[] = [];
-  const client = device.start({ userToken: () => void asked.push('init') });
+test('a userToken function passed to identify replaces the one passed to init', async () => {
+  const { device, valid, events } = deviceWithVerification();
+  const calls: string[] = [];
+  const client = device.start({ userToken: () => void calls.push('init') });
   valid.set('of-ann', 'ann');
   const userToken = async (userId: string) => {
-    asked.push(userId);
+    calls.push(userId);
     return 'of-ann';
   };
   client.identify('ann', { plan: 'pro' }, { userToken });
   await client.flush();
   await device.pass(1_000);
-  expect([events(), asked]).toEqual([['identify'], ['ann']]);
+  expect([events(), calls]).toEqual([['identify'], ['ann']]);
 });
 
-test('what was recorded elsewhere is sent with the proof of its user, and not after an opt-out', async () => {
-  const { device, valid, events } = verifying();
+test('items recorded elsewhere are sent with the proof of their user, and not after an opt-out', async () => {
+  const { device, valid, events } = deviceWithVerification();
   valid.set('of-ann', 'ann');
   const client = device.start();
   client.identify('ann', {}, { userToken: 'of-ann' });
@@ -115,9 +115,9 @@ test('what was recorded elsewhere is sent with the proof of its user, and not af
   expect(events()).toHaveLength(2);
 });
 
-test('without a token, refused items are dropped and reported', async () => {
+test('without a token, rejected items are dropped and reported', async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
-  const { device, events } = verifying();
+  const { device, events } = deviceWithVerification();
   const drops: Drop[] = [];
   const client = device.start({ onDrop: (drop) => drops.push(drop) });
   client.identify('ann');
@@ -128,17 +128,17 @@ test('without a token, refused items are dropped and reported', async () => {
   ]);
 });
 
-test('what one user did is sent with their own token after another has come', async () => {
-  const { device, valid, events } = verifying();
+test('events of one user are sent with that user’s token after another user has logged in', async () => {
+  const { device, valid, events } = deviceWithVerification();
   valid.set('of-ann', 'ann').set('of-bob', 'bob');
   const client = device.start();
   client.identify('ann', {}, { userToken: 'of-ann' });
   device.server.script = ['lost'];
   await client.reset();
-  client.track('nobody');
+  client.track('anonymous');
   client.identify('bob', {}, { userToken: 'of-bob' });
   await client.flush();
-  expect(events()).toEqual(['identify', 'nobody', 'identify']);
+  expect(events()).toEqual(['identify', 'anonymous', 'identify']);
   const tokens = device.server.batches.map((sent) => sent.init.headers['x-user-token']);
   expect(tokens).toEqual(['of-ann', 'of-ann', 'of-bob']);
   client.track('later');
@@ -146,17 +146,17 @@ test('what one user did is sent with their own token after another has come', as
   expect(events().at(-1)).toBe('later');
 });
 
-test("an app that never answers holds up nothing for long, and another user's token is not taken", async () => {
+test("an app that never returns a token delays nothing for long, and another user's token is not used", async () => {
   vi.spyOn(console, 'warn').mockReturnValue();
-  const { device, valid, events } = verifying();
+  const { device, valid, events } = deviceWithVerification();
   let answer: (token: string) => void = () => {};
   const client = device.start({ userToken: () => new Promise((done) => (answer = done)) });
   client.identify('ann');
   await client.flush();
   await client.reset();
-  client.track('nobody');
+  client.track('anonymous');
   await client.flush();
-  expect(events()).toContain('nobody');
+  expect(events()).toContain('anonymous');
   await device.pass(31_000);
   valid.set('of-ann', 'ann');
   answer('of-ann');
@@ -165,8 +165,8 @@ test("an app that never answers holds up nothing for long, and another user's to
   expect(client.identity.get().userToken).toBeUndefined();
 });
 
-test('the inbox, its stream and the device are asked for again with a fresh token, never by the address', async () => {
-  const { device, valid } = verifying();
+test('the inbox, its stream and the device registration are retried with a new token, which is never part of the URL', async () => {
+  const { device, valid } = deviceWithVerification();
   valid.set('new', 'ann');
   const client = device.start({ userToken: () => 'new' });
   client.identify('ann', {}, { userToken: 'old' });
@@ -177,11 +177,11 @@ test('the inbox, its stream and the device are asked for again with a fresh toke
   expect(await push.register('t', 'IOS')).toBe(true);
 
   client.identify('ann', {}, { userToken: 'old' });
-  const told: InboxChange[] = [];
+  const changes: InboxChange[] = [];
   const streams: Array<{ token?: string; end: (status: number, after: null) => void }> = [];
   followInbox(
     client,
-    (change) => void told.push(change),
+    (change) => void changes.push(change),
     (url, headers, { end }) => {
       expect(url).not.toMatch(/token|hash|old|new/);
       streams.push({ token: headers['x-user-token'], end });
@@ -190,6 +190,6 @@ test('the inbox, its stream and the device are asked for again with a fresh toke
   );
   streams[0]!.end(403, null);
   await settle();
-  expect([streams.map(({ token }) => token), told]).toEqual([['old', 'new'], []]);
+  expect([streams.map(({ token }) => token), changes]).toEqual([['old', 'new'], []]);
   for (const { url } of device.server.sent) expect(url).not.toMatch(/token=|hash|old|new/);
 });

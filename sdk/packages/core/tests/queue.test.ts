@@ -16,7 +16,7 @@ function mapStore(map = new Map<string, string>()) {
   return store;
 }
 
-/** A queue in this store, what runs after this task, and what was dropped. */
+/** Returns a queue in this store, the timers that it sets, and the numbers of dropped items. */
 function queueIn(store: ReturnType<typeof mapStore>, instance = 'one') {
   const later: Array<() => void> = [];
   const dropped: number[] = [];
@@ -29,7 +29,7 @@ const texts = (queue: Queue) => [...queue].map((item) => item.json);
 const stored = ({ map }: ReturnType<typeof mapStore>) =>
   [...map.values()].flatMap((part) => JSON.parse(part) as unknown[]);
 
-test('a queue is stored as it grows and shrinks, and another takes it over in order', () => {
+test('a queue is stored as it grows and shrinks, and another instance takes it over in order', () => {
   const store = mapStore();
   const { queue } = queueIn(store);
   for (let i = 0; i < 60; i++) push(queue, String(i));
@@ -46,7 +46,7 @@ test('a queue is stored as it grows and shrinks, and another takes it over in or
   expect(store.map.size).toBe(0);
 });
 
-test('what another left damaged is let go', () => {
+test('damaged parts of another instance are deleted', () => {
   const store = mapStore(
     new Map([
       ['q.one.0', '{"no'],
@@ -74,7 +74,7 @@ test('10,000 items of one task are kept, and written in slices after it', () => 
   expect(stored(store)).toEqual(texts(queue).map(Number));
 });
 
-test('what is closed or hidden in the task of a burst is stored as a whole', () => {
+test('a queue closed in the task of a burst is stored completely', () => {
   const store = mapStore();
   const { queue } = queueIn(store);
   for (let i = 0; i < 5_000; i++) push(queue, String(i));
@@ -82,7 +82,7 @@ test('what is closed or hidden in the task of a burst is stored as a whole', () 
   expect(stored(store)).toHaveLength(5_000);
 });
 
-test('beyond the number of items that are kept the oldest go, and are reported', () => {
+test('beyond the maximum number of items the oldest are dropped and reported', () => {
   const store = mapStore();
   const { queue, dropped, later } = queueIn(store);
   for (let i = 0; i < MAX_ITEMS + 30; i++) push(queue, String(i));
@@ -93,7 +93,7 @@ test('beyond the number of items that are kept the oldest go, and are reported',
   expect(stored(store)).toEqual(texts(queue).map(Number));
 });
 
-test('memory and storage have a bound in characters', () => {
+test('memory and storage are limited in characters', () => {
   const store = mapStore();
   const { queue, dropped, later } = queueIn(store);
   const large = JSON.stringify('x'.repeat(30_000));
@@ -105,7 +105,7 @@ test('memory and storage have a bound in characters', () => {
   const size = () => [...store.map.values()].reduce((sum, text) => sum + text.length, 0);
   expect(size()).toBeLessThanOrEqual(MAX_STORED);
   expect(size()).toBeGreaterThan(MAX_STORED / 2);
-  // What was sent makes room for what was not stored yet.
+  // Sent items free storage for items that were not stored yet.
   queue.remove(new Set([...queue].slice(0, queue.length - 10)));
   expect(stored(store)).toHaveLength(10);
 });

@@ -1,11 +1,11 @@
 import { beforeEach, expect, test, vi } from 'vitest';
-import { FakeDevice } from './place';
+import { FakeDevice } from './fake-device';
 
 beforeEach(() => void vi.spyOn(console, 'warn').mockReturnValue());
 
 const names = (items: Array<Record<string, unknown>>) => items.map((item) => item.event);
 
-test('nothing is sent before it is enough or time', async () => {
+test('nothing is sent before flushAt items are queued or the flush interval is over', async () => {
   const device = new FakeDevice();
   const client = device.start();
   for (let i = 0; i < 19; i++) client.track(`e${i}`);
@@ -22,7 +22,7 @@ test('nothing is sent before it is enough or time', async () => {
   expect(init.headers).toEqual({ 'content-type': 'application/json', 'x-api-key': 'pk_live_x' });
 });
 
-test('a batch is at most 100 items and 60 KiB', async () => {
+test('a batch has at most 100 items and 60 KiB', async () => {
   const device = new FakeDevice();
   const client = device.start({ flushAt: 100, flushIntervalSeconds: 3600 });
   device.server.script = ['lost'];
@@ -40,7 +40,7 @@ test('a batch is at most 100 items and 60 KiB', async () => {
   }
 });
 
-test('429 waits as long as the server says, even where flush is called', async () => {
+test('after 429 the client waits as long as the server requires, even if flush is called', async () => {
   const device = new FakeDevice();
   const client = device.start();
   device.server.script = [{ status: 429, headers: { 'retry-after': '60' } }];
@@ -57,18 +57,18 @@ test('429 waits as long as the server says, even where flush is called', async (
 
 test.each([
   ['a lost connection', 'lost' as const],
-  ['an answer that never came', 'no answer' as const],
-  ['an error of the server', { status: 500, body: 'oops' }],
+  ['a missing response', 'no response' as const],
+  ['a server error', { status: 500, body: 'oops' }],
   ['503', { status: 503, body: {} }],
   ['408', { status: 408, body: {} }],
   ['a login page', { status: 200, body: '<!doctype html><title>Sign in</title>' }],
-  ['an answer of something else', { status: 200, body: { ok: true } }],
+  ['a response of another program', { status: 200, body: { ok: true } }],
   ['a wrong address', { status: 404, body: 'nothing here' }],
   ['a firewall’s 403', { status: 403, body: '<title>Blocked</title>' }],
   ['a proxy’s 401', { status: 401, body: { status: 'denied' } }],
   ['a proxy’s 400', { status: 400, body: '' }],
   ['a proxy’s 422', { status: 422, body: {} }],
-])('%s: tried again later, recorded once', async (_, reply) => {
+])('%s: retried later, recorded once', async (_, reply) => {
   const device = new FakeDevice();
   const client = device.start();
   device.server.script = [reply, reply, reply];
@@ -81,7 +81,7 @@ test.each([
   expect(device.stored.size).toBe(1);
 });
 
-test('a proxy’s 413: the one that is too large is found, its neighbours get through', async () => {
+test('a proxy’s 413: the item that is too large is found, and the others are recorded', async () => {
   const device = new FakeDevice();
   const client = device.start();
   device.server.answer = (sent) =>
@@ -91,23 +91,23 @@ test('a proxy’s 413: the one that is too large is found, its neighbours get th
   expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
 });
 
-test('a request without end is given up after half a minute, and what it held is sent again', async () => {
+test('a request without a response times out after half a minute, and its items are sent again', async () => {
   const device = new FakeDevice();
   const client = device.start();
   const real = device.server.fetch.bind(device.server);
-  let asked = 0;
-  device.server.fetch = (url, init) => (asked++ === 0 ? new Promise(() => {}) : real(url, init));
+  let requests = 0;
+  device.server.fetch = (url, init) => (requests++ === 0 ? new Promise(() => {}) : real(url, init));
   client.track('a');
   let flushed = false;
   void client.flush().then(() => (flushed = true));
   await device.pass(29_000);
-  expect([asked, flushed]).toEqual([1, false]);
+  expect([requests, flushed]).toEqual([1, false]);
   await device.pass(3_000);
   expect(flushed).toBe(true);
   expect(names([...device.server.recorded.values()])).toEqual(['a']);
 });
 
-test('a server that asks for a wait of years is asked again in an hour, and not before', async () => {
+test('a Retry-After of years is limited to one hour', async () => {
   const device = new FakeDevice();
   const client = device.start();
   device.server.script = [{ status: 429, headers: { 'retry-after': '99999999' } }];
@@ -119,7 +119,7 @@ test('a server that asks for a wait of years is asked again in an hour, and not 
   expect(device.server.recorded.size).toBe(1);
 });
 
-test('the network is back: at once', async () => {
+test('items are sent at once when the network is back', async () => {
   const device = new FakeDevice();
   const client = device.start();
   device.server.script = Array(9).fill('lost');
@@ -130,7 +130,7 @@ test('the network is back: at once', async () => {
   expect(device.server.recorded.size).toBe(1);
 });
 
-test('413 and 422: halved until the one is found; its neighbours get through', async () => {
+test('413, 422 and 400: batches are halved until the invalid item is found, and the others are recorded', async () => {
   for (const status of [413, 422, 400]) {
     const device = new FakeDevice();
     const dropped: unknown[] = [];
@@ -139,13 +139,13 @@ test('413 and 422: halved until the one is found; its neighbours get through', a
       sent.items.some((item) => item.event === 'bad') ? { status, body: { status } } : { status: 202 };
     for (let i = 0; i < 41; i++) client.track(i === 17 ? 'bad' : `e${i}`);
     await device.pass(60_000);
-    const taken = names([...device.server.recorded.values()]);
-    expect(taken).toEqual(Array.from({ length: 41 }, (_, i) => `e${i}`).filter((name) => name !== 'e17'));
+    const recorded = names([...device.server.recorded.values()]);
+    expect(recorded).toEqual(Array.from({ length: 41 }, (_, i) => `e${i}`).filter((name) => name !== 'e17'));
     expect(dropped).toMatchObject([{ event: 'bad' }]);
   }
 });
 
-test('401: kept, no further tries, said once, sent after the next start', async () => {
+test('401: items are kept, no retries, one error, sent after the next start', async () => {
   const device = new FakeDevice();
   let client = device.start();
   device.server.script = [{ status: 401, body: { status: 401 } }];
@@ -163,7 +163,7 @@ test('401: kept, no further tries, said once, sent after the next start', async 
   expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
 });
 
-test('a page that closes sends the oldest in a request that outlives it, what is under way included', async () => {
+test('a closing page sends the oldest items in a request that outlives it, including items that are being sent', async () => {
   const device = new FakeDevice();
   const client = device.start();
   let release: (() => void) | undefined;
@@ -186,7 +186,7 @@ test('a page that closes sends the oldest in a request that outlives it, what is
   expect(device.stored.size).toBe(1);
 });
 
-test('what a killed page left is sent by the next one', async () => {
+test('the queue of a killed page is sent by the next one', async () => {
   const device = new FakeDevice();
   device.start().track('a');
   device.kill();
@@ -195,7 +195,7 @@ test('what a killed page left is sent by the next one', async () => {
   expect(names([...device.server.recorded.values()])).toEqual(['a', 'b']);
 });
 
-test('a clock that is set back does not prolong a wait', async () => {
+test('a clock that is set back does not prolong the delay', async () => {
   const device = new FakeDevice();
   const client = device.start();
   device.server.script = [{ status: 429, headers: { 'retry-after': '60' } }];
@@ -206,14 +206,14 @@ test('a clock that is set back does not prolong a wait', async () => {
   expect(names([...device.server.recorded.values()])).toEqual(['a']);
 });
 
-test('where there is no room to take over a queue at once, nothing of it is lost', () => {
+test('nothing is lost if the storage is too full to take over a queue at once', () => {
   const device = new FakeDevice();
   const first = device.start();
   first.track('large', { text: 'x'.repeat(10_000) });
   first.track('small');
   device.kill();
-  // Room for it once, not twice.
-  device.room = 15_000;
+  // Enough for one copy, not for two.
+  device.quota = 15_000;
   device.start();
   device.kill();
   const stored = [...device.stored.values()].join();
@@ -221,7 +221,7 @@ test('where there is no room to take over a queue at once, nothing of it is lost
   expect(stored).toContain('"event":"small"');
 });
 
-test('without storage, and with a full one, it goes out from memory', async () => {
+test('without storage or with a full one, items are sent from memory', async () => {
   for (const memoryOnly of [true, false]) {
     const device = new FakeDevice();
     device.full = !memoryOnly;
@@ -233,23 +233,23 @@ test('without storage, and with a full one, it goes out from memory', async () =
   }
 });
 
-test('whatever fails and whoever is killed, each is recorded once', async () => {
+test('each event is recorded once despite failed requests and killed pages', async () => {
   for (let seed = 1; seed <= 30; seed++) {
     const random = numbers(seed);
     const device = new FakeDevice();
     device.server.answer = () => {
       const dice = random();
       if (dice < 0.15) return 'lost';
-      if (dice < 0.3) return 'no answer';
+      if (dice < 0.3) return 'no response';
       if (dice < 0.4) return { status: 503, body: {} };
       if (dice < 0.5) return { status: 429, body: {}, headers: { 'retry-after': '3' } };
       return { status: 202 };
     };
     let client = device.start({ flushAt: 5 });
-    const made: string[] = [];
+    const tracked: string[] = [];
     for (let i = 0; i < 400; i++) {
       client.track(`e${i}`);
-      made.push(`e${i}`);
+      tracked.push(`e${i}`);
       const dice = random();
       if (dice < 0.1) await device.pass(random() * 5_000);
       else if (dice < 0.15) void client.flush();
@@ -265,12 +265,12 @@ test('whatever fails and whoever is killed, each is recorded once', async () => 
     device.server.answer = () => ({ status: 202 });
     await device.pass(3_600_000);
     const recorded = names([...device.server.recorded.values()]);
-    expect(recorded.toSorted()).toEqual(made.toSorted());
+    expect(recorded.toSorted()).toEqual(tracked.toSorted());
     expect([...device.stored.keys()]).toEqual(['rekindle.p.identity']);
   }
 });
 
-/** Numbers in [0, 1) that are the same for the same seed. */
+/** Returns numbers in [0, 1) that depend on the seed only. */
 function numbers(seed: number): () => number {
   return () => {
     seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;

@@ -33,55 +33,55 @@ export type {
 export type { NavigationRef, NavigatorObserver, NavigatorObserverOptions, Route } from './screens';
 export type { AsyncStorage } from './storage';
 
-/** How the app's own push library is asked. */
+/** Connects the SDK to the app's push library. */
 export interface PushBridge {
-  /** Asks the person; whether they allow it. */
+  /** Asks the user for permission. Resolves to whether they granted it. */
   requestPermission?: () => Promise<boolean>;
-  /** The device's token: of APNs on iOS, of FCM on Android. */
+  /** Returns the device's token: from APNs on iOS, from FCM on Android. */
   getToken?: () => Promise<string | null | undefined>;
-  /** Calls back with each new token. Returns how to stop, as the two below do. */
+  /** Calls `run` with each new token. Returns a function that stops it, as the two below do. */
   onToken?: (run: (token: string) => void) => Stop;
-  /** Calls back with each message that comes while the app runs, whatever its shape. */
+  /** Calls `run` with each message received while the app runs, in any format. */
   onReceived?: (run: (message: unknown) => void) => Stop;
-  /** Calls back with each message that the person opens. */
+  /** Calls `run` with each message that the user opens. */
   onOpened?: (run: (message: unknown) => void) => Stop;
 }
 
 type Stop = (() => void) | void;
 
 export interface ReactNativeOptions extends Options {
-  /** Where the queue and the identity outlive the app, such as AsyncStorage. Without it they are lost when it ends. */
+  /** Storage that outlives the app, such as AsyncStorage. Without it the queue and the identity are lost when the app ends. */
   storage?: AsyncStorage;
   push?: PushBridge;
 }
 
-/** Everything: events, people, push, inbox and news. */
+/** The full SDK: events, users, push, inbox and news. */
 export class Rekindle extends Facade<ReactNativeOptions> {
   #push: PushLink | undefined;
   #bridge: PushBridge = {};
 
   readonly push: PushCalls = {
     isEnabled: () => this.#push?.isEnabled() ?? false,
-    requestPermission: () => this.#asked(() => this.#requested()),
-    subscribe: () => this.#asked(() => this.#subscribed()),
-    registerToken: (token, platform) => this.#asked((push) => push.register(token, platform ?? native())),
-    optOut: () => this.#asked((push) => push.optOut()),
-    optIn: () => this.#asked(async (push) => (await push.optIn()) || this.#subscribed()),
-    received: (message) => this.#told(message, (push, id) => push.received(id)),
-    opened: (message) => this.#told(message, (push, id) => push.opened(id)),
+    requestPermission: () => this.#withPush(() => this.#requestPermission()),
+    subscribe: () => this.#withPush(() => this.#subscribe()),
+    registerToken: (token, platform) => this.#withPush((push) => push.register(token, platform ?? native())),
+    optOut: () => this.#withPush((push) => push.optOut()),
+    optIn: () => this.#withPush(async (push) => (await push.optIn()) || this.#subscribe()),
+    received: (message) => this.#report(message, (push, id) => push.received(id)),
+    opened: (message) => this.#report(message, (push, id) => push.opened(id)),
   };
 
-  /** Records a screen view for each screen that the navigation shows. */
+  /** Records a screen view for each screen shown by the navigation. */
   createNavigatorObserver(options?: NavigatorObserverOptions): NavigatorObserver {
-    return navigatorObserver((name) => this.ifAutomatic(name), options);
+    return navigatorObserver((name) => this.trackScreen(name), options);
   }
 
-  /** In-app messages of the identified person. */
+  /** Returns the in-app messages of the identified user. */
   inbox(): Promise<InboxItem[]> {
     return this.ask((client) => new Content(client).inbox());
   }
 
-  /** Tells of messages as they come, while the app is in front. Returns how to stop. */
+  /** Reports changes of the inbox while the app is in the foreground. Returns a function that stops it. */
   followInbox(listener: (change: InboxChange) => void): () => void {
     return followInboxSoon((run) => this.with(run), listener);
   }
@@ -90,28 +90,28 @@ export class Rekindle extends Facade<ReactNativeOptions> {
     return this.ask((client) => new Content(client).markRead(id));
   }
 
-  /** The published news. */
+  /** Returns the published news. */
   feed(): Promise<NewsItem[]> {
     return this.ask((client) => new Content(client).feed());
   }
 
-  /** Resolves when the storage was read: from then on `getUserId` and `getAnonymousId` are those of before the restart. */
+  /** Resolves when the storage was read; then `getUserId` and `getAnonymousId` return the stored values. */
   ready(): Promise<void> {
     return this.ask(() => undefined);
   }
 
   protected start(options: ReactNativeOptions): Promise<Client> {
-    return this.#started(options, settings(options));
+    return this.#createClient(options, settings(options));
   }
 
-  async #started(options: ReactNativeOptions, checked: Settings): Promise<Client> {
+  async #createClient(options: ReactNativeOptions, checked: Settings): Promise<Client> {
     const store = options.storage
       ? await load(options.storage, `rekindle.${checked.projectId}.`).catch(() => null)
       : null;
     const client = new Client(checked, phone(checked, store), this.anonymousId);
     this.#bridge = options.push ?? {};
     this.#push = new PushLink(client);
-    this.#watch(client);
+    this.#listen(client);
     return client;
   }
 
@@ -119,17 +119,17 @@ export class Rekindle extends Facade<ReactNativeOptions> {
     return uuids(Date.now, random)();
   }
 
-  /** What the push library tells by itself. */
-  #watch(client: Client): void {
+  /** Listens to the push library. */
+  #listen(client: Client): void {
     const bridge = this.#bridge;
-    const begins = [
-      () => bridge.onToken?.((token) => void this.#asked((push) => push.register(token, native(), false))),
+    const listeners = [
+      () => bridge.onToken?.((token) => void this.#withPush((push) => push.register(token, native(), false))),
       () => bridge.onReceived?.((message) => this.push.received(message)),
       () => bridge.onOpened?.((message) => this.push.opened(message)),
     ];
-    for (const begin of begins) {
+    for (const listen of listeners) {
       try {
-        const stop = begin();
+        const stop = listen();
         if (typeof stop === 'function') client.on('dispose', stop);
       } catch (error) {
         client.platform.log('error', 'push: the bridge failed', error);
@@ -137,46 +137,46 @@ export class Rekindle extends Facade<ReactNativeOptions> {
     }
   }
 
-  private ifAutomatic(name: string): void {
+  private trackScreen(name: string): void {
     this.with((client) => client.settings.autoTrackScreens && client.screen(name));
   }
 
-  #asked(run: (push: PushLink) => Promise<boolean>): Promise<boolean> {
+  #withPush(run: (push: PushLink) => Promise<boolean>): Promise<boolean> {
     return this.ask(() => (this.#push ? run(this.#push) : false)).catch(() => false);
   }
 
-  #told(message: unknown, tell: (push: PushLink, id: string) => void): void {
+  #report(message: unknown, run: (push: PushLink, id: string) => void): void {
     const id = messageId(message);
-    if (id) this.with(() => this.#push && tell(this.#push, id));
+    if (id) this.with(() => this.#push && run(this.#push, id));
   }
 
-  async #requested(): Promise<boolean> {
+  async #requestPermission(): Promise<boolean> {
     const allowed = (await this.#bridge.requestPermission?.()) ?? true;
-    return allowed && this.#subscribed();
+    return allowed && this.#subscribe();
   }
 
-  async #subscribed(): Promise<boolean> {
+  async #subscribe(): Promise<boolean> {
     const token = await this.#bridge.getToken?.();
     return token ? this.push.registerToken(token) : false;
   }
 }
 
-/** Whether each worked is its answer; none of them rejects. */
+/** Calls resolve to whether they succeeded; none rejects. */
 export interface PushCalls {
   /** Whether messages reach this device. */
   isEnabled(): boolean;
-  /** Asks the person through the bridge, and registers the token where they allow it. */
+  /** Asks the user for permission through the bridge, and registers the token if they grant it. */
   requestPermission(): Promise<boolean>;
-  /** Registers the token that the bridge gives. */
+  /** Registers the bridge's token. */
   subscribe(): Promise<boolean>;
-  /** The token that your push library gave; the platform is the phone's own where it is left out. */
+  /** Registers a token of your push library. Default platform: that of the phone. */
   registerToken(token: string, platform?: 'IOS' | 'ANDROID'): Promise<boolean>;
-  /** No push to this device until `optIn`. */
+  /** Stops push to this device until `optIn`. */
   optOut(): Promise<boolean>;
   optIn(): Promise<boolean>;
-  /** Call it with the message that your push library received, whatever its shape. */
+  /** Call it with each message that your push library received, in any format. */
   received(message: unknown): void;
-  /** Call it with the message that the person has opened. */
+  /** Call it with each message that the user opened. */
   opened(message: unknown): void;
 }
 
@@ -187,8 +187,8 @@ function native(): 'IOS' | 'ANDROID' {
 const LAYERS = ['data', 'payload', 'notification', 'request', 'content', 'trigger', 'remoteMessage'];
 
 /**
- * The id lies in the message's own data, which APNs calls its payload; libraries wrap that in layers of theirs. Elsewhere a
- * `messageId` is one that the push service made.
+ * Returns the message ID from the message's own data, which APNs calls payload; libraries wrap it in further layers. Elsewhere,
+ * `messageId` is an ID of the push service.
  */
 function messageId(message: unknown, layer = '', depth = 0): string | undefined {
   if (typeof message !== 'object' || message === null || depth > 5) return undefined;

@@ -1,4 +1,4 @@
-/** The little that is used of React Native: its own types would fight with the browser's. */
+/** The parts of React Native in use; its own types conflict with the browser's. */
 declare module 'react-native' {
   export const AppState: {
     readonly currentState: string;

@@ -1,9 +1,9 @@
 import { type Platform, type Settings, type Store, uuids } from '@rekindle/core';
 import { AppState } from 'react-native';
 
-const away = (): boolean => AppState.currentState === 'background';
+const isInBackground = (): boolean => AppState.currentState === 'background';
 
-/** A phone, as the SDK sees it. */
+/** The phone as a platform of the SDK. */
 export function phone(settings: Settings, store: Store | null): Platform {
   return {
     store,
@@ -13,22 +13,22 @@ export function phone(settings: Settings, store: Store | null): Platform {
     fetch: (url, init) => fetch(url, init),
     setTimer: (run, milliseconds) => setTimeout(run, milliseconds),
     clearTimer: (timer) => clearTimeout(timer as ReturnType<typeof setTimeout>),
-    hidden: away,
+    hidden: isInBackground,
     watch(signals) {
-      let before = away();
+      let before = isInBackground();
       const listener = AppState.addEventListener('change', (state) => {
-        // `inactive` is a call coming in or the app switcher: the app is still there.
+        // `inactive` is an incoming call or the app switcher; the app stays in the foreground.
         if (state === 'background' && !before) signals.hide();
         if (state === 'active' && before) {
           signals.show();
-          // There is no sign of the network without a native module: coming back is as good a time as any.
+          // The network state needs a native module, so a retry is made when the app is shown.
           signals.online();
         }
         if (state !== 'inactive') before = state === 'background';
       });
       return () => listener.remove();
     },
-    // One app has one process: whatever another start left is nobody's.
+    // An app has one process, so other instances no longer run.
     takeOver(names, take) {
       names().forEach(take);
       return () => undefined;
@@ -41,7 +41,7 @@ export function phone(settings: Settings, store: Store | null): Platform {
 
 let calls = 0;
 
-/** As good as the engine has it: some have no `crypto`, and their `Math.random` alone has been seen to repeat. */
+/** Uses `crypto` if the engine has it. Otherwise mixes in the clock, as `Math.random` alone repeats in some engines. */
 export function random(bytes: Uint8Array): void {
   const { crypto } = globalThis as { crypto?: { getRandomValues?(bytes: Uint8Array): unknown } };
   if (crypto?.getRandomValues) return void crypto.getRandomValues(bytes);

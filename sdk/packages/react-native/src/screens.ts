@@ -1,4 +1,4 @@
-/** A screen, as React Navigation describes it. */
+/** A screen of React Navigation. */
 export interface Route {
   name: string;
   params?: object;
@@ -6,7 +6,7 @@ export interface Route {
   key?: string;
 }
 
-/** The part of React Navigation's reference that is looked at: version 6, version 7 and expo-router have it. */
+/** The part of React Navigation's reference that is used; versions 6 and 7 and expo-router have it. */
 export interface NavigationRef {
   getCurrentRoute(): Route | undefined;
   addListener(type: 'state', run: () => void): () => void;
@@ -14,24 +14,24 @@ export interface NavigationRef {
 }
 
 export interface NavigatorObserverOptions {
-  /** What a screen is called; its route's name where this is missing. Nothing is recorded for null. */
+  /** Returns the name of a screen; null records nothing. Default: the name of the route. */
   extractScreenName?: (route: Route) => string | null | undefined;
 }
 
 export interface NavigatorObserver {
-  /** Watches the navigation; give it the reference of your `NavigationContainer`. Returns how to stop. */
+  /** Observes the navigation of your `NavigationContainer`'s reference. Returns a function that stops it. */
   observe(ref: NavigationRef): () => void;
-  /** For `<NavigationContainer onReady={…}>` and `onStateChange`, where you would rather call than be watched. */
+  /** Checks the current screen. For `<NavigationContainer onReady={…}>` and `onStateChange`, instead of `observe`. */
   look(ref: NavigationRef): void;
 }
 
-/** Sees which screen is shown; `screen` is called once for each that is new. No hooks, so it works outside of the container, too. */
+/** Calls `screen` once for each new screen. Uses no hooks, so it also works outside of the container. */
 export function navigatorObserver(
   screen: (name: string) => void,
   { extractScreenName }: NavigatorObserverOptions = {},
 ): NavigatorObserver {
   let last: string | undefined;
-  const named = (route: Route) => {
+  const nameOf = (route: Route) => {
     try {
       return extractScreenName ? extractScreenName(route) : route.name;
     } catch (error) {
@@ -42,7 +42,7 @@ export function navigatorObserver(
   const look = (ref: NavigationRef) => {
     const route = ref.isReady?.() === false ? undefined : ref.getCurrentRoute();
     if (!route) return;
-    const name = named(route);
+    const name = nameOf(route);
     const shown = route.key ?? route.path ?? route.name;
     if (!name || shown === last) return;
     last = shown;

@@ -1,7 +1,7 @@
 // @vitest-environment happy-dom
 import { type ReactNode, act, useEffect } from 'react';
 import { type Root, createRoot } from 'react-dom/client';
-// What expo-router has its screens in: React Navigation of its own.
+// expo-router has its own copy of React Navigation.
 import * as expo from 'expo-router/build/react-navigation/core';
 import * as six from 'react-navigation-6';
 import * as seven from 'react-navigation-7';
@@ -10,7 +10,7 @@ import { type NavigatorObserver, Rekindle } from '../src/index';
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
 
-/** The part of React Navigation that is used here: both versions have it. */
+/** The part of React Navigation that is used here; both versions have it. */
 type Navigation = typeof seven;
 const versions: Array<[string, Navigation]> = [
   ['React Navigation 6', six as unknown as Navigation],
@@ -43,7 +43,7 @@ afterEach(async () => {
 
 type Screens = { Home: undefined; Product: { id: number } };
 
-/** A stack of two screens, and an app's way to have them observed. */
+/** An app with a stack of two screens that are observed. */
 function app(
   {
     NavigationContainer,
@@ -53,7 +53,7 @@ function app(
     useNavigationBuilder,
   }: Navigation,
   observer: NavigatorObserver,
-  watched: boolean,
+  observed: boolean,
 ) {
   const ref = createNavigationContainerRef<Screens>();
   function Shown(props: { children: ReactNode }) {
@@ -64,9 +64,9 @@ function app(
     Navigator: (props: { children: ReactNode }) => ReactNode;
     Screen: (props: { name: keyof Screens; component: () => ReactNode }) => ReactNode;
   };
-  const look = watched ? undefined : () => observer.look(ref);
+  const look = observed ? undefined : () => observer.look(ref);
   function App() {
-    useEffect(() => (watched ? observer.observe(ref) : undefined), []);
+    useEffect(() => (observed ? observer.observe(ref) : undefined), []);
     return (
       <NavigationContainer ref={ref} onReady={look} onStateChange={look}>
         <Stack.Navigator>
@@ -84,12 +84,12 @@ function Empty(): ReactNode {
 }
 
 for (const [version, navigation] of versions) {
-  for (const watched of [true, false]) {
-    test(`${version}, ${watched ? 'watched from outside of the container' : 'telling by itself'}: each screen once`, async () => {
+  for (const observed of [true, false]) {
+    test(`${version}, ${observed ? 'observed outside of the container' : 'with callbacks of the container'}: each screen is recorded once`, async () => {
       const observer = rekindle.createNavigatorObserver({
         extractScreenName: ({ name, params }) => (params ? `${name} ${(params as { id: number }).id}` : name),
       });
-      const { App, ref } = app(navigation, observer, watched);
+      const { App, ref } = app(navigation, observer, observed);
       await act(async () => root.render(<App />));
       await act(async () => ref.navigate('Product', { id: 1 }));
       await act(async () => ref.setParams({ id: 1 }));
@@ -101,7 +101,7 @@ for (const [version, navigation] of versions) {
   }
 }
 
-test('an extractor that fails costs the name only', async () => {
+test('if extractScreenName throws, the name of the route is used', async () => {
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
   const observer = rekindle.createNavigatorObserver({
     extractScreenName: () => {

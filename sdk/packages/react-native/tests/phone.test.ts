@@ -24,7 +24,7 @@ let sent: Array<{
 }> = [];
 const items = () => sent.flatMap((each) => each.body.batch ?? []);
 
-/** As slow as the real one, and writing in its own time. */
+/** A storage with asynchronous reads and writes, like the real one. */
 function slowStorage(map = new Map<string, string>()): AsyncStorage & { map: Map<string, string> } {
   const later = <T>(run: () => T) => new Promise<T>((done) => setTimeout(() => done(run()), 2));
   return {
@@ -36,7 +36,7 @@ function slowStorage(map = new Map<string, string>()): AsyncStorage & { map: Map
   };
 }
 
-function go(state: string): void {
+function setAppState(state: string): void {
   app.state = state;
   app.listeners.slice().forEach((run) => run(state));
 }
@@ -52,14 +52,14 @@ beforeEach(() => {
   });
 });
 
-async function begun(storage?: AsyncStorage, more: object = {}): Promise<Rekindle> {
+async function started(storage?: AsyncStorage, more: object = {}): Promise<Rekindle> {
   const rekindle = new Rekindle();
   rekindle.init({ ...options, storage, ...more });
   await rekindle.ready();
   return rekindle;
 }
 
-test('calls made while the storage is read wait; identity and queue outlive the app', async () => {
+test('calls made while the storage is read are kept; identity and queue outlive the app', async () => {
   const storage = slowStorage();
   const first = new Rekindle();
   first.init({ ...options, storage });
@@ -72,19 +72,19 @@ test('calls made while the storage is read wait; identity and queue outlive the 
   await vi.waitFor(() => expect([...storage.map.values()].join()).toContain('"kept"'));
   const anonymous = first.getAnonymousId();
 
-  const second = await begun(storage);
+  const second = await started(storage);
   expect([second.getUserId(), second.getAnonymousId()]).toEqual(['ada', anonymous]);
   await second.flush();
   expect(items().map((item) => item.event ?? item.type)).toEqual(['identify', 'kept']);
   expect(items()[1]!.properties).toEqual({ from: 'push' });
-  // Not of when the storage had been read.
+  // Items have the time of the call, not the time when the storage had been read.
   for (const item of items()) expect(Date.parse(String(item.timestamp))).toBeLessThanOrEqual(called);
   await vi.waitFor(() => expect([...storage.map.keys()]).toEqual(['rekindle.p.identity']));
 });
 
-test('what is sent was stored before', async () => {
+test('items are stored before they are sent', async () => {
   const storage = slowStorage();
-  const rekindle = await begun(storage);
+  const rekindle = await started(storage);
   rekindle.track('a');
   let stored = '';
   const real = fetch;
@@ -96,9 +96,9 @@ test('what is sent was stored before', async () => {
   expect(stored).toContain('"event":"a"');
 });
 
-test('ready when the storage was read; until then the ids are those of a new device', async () => {
+test('ready resolves when the storage was read; until then the IDs are those of a new device', async () => {
   const storage = slowStorage();
-  const first = await begun(storage);
+  const first = await started(storage);
   first.identify('ada');
   await first.flush();
   const again = new Rekindle();
@@ -108,10 +108,10 @@ test('ready when the storage was read; until then the ids are those of a new dev
   expect([again.getUserId(), again.getAnonymousId()]).toEqual(['ada', first.getAnonymousId()]);
   expect(early).not.toBe(first.getAnonymousId());
   const fresh = new Rekindle();
-  const told = fresh.getAnonymousId();
+  const idBeforeInit = fresh.getAnonymousId();
   fresh.init({ ...options, storage: slowStorage() });
   await fresh.ready();
-  expect(fresh.getAnonymousId()).toBe(told);
+  expect(fresh.getAnonymousId()).toBe(idBeforeInit);
 });
 
 test('flush and reset right after init wait for the storage', async () => {
@@ -125,7 +125,7 @@ test('flush and reset right after init wait for the storage', async () => {
   expect(rekindle.getUserId()).toBeNull();
 });
 
-test('wrong options throw at once in debug, and a right init may follow', async () => {
+test('invalid options throw in debug mode, and a valid init may follow', async () => {
   const error = vi.spyOn(console, 'error').mockReturnValue();
   const rekindle = new Rekindle();
   expect(() => rekindle.init({ ...options, apiKey: 'sk_live_x', debug: true })).toThrow('secret key');
@@ -137,7 +137,7 @@ test('wrong options throw at once in debug, and a right init may follow', async 
   expect(items().map((item) => item.event)).toEqual(['kept']);
 });
 
-test('disposed while the storage was read, and begun again: one client is left', async () => {
+test('after dispose while the storage is read and another init, one client remains', async () => {
   const storage = slowStorage();
   const rekindle = new Rekindle();
   rekindle.init({ ...options, storage });
@@ -150,20 +150,20 @@ test('disposed while the storage was read, and begun again: one client is left',
   await vi.waitFor(() => expect(app.listeners).toHaveLength(1));
 });
 
-test('the bridge tells of tokens and messages by itself, until dispose', async () => {
-  const told: { token?: (token: string) => void; received?: (message: unknown) => void } = {};
+test('the bridge reports tokens and messages until dispose', async () => {
+  const callbacks: { token?: (token: string) => void; received?: (message: unknown) => void } = {};
   const stopped = vi.fn();
   const push = {
-    onToken: (run: (token: string) => void) => ((told.token = run), stopped),
-    onReceived: (run: (message: unknown) => void) => ((told.received = run), stopped),
+    onToken: (run: (token: string) => void) => ((callbacks.token = run), stopped),
+    onReceived: (run: (message: unknown) => void) => ((callbacks.received = run), stopped),
     onOpened: () => {
       throw new Error('not this library');
     },
   };
   vi.spyOn(console, 'error').mockReturnValue();
-  const rekindle = await begun(slowStorage(), { push });
-  told.token!('new');
-  told.received!({ request: { content: { data: { messageId: 'm1' } } } });
+  const rekindle = await started(slowStorage(), { push });
+  callbacks.token!('new');
+  callbacks.received!({ request: { content: { data: { messageId: 'm1' } } } });
   await vi.waitFor(() =>
     expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'new', platform: 'IOS' } }),
   );
@@ -173,35 +173,35 @@ test('the bridge tells of tokens and messages by itself, until dispose', async (
   expect(stopped).toHaveBeenCalledTimes(2);
 });
 
-test('a token that the library renews does not undo an opt-out', async () => {
-  let tell: (token: string) => void = () => {};
-  const rekindle = await begun(slowStorage(), {
-    push: { onToken: (run: (token: string) => void) => void (tell = run), getToken: async () => 'first' },
+test('a token renewed by the library does not undo an opt-out', async () => {
+  let onToken: (token: string) => void = () => {};
+  const rekindle = await started(slowStorage(), {
+    push: { onToken: (run: (token: string) => void) => void (onToken = run), getToken: async () => 'first' },
   });
   await rekindle.push.subscribe();
   expect(await rekindle.push.optOut()).toBe(true);
-  tell('second');
+  onToken('second');
   await rekindle.flush();
   expect([rekindle.push.isEnabled(), sent.map(({ method }) => method)]).toEqual([false, ['POST', 'DELETE']]);
   expect(await rekindle.push.optIn()).toBe(true);
   expect(sent.at(-1)).toMatchObject({ method: 'POST', body: { token: 'second' } });
 });
 
-test('a storage that fails, and none at all', async () => {
+test('items are sent with a failing storage and without storage', async () => {
   const broken = {
     ...slowStorage(),
     getAllKeys: () => Promise.reject(new Error('disk')),
     setItem: () => Promise.reject(new Error('disk')),
   };
   for (const storage of [broken, undefined]) {
-    const rekindle = await begun(storage);
+    const rekindle = await started(storage);
     rekindle.track('a');
     await rekindle.flush();
   }
   expect(items()).toHaveLength(2);
 });
 
-test('one stored part that cannot be read costs the others nothing', async () => {
+test('a stored part that cannot be read does not prevent reading the others', async () => {
   const storage = slowStorage(
     new Map([
       ['rekindle.p.queue.old.0', '[]'],
@@ -210,25 +210,25 @@ test('one stored part that cannot be read costs the others nothing', async () =>
   );
   const { getItem } = storage;
   storage.getItem = (key) => (key.includes('queue') ? Promise.reject(new Error('too large a row')) : getItem(key));
-  const rekindle = await begun(storage);
+  const rekindle = await started(storage);
   expect(rekindle.getUserId()).toBe('ada');
 });
 
-test('lifecycle: background sends; a call coming in is no background', async () => {
-  const rekindle = await begun(slowStorage(), { autoTrackLifecycle: true });
-  go('inactive');
-  go('active');
-  go('background');
+test('lifecycle: the background state sends items; an incoming call is no background state', async () => {
+  const rekindle = await started(slowStorage(), { autoTrackLifecycle: true });
+  setAppState('inactive');
+  setAppState('active');
+  setAppState('background');
   await vi.waitFor(() => expect(items().map((item) => item.event)).toEqual(['app_opened', 'app_backgrounded']));
-  go('active');
+  setAppState('active');
   await rekindle.flush();
   expect(items().at(-1)!.event).toBe('app_opened');
   rekindle.dispose();
   expect(app.listeners).toHaveLength(0);
 });
 
-test('screens of React Navigation, once each, under the name that the app gives', async () => {
-  const rekindle = await begun();
+test('screens of React Navigation are recorded once each, with the name that the app returns', async () => {
+  const rekindle = await started();
   let route: Route = { name: 'Home', key: 'Home-1' };
   let changed = () => {};
   let ready = false;
@@ -260,17 +260,17 @@ test('screens of React Navigation, once each, under the name that the app gives'
   expect(items().map((item) => item.name)).toEqual(['Home', 'Product of one', 'Product of one']);
 });
 
-test('screens are not recorded where they are switched off', async () => {
-  const rekindle = await begun(undefined, { autoTrackScreens: false });
+test('screens are not recorded if this is disabled', async () => {
+  const rekindle = await started(undefined, { autoTrackScreens: false });
   rekindle.createNavigatorObserver().look({ getCurrentRoute: () => ({ name: 'Home' }), addListener: () => () => {} });
   rekindle.screen('By hand');
   await rekindle.flush();
   expect(items().map((item) => item.name)).toEqual(['By hand']);
 });
 
-test('push through the app’s own library', async () => {
+test('push works with the app’s own library', async () => {
   const bridge = { requestPermission: vi.fn(async () => true), getToken: vi.fn(async () => 'apns-token') };
-  const rekindle = await begun(slowStorage(), { push: bridge });
+  const rekindle = await started(slowStorage(), { push: bridge });
   expect(rekindle.push.isEnabled()).toBe(false);
   rekindle.identify('ada');
   expect(await rekindle.push.requestPermission()).toBe(true);
@@ -293,15 +293,15 @@ test('push through the app’s own library', async () => {
   ]);
 
   bridge.requestPermission.mockResolvedValue(false);
-  expect(await (await begun(undefined, { push: bridge })).push.requestPermission()).toBe(false);
+  expect(await (await started(undefined, { push: bridge })).push.requestPermission()).toBe(false);
   bridge.getToken.mockRejectedValue(new Error('no service'));
-  expect(await (await begun(undefined, { push: bridge })).push.subscribe()).toBe(false);
+  expect(await (await started(undefined, { push: bridge })).push.subscribe()).toBe(false);
 });
 
 test.each([
-  // React Native Firebase: FCM's own id is beside the data.
+  // React Native Firebase: FCM's own ID is next to the data.
   ['m1', { messageId: '0:17%fcm', from: '1', notification: { title: 'Hi' }, data: { messageId: 'm1' } }],
-  // expo-notifications on iOS: `data` is the payload's `body` alone.
+  // expo-notifications on iOS: `data` is only the payload's `body`.
   [
     'm2',
     {
@@ -326,17 +326,17 @@ test.each([
     },
   ],
   [undefined, { messageId: '0:17%fcm', data: {} }],
-])('the id %s of a message, in the shape of its library', async (id, message) => {
-  const rekindle = await begun();
+])('the ID %s of a message is found in the format of its library', async (id, message) => {
+  const rekindle = await started();
   rekindle.push.received(message);
   rekindle.push.opened(message);
   await rekindle.flush();
-  const told =
+  const expected =
     id === undefined
       ? []
       : [
           ['push_received', id],
           ['push_opened', id],
         ];
-  expect(items().map((item) => [item.event, (item.properties as { messageId: string }).messageId])).toEqual(told);
+  expect(items().map((item) => [item.event, (item.properties as { messageId: string }).messageId])).toEqual(expected);
 });

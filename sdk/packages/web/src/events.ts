@@ -5,11 +5,11 @@ import { trackScreens } from './screens';
 export type { CartItem, Checkout, Drop, DropReason, IdentifyOptions, Order, Product, Properties } from '@rekindle/core';
 
 export interface WebOptions extends Options {
-  /** What a screen is called; its path where this is missing. */
+  /** Returns the name of a screen. Default: its path. */
   screenName?: (location: Location) => string;
 }
 
-/** Events and people, without push and without things to read. */
+/** The SDK for events and users, without push, inbox and news. */
 export class Events<O extends WebOptions = WebOptions> extends Facade<O> {
   protected start(options: O): Client {
     const checked = settings(options, this.origin());
@@ -22,7 +22,7 @@ export class Events<O extends WebOptions = WebOptions> extends Facade<O> {
     return uuids(Date.now, random)();
   }
 
-  /** Where the server is when `apiUrl` does not say so. */
+  /** Address of the server if `apiUrl` is missing. */
   protected origin(): string | undefined {
     return undefined;
   }

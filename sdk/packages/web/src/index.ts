@@ -21,25 +21,25 @@ export interface WebOptions extends EventsOptions {
   push?: WebPushOptions;
 }
 
-/** Everything: events, people, web push, inbox and news. */
+/** The full SDK: events, users, web push, inbox and news. */
 export class Rekindle extends Events<WebOptions> {
   #push: WebPush | undefined;
 
   readonly push: PushCalls = {
     isEnabled: () => this.#push?.isEnabled() ?? false,
-    requestPermission: () => this.#asked((push) => push.requestPermission()),
-    subscribe: () => this.#asked((push) => push.subscribe()),
-    registerToken: (subscription) => this.#asked((push) => push.registerToken(subscription)),
-    optOut: () => this.#asked((push) => push.optOut()),
-    optIn: () => this.#asked((push) => push.optIn()),
+    requestPermission: () => this.#withPush((push) => push.requestPermission()),
+    subscribe: () => this.#withPush((push) => push.subscribe()),
+    registerToken: (subscription) => this.#withPush((push) => push.registerToken(subscription)),
+    optOut: () => this.#withPush((push) => push.optOut()),
+    optIn: () => this.#withPush((push) => push.optIn()),
   };
 
-  /** In-app messages of the identified person. */
+  /** Returns the in-app messages of the identified user. */
   inbox(): Promise<InboxItem[]> {
     return this.ask((client) => new Content(client).inbox());
   }
 
-  /** Tells of messages as they come, while the page is to be seen. Returns how to stop. */
+  /** Reports changes of the inbox while the page is visible. Returns a function that stops it. */
   followInbox(listener: (change: InboxChange) => void): () => void {
     return followInboxSoon((run) => this.with(run), listener);
   }
@@ -48,7 +48,7 @@ export class Rekindle extends Events<WebOptions> {
     return this.ask((client) => new Content(client).markRead(id));
   }
 
-  /** The published news. */
+  /** Returns the published news. */
   feed(): Promise<NewsItem[]> {
     return this.ask((client) => new Content(client).feed());
   }
@@ -59,22 +59,22 @@ export class Rekindle extends Events<WebOptions> {
     return client;
   }
 
-  #asked(run: (push: WebPush) => Promise<boolean>): Promise<boolean> {
+  #withPush(run: (push: WebPush) => Promise<boolean>): Promise<boolean> {
     return this.ask(() => (this.#push ? run(this.#push) : false)).catch(() => false);
   }
 }
 
-/** Whether each worked is its answer; none of them rejects. */
+/** Calls resolve to whether they succeeded; none rejects. */
 export interface PushCalls {
   /** Whether messages reach this browser. */
   isEnabled(): boolean;
-  /** Asks the person, and subscribes where they allow it. Call it from a click. */
+  /** Asks the user for permission, and subscribes if they grant it. Call it from a click. */
   requestPermission(): Promise<boolean>;
-  /** Subscribes this browser; the person must have allowed it. */
+  /** Subscribes this browser; the user must have granted permission. */
   subscribe(): Promise<boolean>;
-  /** A subscription made elsewhere, as its JSON. */
+  /** Registers a subscription that was created elsewhere, as JSON. */
   registerToken(subscription: string): Promise<boolean>;
-  /** No push to this browser until `optIn`. */
+  /** Stops push to this browser until `optIn`. */
   optOut(): Promise<boolean>;
   optIn(): Promise<boolean>;
 }

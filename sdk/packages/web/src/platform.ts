@@ -1,6 +1,6 @@
 import { type Platform, type Settings, type Signals, type Store, uuids } from '@rekindle/core';
 
-/** The browser, as the SDK sees it. Touched at `init` and not before, so that a server can import all of this. */
+/** The browser as a platform of the SDK. Accesses it only after `init`, so that servers can import the SDK. */
 export function browser(settings: Settings): Platform {
   const instance = uuids(Date.now, random)();
   return {
@@ -25,7 +25,7 @@ export function random(bytes: Uint8Array): void {
   crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
 }
 
-/** Listens; returns how to stop. */
+/** Listens to an event. Returns a function that stops it. */
 export function listen<K extends keyof WindowEventMap>(
   target: Window | Document,
   type: K,
@@ -35,11 +35,11 @@ export function listen<K extends keyof WindowEventMap>(
   return () => target.removeEventListener(type, run as EventListener);
 }
 
-/** `localStorage`, or nothing where the browser forbids it. */
+/** `localStorage`, or null if the browser forbids it. */
 function localStore(): Store | null {
   try {
     const storage = window.localStorage;
-    // Not written: a full one is still read, and has room later.
+    // Read only: a full storage can still be read, and written later.
     storage.getItem('');
     return {
       get: (key) => storage.getItem(key),
@@ -72,8 +72,8 @@ function watch(signals: Signals): () => void {
 }
 
 /**
- * A page holds a lock for as long as it lives, and waits for those of the pages that left something: whoever is gone is taken over
- * at once. The locks are let go when the page is put away, for a page that holds one cannot be kept for the back button.
+ * A page holds a lock while it exists, and waits for the locks of pages that have stored items, to take over pages that are closed
+ * at once. It releases its locks when it is hidden, because browsers keep no page with locks in the back/forward cache.
  */
 function takeOver(
   prefix: string,
@@ -87,20 +87,20 @@ function takeOver(
     return () => undefined;
   }
   let release: () => void = () => undefined;
-  const begin = () => {
+  const acquire = () => {
     const controller = new AbortController();
     const { signal } = controller;
-    // Taken away by `release`, which is no failure.
-    const ask = (name: string, run: () => unknown) =>
+    // `release` aborts the request, which is no failure.
+    const request = (name: string, run: () => unknown) =>
       void locks.request(prefix + name, { signal }, run).catch(() => undefined);
-    ask(instance, () => new Promise<void>((done) => signal.addEventListener('abort', () => done())));
-    for (const name of names()) ask(name, () => take(name));
+    request(instance, () => new Promise<void>((done) => signal.addEventListener('abort', () => done())));
+    for (const name of names()) request(name, () => take(name));
     release = () => controller.abort();
   };
-  begin();
+  acquire();
   const stops = [
     listen(window, 'pagehide', () => release()),
-    listen(window, 'pageshow', (event) => event.persisted && begin()),
+    listen(window, 'pageshow', (event) => event.persisted && acquire()),
   ];
   return () => {
     stops.forEach((stop) => stop());

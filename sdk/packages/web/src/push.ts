@@ -1,18 +1,18 @@
-import { type Client, PushLink, ask } from '@rekindle/core';
+import { type Client, PushLink, sendRequest } from '@rekindle/core';
 import { type Remembered, pending, recall, remember } from './worker/memory';
 
 export interface WebPushOptions {
   /** Default: false. */
   enabled?: boolean;
-  /** Subscribes at `init` where the person has allowed it before. Default: true. */
+  /** Subscribes at `init` if the user has granted permission before. Default: true. */
   autoRegister?: boolean;
-  /** Where your site serves the service worker. Default: `/rekindle-sw.js`. */
+  /** Path of the service worker on your site. Default: `/rekindle-sw.js`. */
   serviceWorker?: string;
-  /** Its scope, away from your own worker's. Default: `/rekindle-push/`; of your own worker give its scope. */
+  /** Its scope, different from that of your own worker. Default: `/rekindle-push/`. If you use your own worker: its scope. */
   scope?: string;
 }
 
-/** This browser, subscribed to messages. */
+/** Web push of this browser. */
 export class WebPush {
   private readonly link: PushLink;
 
@@ -21,10 +21,10 @@ export class WebPush {
     private readonly options: WebPushOptions,
   ) {
     this.link = new PushLink(client);
-    const tell = () => void this.tellWorker();
-    client.on('identify', tell);
-    client.on('changed', tell);
-    client.on('reset', () => setTimeout(tell));
+    const update = () => void this.shareUser();
+    client.on('identify', update);
+    client.on('changed', update);
+    client.on('reset', () => setTimeout(update));
     if ((options.enabled || client.identity.get().push) && typeof caches !== 'undefined') {
       const catchUp = () => void this.catchUp().catch(() => undefined);
       client.on('show', catchUp);
@@ -38,23 +38,23 @@ export class WebPush {
     return permission() === 'granted' && this.link.isEnabled();
   }
 
-  /** Asks the person, and subscribes where they allow it. Call it from a click. */
+  /** Asks the user for permission, and subscribes if they grant it. Call it from a click. */
   async requestPermission(): Promise<boolean> {
     if (permission() === 'unsupported') return false;
     return (await Notification.requestPermission()) === 'granted' && this.subscribe();
   }
 
-  /** Subscribes this browser; the person must have allowed it. Not `asked`: as it is done at `init`. */
-  async subscribe(asked = true): Promise<boolean> {
+  /** Subscribes this browser; the user must have granted permission. `requested` is false at `init`. */
+  async subscribe(requested = true): Promise<boolean> {
     if (permission() !== 'granted') return false;
     try {
       const { serviceWorker = '/rekindle-sw.js', scope = '/rekindle-push/' } = this.options;
       const registration = await navigator.serviceWorker.register(serviceWorker, { scope });
       await active(registration);
       const key = await this.serverKey();
-      await this.tellWorker({ serverKey: key });
+      await this.shareUser({ serverKey: key });
       let subscription = await registration.pushManager.getSubscription();
-      // Another key's messages would never arrive.
+      // Messages signed with another key would not arrive.
       if (subscription && !sameKey(subscription.options.applicationServerKey, key)) {
         await subscription.unsubscribe();
         subscription = null;
@@ -63,41 +63,41 @@ export class WebPush {
         userVisibleOnly: true,
         applicationServerKey: fromBase64Url(key),
       });
-      return await this.registerToken(JSON.stringify(subscription), asked);
+      return await this.registerToken(JSON.stringify(subscription), requested);
     } catch (error) {
       this.client.platform.log('warn', 'push: cannot subscribe', error);
       return false;
     }
   }
 
-  /** A subscription made elsewhere, as its JSON. */
-  async registerToken(subscription: string, asked = true): Promise<boolean> {
-    await this.tellWorker({ token: subscription });
-    const done = await this.link.register(subscription, 'WEB', asked);
-    await this.tellWorker();
+  /** Registers a subscription that was created elsewhere, as JSON. */
+  async registerToken(subscription: string, requested = true): Promise<boolean> {
+    await this.shareUser({ token: subscription });
+    const done = await this.link.register(subscription, 'WEB', requested);
+    await this.shareUser();
     return done;
   }
 
   async optOut(): Promise<boolean> {
     const done = await this.link.optOut();
-    await this.tellWorker();
+    await this.shareUser();
     return done;
   }
 
   async optIn(): Promise<boolean> {
     if (permission() === 'granted' && !this.client.identity.get().push?.token) return this.subscribe();
     const done = await this.link.optIn();
-    await this.tellWorker();
+    await this.shareUser();
     return done;
   }
 
-  /** Does what the worker could not: reports that found no network, and a subscription that the browser has replaced. */
+  /** Does what the worker could not: sends reports that failed, and registers a subscription that the browser has replaced. */
   private async catchUp(): Promise<void> {
     const { token } = (await recall()) ?? {};
     if (token) await this.link.replace(token);
     const { reports, forget } = await pending();
     if (!reports.length) return;
-    // Each has its id: what the worker or another page sends as well is recorded once.
+    // Reports have an ID: those that the worker or another page also sends are recorded once.
     this.client.resend(reports);
     await forget(reports);
   }
@@ -107,17 +107,17 @@ export class WebPush {
   }
 
   private async serverKey(): Promise<string> {
-    const answer = await ask(this.client, '/push-tokens', 'GET');
+    const answer = await sendRequest(this.client, '/push-tokens', 'GET');
     const body = JSON.parse(await answer.text()) as { data?: { vapid_public_key?: string }; message?: string };
     if (!body.data?.vapid_public_key) throw new Error(body.message ?? 'the server has no key for web push');
     return body.data.vapid_public_key;
   }
 
-  /** The worker reports what it received in the name of whoever uses this browser. */
-  private async tellWorker(more?: Partial<Remembered>): Promise<void> {
+  /** Passes the current user to the worker, which reports received messages for them. */
+  private async shareUser(more?: Partial<Remembered>): Promise<void> {
     const { settings, identity } = this.client;
     const { userId, anonymousId, userHash, userToken, optedOut, push } = identity.get();
-    // Subscribed by a call, it reports as well.
+    // Also if the app subscribed with a call.
     if (!(this.options.enabled || push || more) || typeof caches === 'undefined') return;
     const { apiUrl, apiKey } = settings;
     const who = {

@@ -14,7 +14,7 @@ import { type InboxItem, type NewsItem, type Rekindle, type WebOptions, rekindle
 
 const Context = createContext<Rekindle>(shared);
 
-/** Begins with the options it is first drawn with; drawn twice, as in strict mode, it begins once. */
+/** Starts the SDK with the options of the first render; only once, even if rendered twice as in strict mode. */
 export function RekindleProvider({
   options,
   client = shared,
@@ -25,17 +25,17 @@ export function RekindleProvider({
   children?: ReactNode;
 }): ReactNode {
   useEffect(() => {
-    if (!begun.has(client)) {
-      begun.add(client);
+    if (!initialized.has(client)) {
+      initialized.add(client);
       client.init(options);
     }
   }, [client]);
   return createElement(Context.Provider, { value: client }, children);
 }
 
-const begun = new WeakSet<Rekindle>();
+const initialized = new WeakSet<Rekindle>();
 
-/** The client. Its calls may be made before the provider has begun: they wait. */
+/** Returns the client. Calls made before the provider has started it are kept until then. */
 export function useRekindle(): Rekindle {
   return useContext(Context);
 }
@@ -48,12 +48,12 @@ export interface Loaded<T> {
 }
 
 export interface Inbox extends Loaded<InboxItem> {
-  /** How many were not read yet. */
+  /** Number of unread messages. */
   unread: number;
   markRead(id: string): Promise<void>;
 }
 
-/** The person's in-app messages, as they come and are read, here or elsewhere. */
+/** The user's in-app messages, updated as they arrive and are read, here or elsewhere. */
 export function useInbox(): Inbox {
   const client = useRekindle();
   const [unread, setUnread] = useState(0);
@@ -66,7 +66,7 @@ export function useInbox(): Inbox {
     () =>
       client.followInbox((change) => {
         if (change.type === 'unread') setUnread(change.unread);
-        // What came between reading and following is among these, and another person has another inbox.
+        // Includes messages that arrived between reading and following, and the inbox of a new user.
         void refresh();
       }),
     [client, refresh],
@@ -93,21 +93,21 @@ export function useFeed(): Loaded<NewsItem> {
 function useLoaded<T>(client: Rekindle, load: () => Promise<T[]>): Loaded<T> {
   const [state, setState] = useState<Omit<Loaded<T>, 'refresh'>>({ items: [], loading: true, error: null });
   const calls = useRef(0);
-  const person = useRef<string | null>(null);
+  const user = useRef<string | null>(null);
   const refresh = useCallback(async () => {
     const call = ++calls.current;
     const now = client.getUserId();
-    // Nobody sees what was another's, not even until theirs is there.
-    if (person.current !== null && person.current !== now) setState((before) => ({ ...before, items: [] }));
-    person.current = now;
+    // A user must not see another user's items, not even while their own are loading.
+    if (user.current !== null && user.current !== now) setState((before) => ({ ...before, items: [] }));
+    user.current = now;
     const next = await load().then(
       (items) => ({ items, error: null }),
       (error: Error) => ({ error }),
     );
-    // An answer that another call has overtaken may be another person's.
+    // A later call has started; this response may be another user's.
     if (call !== calls.current) return;
-    // Known only now, where this began before `init`.
-    person.current = client.getUserId();
+    // Only known now if this started before `init`.
+    user.current = client.getUserId();
     setState((before) => ({ ...before, ...next, loading: false }));
   }, [client, load]);
   useEffect(() => {

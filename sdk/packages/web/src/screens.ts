@@ -1,19 +1,19 @@
 import type { Client } from '@rekindle/core';
 import { listen } from './platform';
 
-/** Records a screen view for each address that the page shows, also where a router changes it without loading. */
+/** Records a screen view for each address of the page, also if a router changes it without loading. */
 export function trackScreens(client: Client, name: (location: Location) => string = ({ pathname }) => pathname): void {
   let last: string | undefined;
-  const look = () => {
+  const check = () => {
     const { href, pathname } = location;
-    // A change of the fragment alone is a place on the same screen.
+    // Another fragment is the same screen.
     const address = href.split('#')[0];
     if (address === last) return;
     const referrer = last ?? document.referrer;
     last = address;
     let screen = pathname;
     try {
-      // A longer name is none.
+      // Longer names are invalid.
       screen = name(location).slice(0, 200);
     } catch (error) {
       client.platform.log('warn', 'screenName failed', error);
@@ -22,17 +22,17 @@ export function trackScreens(client: Client, name: (location: Location) => strin
   };
   const restore = (['pushState', 'replaceState'] as const).map((method) => {
     const before = history[method];
-    const ours = function (this: History, ...args: Parameters<History['pushState']>): void {
+    const wrapped = function (this: History, ...args: Parameters<History['pushState']>): void {
       before.apply(this, args);
-      // After the router has drawn: the title is the new one then.
-      setTimeout(look);
+      // Waits for the router to render, to get the new title.
+      setTimeout(check);
     };
-    history[method] = ours;
+    history[method] = wrapped;
     return () => {
-      if (history[method] === ours) history[method] = before;
+      if (history[method] === wrapped) history[method] = before;
     };
   });
-  restore.push(listen(window, 'popstate', () => setTimeout(look)));
+  restore.push(listen(window, 'popstate', () => setTimeout(check)));
   client.on('dispose', () => restore.forEach((undo) => undo()));
-  look();
+  check();
 }

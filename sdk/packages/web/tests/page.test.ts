@@ -12,7 +12,7 @@ const options = {
 let sent: Array<{ url: string; items: Array<Record<string, unknown>> }> = [];
 let page: Rekindle;
 
-function begin(change: Partial<WebOptions> = {}): Rekindle {
+function start(change: Partial<WebOptions> = {}): Rekindle {
   page = new Rekindle();
   page.init({ ...options, ...change });
   return page;
@@ -36,7 +36,7 @@ afterEach(() => {
 
 const items = () => sent.flatMap((each) => each.items);
 
-test('calls before init wait, in their order', async () => {
+test('calls before init are kept in order', async () => {
   page = new Rekindle();
   page.identify('ada');
   page.track('early');
@@ -51,15 +51,15 @@ test('calls before init wait, in their order', async () => {
   expect(sent[0]!.url).toBe('https://rk.example/api/v1/events/batch');
 });
 
-test('calls before init are recorded as of then: with their time, and with the properties that they had', async () => {
-  const began = Date.UTC(2026, 0, 1);
-  vi.useFakeTimers({ toFake: ['Date'], now: began });
+test('calls before init are recorded with the time and the properties of the call', async () => {
+  const startTime = Date.UTC(2026, 0, 1);
+  vi.useFakeTimers({ toFake: ['Date'], now: startTime });
   page = new Rekindle();
   const cart = { items: 1, ask: () => 1, self: {} };
   cart.self = cart;
   page.track('first', cart);
   cart.items = 2;
-  vi.setSystemTime(began + 7_000);
+  vi.setSystemTime(startTime + 7_000);
   page.identify('ada', cart);
   vi.spyOn(console, 'debug').mockReturnValue();
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
@@ -75,12 +75,12 @@ test('calls before init are recorded as of then: with their time, and with the p
     },
   ])
     page.track('nonsense', nonsense as never);
-  vi.setSystemTime(began + 60_000);
+  vi.setSystemTime(startTime + 60_000);
   page.init({ ...options, autoTrackLifecycle: true, debug: true });
   page.track('now', { items: 3 });
-  expect(warn.mock.calls.filter((words) => String(words).includes('not recorded'))).toHaveLength(5);
+  expect(warn.mock.calls.filter((args) => String(args).includes('not recorded'))).toHaveLength(5);
   await page.flush();
-  const seconds = (item: Record<string, unknown>) => (Date.parse(String(item.timestamp)) - began) / 1_000;
+  const seconds = (item: Record<string, unknown>) => (Date.parse(String(item.timestamp)) - startTime) / 1_000;
   expect(
     items().map((item) => [item.event ?? item.type, seconds(item), (item.properties as { items?: number }).items]),
   ).toEqual([
@@ -89,14 +89,14 @@ test('calls before init are recorded as of then: with their time, and with the p
     ['identify', 7, 2],
     ['now', 60, 3],
   ]);
-  // A cycle is cut where it begins, whichever wrote it.
+  // A cycle is cut at its start, whether the call was kept or not.
   expect(items()[1]!.properties).toEqual({ items: 1, self: '[Circular]' });
 });
 
-test('init: twice changes nothing; a secret key and no key are refused, in debug with an error', () => {
+test('a second init has no effect; a secret key and a missing key are rejected, in debug mode with an error', () => {
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
   const error = vi.spyOn(console, 'error').mockReturnValue();
-  begin();
+  start();
   const id = page.getAnonymousId();
   page.init({ ...options, projectId: 'other' });
   expect(page.getAnonymousId()).toBe(id);
@@ -111,7 +111,7 @@ test('init: twice changes nothing; a secret key and no key are refused, in debug
   expect(() => new Rekindle().init(undefined as never)).not.toThrow();
 });
 
-test('an anonymous id that is told before init is the one', () => {
+test('the anonymous ID returned before init is kept', () => {
   page = new Rekindle();
   const early = page.getAnonymousId();
   expect(early).toMatch(/^[0-9a-f-]{36}$/);
@@ -119,18 +119,18 @@ test('an anonymous id that is told before init is the one', () => {
   expect(page.getAnonymousId()).toBe(early);
   page.dispose();
   expect(page.getAnonymousId()).toBe(early);
-  // A browser that has one keeps it.
-  begin();
+  // The stored ID is used.
+  start();
   expect(page.getAnonymousId()).toBe(early);
 });
 
-test('after dispose nothing hangs: calls with a result say so', async () => {
+test('after dispose calls with a result reject instead of waiting', async () => {
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
   const never = new Rekindle();
   const waiting = never.inbox();
   never.dispose();
   await expect(waiting).rejects.toThrow('disposed');
-  begin();
+  start();
   page.dispose();
   await page.flush();
   await page.reset();
@@ -146,7 +146,7 @@ test('after dispose nothing hangs: calls with a result say so', async () => {
   expect(items().map((item) => item.event)).toEqual(['again']);
 });
 
-test('calls without end before init: the first thousand, and the others are reported', async () => {
+test('the first 1,000 calls before init are kept, and the others are reported', async () => {
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
   page = new Rekindle();
   for (let i = 0; i < 1_100; i++) page.track(`e${i}`);
@@ -160,8 +160,8 @@ test('calls without end before init: the first thousand, and the others are repo
   expect(items()).toHaveLength(1_007);
 });
 
-test('a screenName that fails costs the name only', async () => {
-  begin({
+test('if screenName throws, the path is used', async () => {
+  start({
     autoTrackScreens: true,
     screenName: () => {
       throw new Error('the host’s');
@@ -172,7 +172,7 @@ test('a screenName that fails costs the name only', async () => {
 });
 
 test('shop events have their standard names', async () => {
-  begin();
+  start();
   page.productViewed({ productId: '1', price: 2 });
   page.addedToCart({ productId: '1', quantity: 2 });
   page.removedFromCart({ productId: '1' });
@@ -189,9 +189,9 @@ test('shop events have their standard names', async () => {
   expect(items()[4]!.properties).toEqual({ orderId: '9', total: 4, currency: 'EUR' });
 });
 
-test('screens: each address once, whoever changes it, until dispose', async () => {
+test('each address is recorded once as a screen, however it changes, until dispose', async () => {
   const original = history.pushState;
-  begin({ autoTrackScreens: true, screenName: ({ pathname }) => `screen ${pathname}` });
+  start({ autoTrackScreens: true, screenName: ({ pathname }) => `screen ${pathname}` });
   for (const address of ['/a', '/a', '/a#part', '/b?x=1']) {
     history.pushState({}, '', address);
     await new Promise((done) => setTimeout(done));
@@ -212,32 +212,32 @@ test('screens: each address once, whoever changes it, until dispose', async () =
   expect(history.pushState).toBe(original);
 });
 
-test('a full localStorage, a forbidden one, and what others have in it', async () => {
+test('items are sent with a full, a forbidden and a damaged localStorage', async () => {
   localStorage.setItem('rekindle.p.queue.gone.0', 'not json');
   localStorage.setItem('rekindle.p.identity', '7');
   const set = vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
     throw new DOMException('full', 'QuotaExceededError');
   });
-  begin();
+  start();
   page.track('a');
   await page.flush();
   expect(items()).toHaveLength(1);
   set.mockRestore();
   page.dispose();
   vi.stubGlobal('localStorage', undefined);
-  begin();
+  start();
   page.track('b');
   await page.flush();
   expect(items().map((item) => item.event)).toEqual(['a', 'b']);
 });
 
-test('a localStorage that is full when the page loads: who it was, what they chose and what waited are still known', async () => {
+test('identity, opt-out and queue are read from a localStorage that is full when the page loads', async () => {
   localStorage.setItem('rekindle.p.identity', JSON.stringify({ anonymousId: 'anon', userId: 'ada' }));
   localStorage.setItem('rekindle.p.queue.gone.0', '[{"id":"1","type":"track","event":"kept"}]');
   const set = vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
     throw new DOMException('full', 'QuotaExceededError');
   });
-  begin();
+  start();
   expect([page.getUserId(), page.getAnonymousId()]).toEqual(['ada', 'anon']);
   await page.flush();
   expect(items().map((item) => item.event)).toEqual(['kept']);
@@ -248,32 +248,32 @@ test('a localStorage that is full when the page loads: who it was, what they cho
   vi.spyOn(Storage.prototype, 'setItem').mockImplementation(() => {
     throw new DOMException('full', 'QuotaExceededError');
   });
-  begin();
+  start();
   expect(page.hasOptedOutTracking()).toBe(true);
 });
 
-test('another tab has signed in: this one follows', () => {
-  begin();
+test('a login in another tab is applied in this one', () => {
+  start();
   const key = 'rekindle.p.identity';
   localStorage.setItem(key, JSON.stringify({ anonymousId: 'other', userId: 'ada' }));
   window.dispatchEvent(new StorageEvent('storage', { key }));
   expect([page.getUserId(), page.getAnonymousId()]).toEqual(['ada', 'other']);
 });
 
-test('push where the browser has none: false, and never an error', async () => {
-  begin({ push: { enabled: true } });
+test('push calls return false in browsers without push', async () => {
+  start({ push: { enabled: true } });
   expect(page.push.isEnabled()).toBe(false);
   expect(await page.push.requestPermission()).toBe(false);
   expect(await page.push.subscribe()).toBe(false);
   expect(await page.push.optIn()).toBe(false);
 });
 
-test('what is to be read: items, or an error in the words of the server', async () => {
+test('inbox and feed return items, or reject with the message of the server', async () => {
   const answers: Record<string, [number, unknown]> = {
     '/inbox?user_id=a%26b': [200, { items: [{ id: '1', title: 'Hi' }] }],
     '/feed': [403, { error: 'Forbidden', message: 'not with this key', status: 403 }],
   };
-  begin();
+  start();
   expect(await page.inbox()).toEqual([]);
   page.identify('a&b', {}, { userHash: 'h' });
   vi.stubGlobal('fetch', async (url: string) => {

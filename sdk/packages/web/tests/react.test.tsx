@@ -6,14 +6,14 @@ import { Rekindle } from '../src/index';
 import { RekindleProvider, useFeed, useInbox, useRekindle } from '../src/react';
 
 (globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean }).IS_REACT_ACT_ENVIRONMENT = true;
-/** Nobody can be followed here; what it asks for is seen in a browser. */
-class Silent {
+/** An XMLHttpRequest without responses; streams are tested in a browser. */
+class SilentRequest {
   open() {}
   setRequestHeader() {}
   send() {}
   abort() {}
 }
-vi.stubGlobal('XMLHttpRequest', Silent);
+vi.stubGlobal('XMLHttpRequest', SilentRequest);
 
 const options = { projectId: 'p', apiKey: 'pk_live_x', autoTrackLifecycle: false, autoTrackScreens: false };
 let root: Root | undefined;
@@ -21,16 +21,16 @@ let root: Root | undefined;
 afterEach(async () => {
   await act(async () => root?.unmount());
   vi.unstubAllGlobals();
-  vi.stubGlobal('XMLHttpRequest', Silent);
+  vi.stubGlobal('XMLHttpRequest', SilentRequest);
 });
 
 function Shop() {
   const rekindle = useRekindle();
   useEffect(() => rekindle.track('shown'), [rekindle]);
-  return <p>{rekindle.getUserId() ?? 'nobody'}</p>;
+  return <p>{rekindle.getUserId() ?? 'anonymous'}</p>;
 }
 
-test('strict mode begins once, and what children do before the provider has begun is kept', async () => {
+test('strict mode starts the SDK once, and calls of children before the provider’s start are kept', async () => {
   const warn = vi.spyOn(console, 'warn');
   const bodies: string[] = [];
   vi.stubGlobal('fetch', async (_: string, init: { body: string }) => {
@@ -38,8 +38,8 @@ test('strict mode begins once, and what children do before the provider has begu
     return new Response('{"processed":1,"errors":0}');
   });
   const client = new Rekindle();
-  const place = document.createElement('div');
-  root = createRoot(place);
+  const container = document.createElement('div');
+  root = createRoot(container);
   await act(async () =>
     root!.render(
       <StrictMode>
@@ -51,11 +51,11 @@ test('strict mode begins once, and what children do before the provider has begu
   );
   await client.flush();
   expect(warn).not.toHaveBeenCalled();
-  // Strict mode runs effects twice; the page's own are the page's.
+  // Strict mode runs the effects of the app twice.
   expect(bodies.join('').match(/"event":"shown"/g)).toHaveLength(2);
 });
 
-test('inbox and feed: loaded, read, refreshed when shown again, and errors are values', async () => {
+test('inbox and feed are loaded and refreshed, and errors are returned as values', async () => {
   let read: string | null = null;
   vi.stubGlobal('fetch', async (url: string, init: { method: string }) => {
     if (url.includes('/feed')) return new Response('{"message":"no feed today"}', { status: 503 });
@@ -73,8 +73,8 @@ test('inbox and feed: loaded, read, refreshed when shown again, and errors are v
       </button>
     );
   }
-  const place = document.createElement('div');
-  root = createRoot(place);
+  const container = document.createElement('div');
+  root = createRoot(container);
   client.identify('ada', {}, { userHash: 'h' });
   await act(async () =>
     root!.render(
@@ -83,12 +83,12 @@ test('inbox and feed: loaded, read, refreshed when shown again, and errors are v
       </RekindleProvider>,
     ),
   );
-  await vi.waitFor(() => expect(place.textContent).toBe('Hello new no feed today'));
-  await act(async () => place.querySelector('button')!.click());
-  await vi.waitFor(() => expect(place.textContent).toBe('Hello read no feed today'));
+  await vi.waitFor(() => expect(container.textContent).toBe('Hello new no feed today'));
+  await act(async () => container.querySelector('button')!.click());
+  await vi.waitFor(() => expect(container.textContent).toBe('Hello read no feed today'));
 });
 
-test('nobody sees another’s messages: not until theirs are there, not where they are refused, and not late', async () => {
+test('a user never sees another user’s messages: not while loading, not after an error, and not from a late response', async () => {
   const answers = new Map<string, (response: Response) => void>();
   vi.stubGlobal(
     'fetch',
@@ -105,8 +105,8 @@ test('nobody sees another’s messages: not until theirs are there, not where th
       </p>
     );
   }
-  const place = document.createElement('div');
-  root = createRoot(place);
+  const container = document.createElement('div');
+  root = createRoot(container);
   client.identify('ada', {}, { userHash: 'h' });
   await act(async () =>
     root!.render(
@@ -116,13 +116,13 @@ test('nobody sees another’s messages: not until theirs are there, not where th
     ),
   );
   await act(async () => answers.get('ada')!(inbox('Dear Ada')));
-  await vi.waitFor(() => expect(place.textContent).toBe('Dear Ada '));
+  await vi.waitFor(() => expect(container.textContent).toBe('Dear Ada '));
   await act(async () => client.identify('bob'));
-  expect(place.textContent).toBe(' ');
+  expect(container.textContent).toBe(' ');
   await vi.waitFor(() => expect(answers.has('bob')).toBe(true));
   await act(async () => client.identify('cid'));
   await vi.waitFor(() => expect(answers.has('cid')).toBe(true));
   await act(async () => answers.get('cid')!(new Response('{"message":"not proven"}', { status: 403 })));
   await act(async () => answers.get('bob')!(inbox('Dear Bob')));
-  expect(place.textContent).toBe(' not proven');
+  expect(container.textContent).toBe(' not proven');
 });

@@ -8,17 +8,17 @@ function Shop() {
   const { items } = useInbox();
   return (
     <p>
-      {rekindle.getUserId() ?? 'nobody'} {items.length}
+      {rekindle.getUserId() ?? 'anonymous'} {items.length}
     </p>
   );
 }
 
-test('drawn on a server, where there is no page: nothing is touched', () => {
+test('rendering on a server without a page works', () => {
   expect(typeof document).toBe('undefined');
   const html = renderToString(
     <RekindleProvider options={{ projectId: 'p', apiKey: 'pk_live_x' }} client={new Rekindle()}>
       <Shop />
     </RekindleProvider>,
   );
-  expect(html.replaceAll('<!-- -->', '')).toBe('<p>nobody 0</p>');
+  expect(html.replaceAll('<!-- -->', '')).toBe('<p>anonymous 0</p>');
 });

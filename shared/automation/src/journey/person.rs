@@ -59,8 +59,8 @@ impl Person {
 
 /// The user within a run.
 ///
-/// Besides the user's own fields, rules can read the trigger (`event.properties.total`) and the results of earlier steps
-/// (`steps.crm.response.tier`).
+/// Besides the user's own fields, rules can read the trigger (`event.properties.total`) and the results of earlier
+/// steps (`steps.crm.response.tier`).
 #[derive(Clone, Copy, Debug)]
 pub struct RunFacts<'a> {
     pub person: &'a Person,

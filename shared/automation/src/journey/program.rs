@@ -197,7 +197,8 @@ impl Block {
         Ok(match action {
             Action::Wait { delay } => Op::Wait { delay: *delay },
             Action::WaitUntil { time, property, offset } => {
-                let read = |text: &String| time_of_day(text).ok_or(format!("{path}.time: {text:?} is no time of day"));
+                let read =
+                    |text: &String| time_of_day(text).ok_or(format!("{path}.time: {text:?} is not a time of day"));
                 let time = time.as_ref().map(read).transpose()?;
                 Op::WaitUntil { time, property: property.clone(), offset: offset.unwrap_or(0.0) }
             }
@@ -226,7 +227,7 @@ impl Block {
             Action::StartAutomation { automation_id } => Op::StartAutomation { automation_id: *automation_id },
             Action::Exit {} => Op::Exit,
             Action::SendEmail { .. } | Action::SendPush { .. } | Action::SendInApp { .. } | Action::SendSms { .. } => {
-                return Err(format!("{path}: sends nothing"));
+                return Err(format!("{path}: not a send step"));
             }
         })
     }

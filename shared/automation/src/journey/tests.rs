@@ -1,4 +1,4 @@
-//! What runs do, step by step, and against a reference that walks the tree itself.
+//! Tests of runs: step by step, and against a reference implementation that walks the step tree.
 
 mod model;
 mod steps;
@@ -14,7 +14,7 @@ use super::*;
 use crate::Definition;
 use kernel::clock::from_ms;
 
-/// A program of an automation with these parts.
+/// Compiles an automation with these fields.
 fn program(parts: Value) -> Program {
     let mut whole = json!({ "triggerType": "EVENT", "triggerEvent": "e", "reentry": "always", "steps": [] });
     whole.as_object_mut().unwrap().extend(parts.as_object().unwrap().clone());
@@ -40,7 +40,7 @@ fn person(properties: Value) -> Person {
         anonymous_id: None,
         email: None,
         name: Some("Ana".to_owned()),
-        // As the name itself stands among the properties.
+        // The name is also a property.
         properties: json!({ "name": "Ana" })
             .as_object()
             .into_iter()
@@ -57,7 +57,7 @@ fn person(properties: Value) -> Person {
     }
 }
 
-/// A run under test, and what has come of it.
+/// A run under test, with everything it has produced so far.
 struct Ride<'a> {
     program: &'a Program,
     trigger: Value,
@@ -85,7 +85,7 @@ impl<'a> Ride<'a> {
         }
     }
 
-    /// One that has met its trigger at 0.
+    /// Creates a run that was triggered at time 0.
     fn started(program: &'a Program) -> Self {
         let mut ride = Self::new(program);
         ride.meet(Input::Start, 0);
@@ -118,7 +118,7 @@ impl<'a> Ride<'a> {
         self.meet(Input::Timer { wait_seq }, at_ms)
     }
 
-    /// The numbers of the mails' templates, and the places that sent them.
+    /// Returns the number of each sent email's template, and the path of the step that sent it.
     fn sent(&self) -> Vec<(u128, &str)> {
         let mails = self.effects.iter().filter_map(|e| match e {
             Effect::Send { template_id, position, .. } => Some((template_id.as_u128(), position.as_str())),

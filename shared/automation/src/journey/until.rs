@@ -148,7 +148,7 @@ mod tests {
         ] {
             assert_eq!(next_time(nine, &zone(name), at(now)), at(next), "{name} {now}");
         }
-        // Clocks go from 02:00 to 03:00.
+        // The clock skips from 02:00 to 03:00.
         let half_past_two = time_of_day("02:30").unwrap();
         assert_eq!(
             next_time(half_past_two, &zone("Europe/Oslo"), at("2026-03-29T00:00:00Z")),
@@ -176,11 +176,11 @@ mod tests {
         let of = |property, offset, time: Option<&str>| {
             date_of(&person, property, offset, time.and_then(time_of_day), &oslo)
         };
-        // The 29th of March has 23 hours, the 25th of October 25.
+        // 29 March has 23 hours, 25 October has 25.
         assert_eq!(of("spring", -86_400.0, Some("09:00")), Some(at("2026-03-29T07:00:00Z")));
         assert_eq!(of("spring", -86_400.0, None), Some(at("2026-03-28T23:00:00Z")));
         assert_eq!(of("autumn", 86_400.0, Some("09:00")), Some(at("2026-10-26T08:00:00Z")));
-        // The rest is time that passes: 22 hours before midnight.
+        // The remainder is elapsed time: 22 hours before midnight.
         assert_eq!(of("spring", -79_200.0, None), Some(at("2026-03-29T00:00:00Z")));
         assert_eq!(of("spring", -165_600.0, None), Some(at("2026-03-28T01:00:00Z")));
     }
@@ -189,7 +189,7 @@ mod tests {
         DateTrigger { property: "date".to_owned(), offset, time: time.map(str::to_owned), repeat }
     }
 
-    /// When it comes, and of which day it is the date.
+    /// Returns when the run starts, and the day of the occurrence.
     fn next(date: &str, trigger: &DateTrigger, zone_name: &str, after: &str) -> Option<(Timestamp, String)> {
         let person = properties(json!({ "date": date }));
         let coming = next_coming(trigger, &person, &zone(zone_name), at(after))?;
@@ -211,7 +211,7 @@ mod tests {
             ("1990-12-30", 259_200.0, "2026-01-01T00:00:00Z", "2026-01-02T08:00:00Z", "2025-12-30"),
             ("1990-06-01", -31_536_000.0, "2026-05-01T00:00:00Z", "2026-06-01T07:00:00Z", "2027-06-01"),
             ("1990-06-01", 31_536_000.0, "2026-05-01T00:00:00Z", "2026-06-01T07:00:00Z", "2025-06-01"),
-            // Not before its first time.
+            // Not before its first occurrence.
             ("2030-06-01", 0.0, "2026-01-01T00:00:00Z", "2030-06-01T07:00:00Z", "2030-06-01"),
             ("0001-06-01", 0.0, "2026-01-01T00:00:00Z", "2026-06-01T07:00:00Z", "2026-06-01"),
         ] {
@@ -237,16 +237,16 @@ mod tests {
         let yearly = |time| trigger(Repeat::Yearly, 0.0, time);
         for (date, time, zone, after, comes) in [
             ("1990-06-01", None, "Pacific/Auckland", "2026-01-01T00:00:00Z", "2026-05-31T12:00:00Z"),
-            // Over 02:30 clocks are put forward: it is an hour later. Set back, it is the first of the two.
+            // If a clock change skips 02:30, it is an hour later; if it repeats 02:30, the first one counts.
             ("1990-03-29", Some("02:30"), "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-03-29T01:30:00Z"),
             ("1990-10-25", Some("02:30"), "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-10-25T00:30:00Z"),
-            // A midnight that there is not: then the day's first moment; and the year after it is midnight again.
+            // If a clock change skips midnight, the first moment of the day counts; the next year it is midnight again.
             ("2017-10-15", None, "America/Sao_Paulo", "2017-01-01T00:00:00Z", "2017-10-15T03:00:00Z"),
             ("2017-10-15", None, "America/Sao_Paulo", "2018-01-01T00:00:00Z", "2018-10-15T03:00:00Z"),
-            // A moment keeps its time by the clock, in summer as in winter.
+            // A timestamp keeps its local time, in summer as in winter.
             ("2020-01-10T08:30:00+01:00", None, "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-01-10T07:30:00Z"),
             ("2020-07-10T08:30:00+02:00", None, "Europe/Oslo", "2026-01-01T00:00:00Z", "2026-07-10T06:30:00Z"),
-            // A fraction of a millisecond is left out.
+            // Fractions of a millisecond are truncated.
             ("2026-01-10T08:30:00.0009Z", None, "UTC", "2026-01-01T00:00:00Z", "2026-01-10T08:30:00Z"),
         ] {
             let found = next(date, &yearly(time), zone, after).map(|(at, _)| at);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     proptest! {
-        /// Going from each to the next misses none and meets none twice: one a year, each later than the one before.
+        /// Following the occurrences one by one yields exactly one per year, each later than the one before.
         #[test]
         fn a_yearly_date_comes_once_a_year(
             days in 0..36_500_i32,

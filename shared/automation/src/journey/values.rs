@@ -135,7 +135,7 @@ mod tests {
             assert!(render(&both, &data, &mut limits).is_ok());
             assert_eq!((limits.work, render(&both, &data, &mut limits)), (0, Err(Limit::Work)));
         }
-        assert!(cost(json!("{{ user.list }}")) > 2_000, "a copy costs by its size");
+        assert!(cost(json!("{{ user.list }}")) > 2_000, "the cost of a copy depends on its size");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use wire::event::{EncodedItems, IngestBatch, IngestItem};
 
 const PARTITIONS: u16 = 3;
 
-/// What a wave went out with: the times of the items of each partition.
+/// The content of a published wave: the times of each partition's items.
 type Seen = Vec<(u16, Vec<i64>)>;
 
 type Queue = (Arc<GroupCommit>, mpsc::UnboundedSender<Vec<Outcome>>, mpsc::UnboundedReceiver<Seen>);
 
-/// A queue whose waves have the outcomes that are sent, in their order; and those waves.
+/// Returns a queue, a sender for the outcomes of its waves, and a receiver of the published waves.
 fn queue_of_all() -> Queue {
     queue_with(PAUSE)
 }
@@ -30,7 +30,7 @@ fn queue_with(pause: Duration) -> Queue {
     (Arc::new(queue), acks, messages)
 }
 
-/// The same where only the first partition is of interest.
+/// Like `queue_of_all`, for tests that use only the first partition.
 fn queue() -> (Arc<GroupCommit>, mpsc::UnboundedSender<Outcome>, mpsc::UnboundedReceiver<Vec<i64>>) {
     let (queue, acks, mut waves) = queue_of_all();
     let ((one, mut ones), (sent, messages)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
@@ -62,7 +62,7 @@ async fn commit(queue: &GroupCommit, n: i64, bytes: usize) -> Outcome {
     queue.commit(vec![(0, items(n, bytes))]).await.map(|positions| positions[0].1)
 }
 
-/// Returns when it is in the queue or further.
+/// Submits an item and returns once it is queued or in flight.
 async fn submit(queue: &Arc<GroupCommit>, n: i64, bytes: usize) -> JoinHandle<Outcome> {
     let queue = queue.clone();
     let submission = tokio::spawn(async move { commit(&queue, n, bytes).await });
@@ -70,7 +70,7 @@ async fn submit(queue: &Arc<GroupCommit>, n: i64, bytes: usize) -> JoinHandle<Ou
     submission
 }
 
-/// On the test's one thread, the other tasks have done what they can after this.
+/// Lets the other tasks on the test's single thread run until they wait.
 async fn give_way() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -102,7 +102,7 @@ async fn what_nobody_waits_for_any_more_is_left_out() {
     for n in 0..6 {
         outcomes.push(submit(&queue, n, 10).await);
     }
-    // The third is in the hand of the task that waits for a message's turn, the fourth is in the queue.
+    // The task that waits for a permit holds the third submission; the fourth is queued.
     for gone in [2, 3] {
         outcomes[gone].abort();
     }
@@ -156,7 +156,7 @@ async fn what_waits_is_bounded_in_bytes_until_it_went_out() {
     let (queue, acks, _messages) = queue();
     let bytes = MESSAGE_BYTES - 100;
     let most = WAITING_BYTES / bytes;
-    // Two are under way, one is in hand, the others are in the queue.
+    // Two are in flight, the task holds one, and the others are queued.
     let mut outcomes = Vec::new();
     for n in 0..most as i64 + 2 {
         outcomes.push(submit(&queue, n, bytes).await);
@@ -215,7 +215,7 @@ async fn a_message_stays_below_its_size() {
     while let Ok(message) = messages.try_recv() {
         seen.push(message);
     }
-    // With their names and lengths, three thirds are more than a whole.
+    // With their field headers, three items of a third each exceed the maximum.
     assert_eq!(seen, [vec![0], vec![1], vec![2, 3], vec![4, 5], vec![6, 7]]);
     assert_eq!(queue.commit(vec![(0, items(1, PART_BYTES))]).await, Err(PublishError::TooLarge));
     assert_eq!(queue.commit(vec![(PARTITIONS, items(1, 1))]).await, Err(PublishError::TooLarge));

@@ -36,7 +36,7 @@ impl Security {
             }
             (Some("disable"), _) => (SslMode::Disable, Trust::Anyone),
             (Some("prefer" | "require" | "verify-ca"), Some("system")) => {
-                let problem = "this sslmode is too weak for the authorities that everybody may have a certificate of";
+                let problem = "this sslmode is too weak for public CAs, which issue certificates to anyone";
                 return Err(refusal(problem.to_owned(), "sslmode=verify-full with sslrootcert=system"));
             }
             (Some("verify-ca"), None) => {
@@ -63,7 +63,7 @@ impl Security {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier = Arc::new(Verifier::new(self.trust, &provider));
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|e| refusal(e.to_string(), "a TLS set-up that works"))?;
+        let builder = builder.map_err(|e| refusal(e.to_string(), "a working TLS setup"))?;
         let mut client = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         if negotiation == SslNegotiation::Direct {
             client.alpn_protocols = vec![b"postgresql".to_vec()];

@@ -1,5 +1,5 @@
-//! Schedulers and a follower that look at one clock and one row, while the clock jumps, they are started anew, and an operator may
-//! accept the clock.
+//! A model of two schedulers and a follower that share one clock and one row, while the clock jumps, schedulers restart
+//! and an operator accepts the clock.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -10,15 +10,15 @@ const MINUTE_MS: i64 = 60_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// The clock is set by so many minutes, seen by whoever runs.
+    /// The clock is moved by this number of minutes.
     Jump(i64),
-    /// The clock is set back to what it would show.
+    /// The clock is corrected.
     Mend,
-    /// Somebody says that it is right.
+    /// An operator accepts the clock.
     Accept,
-    /// A scheduler begins anew.
+    /// A scheduler restarts.
     Restart(usize),
-    /// It looks at the row.
+    /// A scheduler polls the row.
     Look(usize),
 }
 
@@ -32,10 +32,10 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// All that there is.
+/// The state of the model.
 struct World {
     passed_ms: i64,
-    /// How far the clock is from where it would be.
+    /// How far the clock is from the elapsed time.
     off_ms: i64,
     stored: Option<ClockJump>,
     schedulers: [Seen; 2],
@@ -47,7 +47,7 @@ impl World {
         1_790_000_000_000 + self.passed_ms + self.off_ms
     }
 
-    /// As the program's own tick does.
+    /// Polls as the scheduler's tick does.
     fn look(&mut self, which: usize) {
         let (shown_ms, passed_ms) = (self.shown_ms(), self.passed_ms);
         let seen = &mut self.schedulers[which];
@@ -76,13 +76,13 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
-    /// Where all look after each thing that happens, what is due is due by the time that passed, and all schedulers say the same.
+    /// If all processes poll after each step, the elapsed time decides what is due, and all schedulers agree.
     #[test]
     fn all_hold_a_jump_until_it_is_mended_or_said_to_be_right(acts in prop::collection::vec(act(), 1..40)) {
         let schedulers = [Seen::default(), Seen::default()];
         let mut world = World { passed_ms: 0, off_ms: 0, stored: None, schedulers, follower: Seen::default() };
         world.everybody_looks();
-        // What is held, as somebody would say who knows all: how far the clock is ahead of where it was last right.
+        // The clock's offset when it was last correct. The jump to hold is the offset beyond it.
         let mut right_ms = 0;
         for act in acts {
             world.passed_ms += 7_000;
@@ -94,13 +94,14 @@ proptest! {
                         right_ms = world.off_ms;
                     }
                 }
-                // Whoever begins while the clock is behind takes it for right: a jump back is only told.
+                // A scheduler that starts while the clock is behind assumes that it is correct: jumps back are only
+                // logged.
                 Act::Restart(which) if world.off_ms >= right_ms => world.schedulers[which] = Seen::default(),
                 Act::Restart(_) => {}
                 Act::Look(which) => world.look(which),
             }
             if let Act::Jump(minutes) = act && minutes.abs() <= 10 {
-                // Nobody can tell it from a clock that is set right: it counts as the time that passes.
+                // A small jump cannot be distinguished from a correction: it counts as elapsed time.
                 right_ms += minutes * MINUTE_MS;
             }
             world.everybody_looks();

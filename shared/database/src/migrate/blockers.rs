@@ -115,7 +115,7 @@ fn listed(locks: &[Lock]) -> String {
 /// Formats all sessions in one line.
 pub fn in_words(blockers: &[Blocker]) -> String {
     if blockers.is_empty() {
-        return "nobody any more".to_owned();
+        return "none".to_owned();
     }
     blockers.iter().map(Blocker::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -150,6 +150,6 @@ mod tests {
         let prepared = Blocker { pid: None, user: None, application: None, state: None, seconds: None, locks };
         assert!(prepared.to_string().starts_with("a prepared transaction"), "{prepared}");
         assert_eq!(in_words(&[other.clone(), other]), format!("{words}; {words}"));
-        assert_eq!(in_words(&[]), "nobody any more");
+        assert_eq!(in_words(&[]), "none");
     }
 }

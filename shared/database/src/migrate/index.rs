@@ -23,13 +23,13 @@ pub async fn make(client: &mut Connection, index: &Index<'_>) -> anyhow::Result<
     while let Some(partition) = without(client, index).await? {
         let own = format!("{name}_{partition}");
         if own.len() > LONGEST_NAME {
-            bail!("{own} is too long a name for an index");
+            bail!("the index name {own} is too long");
         }
         make_one(client, index, &own, &partition).await?;
         bounded(client, &format!("ALTER INDEX {name} ATTACH PARTITION {own}")).await?;
     }
     if !is_valid(client, name).await?.unwrap_or(false) {
-        bail!("the index {name} is not valid, though every partition of {table} has it");
+        bail!("the index {name} is invalid although every partition of {table} has it");
     }
     Ok(())
 }

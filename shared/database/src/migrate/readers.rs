@@ -21,7 +21,7 @@ pub async fn refuse_older(db: &impl GenericClient, migration: &Migration) -> any
         return Ok(());
     }
     bail!(
-        "migration {} ({}) needs programs of schema version {} or newer, and older ones are running: {}. Replace or stop them, and migrate again",
+        "migration {} ({}) needs programs of schema version {} or newer, and older ones are running: {}. Upgrade or stop them, and migrate again",
         migration.version,
         migration.name,
         migration.min_reader(),

@@ -18,7 +18,7 @@ pub async fn refuse_loss(db: &impl GenericClient, migration: &Migration) -> anyh
     if count > 0 {
         bail!(
             "migration {} ({}) would delete {count} replayed direct messages that are not published yet. Start worker-automation of the previous \
-             version, and NATS with that version's rights, until none is left; then stop worker-automation and migrate again",
+             version, and NATS with that version's rights, until all of them are published; then stop worker-automation and migrate again",
             migration.version,
             migration.name
         );

@@ -21,14 +21,16 @@ pub struct LocalTimes {
 }
 
 impl LocalTimes {
-    /// Returns when each timezone has the local time that `home` has at `meant_for`, on the same date even if it has passed.
+    /// Returns when each timezone has the local time that `home` has at `meant_for`, on the same date even if it
+    /// has passed.
     pub fn of(meant_for: Timestamp, home: &TimeZone) -> Self {
         Self::with(meant_for, home, at)
     }
 
     /// Like [`Self::of`], for a campaign that starts at `begun`.
     ///
-    /// If a time passed more than [`LATE`] before, it moves to the next day, so that users do not get a morning message at night.
+    /// If a time passed more than [`LATE`] before, it moves to the next day, so that users do not get a morning
+    /// message at night.
     /// A time that passed more recently stays, and the message is sent at once.
     pub fn from(begun: Timestamp, meant_for: Timestamp, home: &TimeZone) -> Self {
         Self::with(meant_for, home, |wall, zone| {
@@ -58,7 +60,8 @@ impl LocalTimes {
     }
 }
 
-/// Returns the timestamp of a local time. One that a clock change skips moves past the gap; of a repeated one the first counts.
+/// Returns the timestamp of a local time. One that a clock change skips moves past the gap; of a repeated one the
+/// first counts.
 fn at(wall: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     Some(wall.to_zoned(zone.clone()).ok()?.timestamp())
 }
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn everybody_has_the_projects_clock_time() {
-        // Nine o'clock in Oslo.
+        // 09:00 in Oslo.
         let times = LocalTimes::of(time("2026-06-15T07:00:00Z"), &zone("Europe/Oslo"));
         for (name, expected) in [
             ("europe/oslo", "2026-06-15T07:00:00Z"),
@@ -95,7 +98,7 @@ mod tests {
             assert_eq!(of(&times, name), time(expected), "{name}");
         }
         assert_eq!(times.elsewhere, time("2026-06-15T07:00:00Z"));
-        assert_eq!(times.first(), time("2026-06-14T19:00:00Z"), "on Kiritimati");
+        assert_eq!(times.first(), time("2026-06-14T19:00:00Z"), "the time on Kiritimati is the earliest");
         assert!(times.by_zone.values().all(|t| t.duration_since(times.first()) <= SPREAD));
         let (names, at) = times.columns();
         assert!(names.len() > 400 && names.len() == at.len());
@@ -103,18 +106,18 @@ mod tests {
 
     #[test]
     fn clocks_that_change_are_followed() {
-        // Half past two on the night in which Oslo's clocks leave it out, as seen from New York.
+        // 02:30 in the night in which Oslo skips it; the campaign's timezone is New York.
         let times = LocalTimes::of(time("2026-03-29T06:30:00Z"), &zone("America/New_York"));
         assert_eq!(of(&times, "europe/oslo"), time("2026-03-29T01:30:00Z"));
         assert_eq!(of(&times, "africa/lagos"), time("2026-03-29T01:30:00Z"));
-        // And on the one in which they show it twice.
+        // And in the night in which Oslo repeats it.
         let times = LocalTimes::of(time("2026-10-25T02:30:00Z"), &TimeZone::UTC);
         assert_eq!(of(&times, "europe/oslo"), time("2026-10-25T00:30:00Z"));
     }
 
     #[test]
     fn what_has_long_passed_is_sent_on_the_next_day() {
-        // Noon in London, said just then.
+        // Started at noon in London, for that same time.
         let now = time("2026-01-15T12:00:00Z");
         let times = LocalTimes::from(now, now, &zone("Europe/London"));
         for (name, expected) in [

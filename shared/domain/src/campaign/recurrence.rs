@@ -25,12 +25,12 @@ impl Recurrence {
     /// Returns the invalid field and what is allowed there; `None` if the recurrence is valid.
     pub fn problem(&self, now: Timestamp) -> Option<(&'static str, String)> {
         let Some(timezone) = timezone::named(&self.timezone) else {
-            return Some(("timezone", "must be an IANA time zone such as Europe/Oslo".to_owned()));
+            return Some(("timezone", "must be an IANA timezone such as Europe/Oslo".to_owned()));
         };
         let allowed = "must be a cron expression of five fields: minute, hour, day of month, month, day of week";
         match parsed(&self.cron) {
             Err(why) => Some(("cron", format!("{allowed} ({why})"))),
-            Ok(_) if !self.falls_due(&timezone, now) => Some(("cron", "never falls due".to_owned())),
+            Ok(_) if !self.falls_due(&timezone, now) => Some(("cron", "is never due".to_owned())),
             Ok(_) => None,
         }
     }
@@ -84,7 +84,7 @@ mod tests {
     fn it_goes_by_the_wall_clock() {
         let daily = of("0 9 * * *", "Europe/Oslo");
         assert_eq!(daily.next_after(at("2026-01-10T08:00:00Z")), Some(at("2026-01-11T08:00:00Z")));
-        // Summer time began on 29 March, and ends on 25 October.
+        // Summer time begins on 29 March and ends on 25 October.
         assert_eq!(daily.next_after(at("2026-03-28T08:00:00Z")), Some(at("2026-03-29T07:00:00Z")));
         assert_eq!(daily.next_after(at("2026-10-24T07:00:00Z")), Some(at("2026-10-25T08:00:00Z")));
         let monday = of("30 7 * * MON", "UTC");
@@ -130,7 +130,7 @@ mod tests {
         }
         for never in ["0 0 31 2,4,6,9,11 *", "* * 30 2 *"] {
             let problem = of(never, "Europe/Berlin").problem(now);
-            assert_eq!(problem, Some(("cron", "never falls due".to_owned())), "{never}");
+            assert_eq!(problem, Some(("cron", "is never due".to_owned())), "{never}");
         }
     }
 }

@@ -48,7 +48,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Determines the winner; a variant without a score took no part in the test. Returns `None` if there are no variants.
+    /// Determines the winner; a variant without a score took no part in the test. Returns `None` if there are no
+    /// variants.
     pub fn on(variants: &[Variant], metric: Metric, scores: &[Score], now: Timestamp) -> Option<Self> {
         let score = |variant: &Variant| {
             let found = scores.iter().find(|score| score.variant == variant.name).cloned();

@@ -1,4 +1,5 @@
-//! Secrets of endpoints: `whsec_` and the key in base64. A replaced secret keeps signing for a while next to the new one.
+//! Secrets of endpoints: `whsec_` and the key in base64. A replaced secret keeps signing for a while next to the
+//! new one.
 
 use std::time::Duration;
 

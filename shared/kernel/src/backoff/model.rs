@@ -1,4 +1,4 @@
-//! Any delays against the product of their factors, in whole nanoseconds.
+//! Compares random backoffs with a model in whole nanoseconds.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -14,7 +14,7 @@ proptest! {
         factor in 1..12_u32,
         most_ms in 1..100_000_000_u64,
         failures in prop_oneof![8 => 0..40_u32, 1 => any::<u32>()],
-        // Also from beyond its bounds.
+        // Includes values outside its bounds.
         random in -0.5..1.5_f64,
     ) {
         let (first, most) = (Duration::from_millis(first_ms), Duration::from_millis(most_ms));
@@ -26,7 +26,7 @@ proptest! {
         let whole = whole.min(most.as_nanos()) as f64;
         let delay = backoff.delay(failures, random).as_nanos() as f64;
         let expected = whole * (0.5 + random.clamp(0.0, 1.0) / 2.0);
-        prop_assert!((delay - expected).abs() <= 1.0 + expected * 1e-9, "{} and not {}", delay, expected);
+        prop_assert!((delay - expected).abs() <= 1.0 + expected * 1e-9, "{} instead of {}", delay, expected);
         prop_assert!(delay + 1.0 >= whole / 2.0 && delay <= most.as_nanos() as f64);
         prop_assert!(backoff.delay(failures.saturating_add(1), random) >= backoff.delay(failures, random));
     }

@@ -30,7 +30,7 @@ impl Apt {
         let _services = NoServices::hold();
         if self.0.set(()).is_ok() {
             // The installation may succeed with the old lists if the update fails.
-            let _ = run("the lists of packages", &mut apt_get(&["update", "-q"]));
+            let _ = run("the package lists", &mut apt_get(&["update", "-q"]));
         }
         let mut command = apt_get(&["install", "-y", "-q", "--no-install-recommends"]);
         run("packages", command.args(packages))?;
@@ -100,7 +100,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d/policy");
         assert_eq!(place(&path, &format!("{MARK}\n"), 0o755), Some(path.clone()));
-        assert_eq!(place(&path, &format!("{MARK}\n"), 0o755), Some(path.clone()), "left by an earlier one");
+        assert_eq!(place(&path, &format!("{MARK}\n"), 0o755), Some(path.clone()), "left by an earlier installation");
         fs::write(&path, "exit 0\n").unwrap();
         assert_eq!(place(&path, MARK, 0o755), None);
         assert_eq!(fs::read_to_string(&path).unwrap(), "exit 0\n");

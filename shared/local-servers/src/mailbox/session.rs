@@ -74,14 +74,14 @@ impl<'a> Session<'a> {
                 (self.greeted, self.envelope) = (true, None);
                 reply("250 localhost")
             }
-            "EHLO" | "HELO" => reply("501 5.5.4 Say who you are"),
+            "EHLO" | "HELO" => reply("501 5.5.4 Host name required"),
             "NOOP" => reply("250 2.0.0 OK"),
             "RSET" => {
                 self.envelope = None;
                 reply("250 2.0.0 OK")
             }
             "QUIT" => Action::Quit,
-            "VRFY" => reply("252 2.1.5 Try and see"),
+            "VRFY" => reply("252 2.1.5 Not verified"),
             "AUTH" | "MAIL" | "RCPT" | "DATA" if !self.greeted => reply("503 5.5.1 EHLO first"),
             "AUTH" => self.auth(rest),
             "MAIL" if !self.logged_in => reply("530 5.7.0 Authentication required"),
@@ -106,7 +106,7 @@ impl<'a> Session<'a> {
 
     fn mail(&mut self, rest: &str) -> Action {
         if self.envelope.is_some() {
-            return reply("503 5.5.1 One mail at a time");
+            return reply("503 5.5.1 Email already in progress");
         }
         let Some(path) = parse(rest, "FROM:") else { return reply("501 5.1.7 Syntax: MAIL FROM:<address>") };
         if let Some(problem) = self.problem_of_sender(&path) {
@@ -142,7 +142,7 @@ impl<'a> Session<'a> {
         match fault(&path.address) {
             Some(Fault::Hang) => return Action::Hang,
             Some(Fault::Code(code)) => {
-                return reply(&format!("{code} {}.1.1 As the address asks for", code / 100));
+                return reply(&format!("{code} {}.1.1 As requested by the address", code / 100));
             }
             Some(Fault::Unanswered) => envelope.unanswered = true,
             None => {}
@@ -168,14 +168,14 @@ impl<'a> Session<'a> {
 
     fn go_on_with_login(&mut self, login: Login, line: &[u8]) -> Action {
         if line == b"*" {
-            return reply("501 5.7.0 Login given up");
+            return reply("501 5.7.0 Login cancelled");
         }
         // "=" is an empty response.
         let Ok(answer) = STANDARD.decode(if line == b"=" { b"" } else { line }) else {
             return reply("501 5.5.2 Not base64");
         };
         match login {
-            Login::None => reply("503 5.5.1 No login under way"),
+            Login::None => reply("503 5.5.1 No login in progress"),
             Login::UserWanted => {
                 self.login = Login::PasswordWanted(answer);
                 reply("334 UGFzc3dvcmQ6")
@@ -185,7 +185,7 @@ impl<'a> Session<'a> {
                 let mut parts = answer.splitn(3, |byte| *byte == 0).skip(1);
                 match (parts.next(), parts.next()) {
                     (Some(user), Some(password)) => self.decide(user, password),
-                    _ => reply("501 5.5.2 Not a PLAIN answer"),
+                    _ => reply("501 5.5.2 Not a PLAIN response"),
                 }
             }
         }
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
 mod tests {
     use super::*;
 
-    /// The codes answered to some lines; `D` for data, `H` for hanging, `Q` for quitting.
+    /// Returns the reply code for each line, or `D` for data, `H` for hang, `Q` for quit.
     fn codes(config: &MailboxConfig, lines: &[&str]) -> Vec<String> {
         let mut session = Session::new(config);
         let code = |line: &&str| match session.line(line.as_bytes()) {

@@ -28,7 +28,7 @@ pub(super) async fn prepare(bin: &PgBin, dir: &ServerDir, owner: &Owner, sync: b
     }
     if data.join("PG_VERSION").is_file() {
         return Err(
-            dir.error(format!("the password file is gone; restore it, or remove {} to start anew", data.display()))
+            dir.error(format!("the password file is missing; restore it, or remove {} to start over", data.display()))
         );
     }
     let home = home(&dir.path, owner)?;
@@ -93,11 +93,11 @@ fn home(dir: &Path, owner: &Owner) -> Result<PathBuf, LocalError> {
     let digest = hex::encode(Sha256::digest(dir.as_os_str().as_encoded_bytes()));
     let parent = ELSEWHERE.iter().map(Path::new).find(|parent| owner.can_enter(parent));
     let closed =
-        || LocalError::Refused(format!("PostgreSQL's user cannot enter {}; choose another place", dir.display()));
+        || LocalError::Refused(format!("PostgreSQL's user cannot enter {}; choose another directory", dir.display()));
     let home = parent.ok_or_else(closed)?.join(format!("rekindle-{}", &digest[..16]));
     if fs::symlink_metadata(&home).is_ok() {
         if !Owner::is_ours(&home) {
-            let problem = format!("{} belongs to somebody else; choose another place for the data", home.display());
+            let problem = format!("{} belongs to another user; choose another directory for the data", home.display());
             return Err(LocalError::Refused(problem));
         }
         return Ok(home);

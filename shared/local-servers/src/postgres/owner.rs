@@ -39,7 +39,7 @@ impl Owner {
 
     pub(super) fn give(&self, path: &Path) -> Result<(), LocalError> {
         let Some(Ids { uid, gid }) = self.0 else { return Ok(()) };
-        std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(LocalError::io("give away", path))
+        std::os::unix::fs::chown(path, Some(uid), Some(gid)).map_err(LocalError::io("change the owner of", path))
     }
 
     /// Returns whether this user can enter a directory, through all its parents.

@@ -46,7 +46,7 @@ impl Parser {
             None => &nothing,
             Some(Value::Object(object)) => object,
             Some(_) => {
-                self.problem(&format!("{path}.value"), "must be an object, or left out for `at least once, ever`");
+                self.problem(&format!("{path}.value"), "must be an object, or omitted for `at least once, ever`");
                 return None;
             }
         };
@@ -97,7 +97,7 @@ impl Parser {
                 rules
             }
             Some(_) => {
-                self.problem(&path, "must be an array of rules about the event's properties");
+                self.problem(&path, "must be an array of rules on the event's properties");
                 Vec::new()
             }
         }

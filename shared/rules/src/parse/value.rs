@@ -56,7 +56,7 @@ impl Parser {
     fn nothing(&mut self, value: Option<&Value>, path: &str) -> bool {
         let none = value.is_none_or(|v| *v == Value::Bool(true));
         if !none {
-            self.problem(path, "must be left out with this operator");
+            self.problem(path, "must be omitted with this operator");
         }
         none
     }
@@ -118,7 +118,7 @@ impl Parser {
 
     fn between(&mut self, value: &Value, path: &str, times_only: bool) -> Option<Test> {
         let Some([low, high]) = value.as_array().map(Vec::as_slice) else {
-            self.problem(path, "must be an array of two ends, both of which count in");
+            self.problem(path, "must be an array of two bounds, both inclusive");
             return None;
         };
         let low = self.bound(low, &format!("{path}[0]"), times_only);
@@ -133,7 +133,7 @@ impl Parser {
             }
         };
         if !ordered {
-            self.problem(path, "must begin with the lower end");
+            self.problem(path, "must begin with the lower bound");
             return None;
         }
         Some(Test::Ordered(vec![(Order::GreaterOrEqual, low), (Order::LessOrEqual, high)]))
@@ -149,7 +149,7 @@ impl Parser {
 
     /// Parses one ID for `eq`, several for `in`.
     pub(super) fn ids(&mut self, operator: Operator, value: Option<&Value>, path: &str) -> Option<BTreeSet<Uuid>> {
-        self.named(operator, value, path, "the id of a segment", |text| Uuid::try_parse(text).ok())
+        self.named(operator, value, path, "the ID of a segment", |text| Uuid::try_parse(text).ok())
     }
 
     /// Parses platforms. Returns an empty set for `exists`.

@@ -1,4 +1,4 @@
-//! Quiet hours against somebody who looks at the wall clock every minute.
+//! Compares quiet hours with a model that checks the local time every minute.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -7,26 +7,26 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-/// Places, and a day of each on which something odd happens to its clocks.
+/// Timezones, each with the time of an unusual clock change.
 const PLACES: [(&str, &str); 8] = [
     ("Europe/Berlin", "2026-03-29T01:00:00Z"),
     ("Europe/Berlin", "2026-10-25T01:00:00Z"),
     ("America/New_York", "2026-11-01T06:00:00Z"),
-    // Half an hour, and a midnight that there is not, or twice.
+    // A change of half an hour, and midnights that are skipped or repeated.
     ("Australia/Lord_Howe", "2026-04-04T15:00:00Z"),
     ("America/Sao_Paulo", "2017-10-15T03:00:00Z"),
     ("America/Sao_Paulo", "2018-02-18T02:00:00Z"),
-    // A day that was left out.
+    // A day that was skipped.
     ("Pacific/Apia", "2011-12-30T10:00:00Z"),
     ("Asia/Kathmandu", "2026-06-01T00:00:00Z"),
 ];
 
-/// The minute of the day that a place's clocks show.
+/// Returns the local minute of the day.
 fn minute_there(zone: &TimeZone, at: Timestamp) -> i64 {
     (at.as_second() + i64::from(zone.to_offset(at).seconds())).div_euclid(60).rem_euclid(1_440)
 }
 
-/// The first minute from `now` on in which it is not quiet; none where that is `now`.
+/// Returns the first minute after `now` that is not quiet, or `None` if `now` is not quiet.
 fn waited_for(start: i64, end: i64, zone: &TimeZone, now: Timestamp) -> Option<Timestamp> {
     let is_quiet = |at| {
         let minutes_in = (minute_there(zone, at) - start).rem_euclid(1_440);

@@ -1,4 +1,4 @@
-//! Verdicts on behaviours as time goes by, against somebody who counts the deeds anew at every moment.
+//! Compares the results of behaviours over time with a model that counts all activities at every moment.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl Facts for Somebody<'_> {
     }
 }
 
-/// A threshold on a number, as it is written and as it is meant.
+/// A threshold: the operator as written, and the number.
 type Threshold = (&'static str, i64);
 
 fn meets(found: f64, (order, than): Threshold) -> bool {
@@ -71,7 +71,7 @@ impl Wanted {
         json!([{ "field": "event:bought", "operator": self.operator, "value": value }])
     }
 
-    /// By all deeds, of which each has a time in seconds and perhaps a number.
+    /// Evaluates the rule from all activities: their times in seconds, and optional numbers.
     fn holds(&self, deeds: &[(i64, Option<i64>)], now: Timestamp) -> bool {
         let age_ms = |second: i64| now.as_millisecond() - second * 1_000;
         let recent: Vec<_> = deeds.iter().filter(|(at, _)| age_ms(*at) <= self.within_minutes * 60_000).collect();
@@ -111,8 +111,8 @@ const START_S: i64 = 1_790_000_000;
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
-    /// Whoever looks only when they are told to sees every change, no later than a millisecond after it, and is not told to look
-    /// more often than there are deeds.
+    /// Checks at the predicted times see every change within a millisecond, and there are no more checks than
+    /// activities.
     #[test]
     fn no_change_of_a_verdict_is_missed(
         wanted in wanted(),
@@ -127,24 +127,24 @@ proptest! {
         };
         let history = History::new(behaviour.clone(), deeds.iter().map(done).collect(), 0);
         let mut now = Timestamp::from_second(START_S + 4_000).unwrap();
-        // Whenever a deed leaves the window, and a little later.
+        // The moments at which activities leave the window, and a millisecond later.
         let leaving = |second: i64| {
             let last = Timestamp::from_second(second + wanted.within_minutes * 60).unwrap();
             [last, last + SignedDuration::from_millis(1)]
         };
         let moments: BTreeSet<Timestamp> = deeds.iter().flat_map(|(second, _)| leaving(*second)).collect();
-        for looks in 0.. {
+        for checks in 0.. {
             let somebody = Somebody { history: &history, now, none: BTreeSet::new() };
             let verdict = eval::holds(&rules, &somebody, now);
             prop_assert_eq!(verdict, wanted.holds(&deeds, now), "at {}", now);
             let changes = moments.iter().copied().find(|at| *at > now && wanted.holds(&deeds, *at) != verdict);
-            let told = next_change(&rules, &somebody, |_| history.counted(now).edge, now);
+            let predicted = next_change(&rules, &somebody, |_| history.counted(now).edge, now);
             if let Some(changes) = changes {
-                prop_assert!(told.is_some_and(|told| told <= changes), "{:?}, but it changes at {}", told, changes);
+                prop_assert!(predicted.is_some_and(|predicted| predicted <= changes), "{:?}, but it changes at {}", predicted, changes);
             }
-            let Some(told) = told else { break };
-            prop_assert!(told > now && looks <= deeds.len(), "told to look at {} {} times", told, looks);
-            now = told;
+            let Some(predicted) = predicted else { break };
+            prop_assert!(predicted > now && checks <= deeds.len(), "check {} predicted at {}", checks, predicted);
+            now = predicted;
         }
     }
 }

@@ -10,8 +10,8 @@ use super::{Compiler, Param};
 use domain::message::{Channel, DeliveryState};
 use kernel::ids;
 
-/// The longest time by which an event's ID may precede the event: a client may create the ID up to 30 days before receipt,
-/// and the event's time may be up to a day after receipt.
+/// The longest time by which an event's ID may precede the event: a client may create the ID up to 30 days before
+/// receipt, and the event's time may be up to a day after receipt.
 const OLDEST_ID: SignedDuration = SignedDuration::from_hours(32 * 24);
 
 /// The rows of deeds: the table, and the conditions on the rows that count.
@@ -21,7 +21,8 @@ struct Rows {
 }
 
 impl Compiler<'_> {
-    /// Returns the set of users who did it often enough or, for the `opposite`, of those who did it but not often enough.
+    /// Returns the set of users who did it often enough or, for the `opposite`, of those who did it but not often
+    /// enough.
     pub(super) fn behaved(&mut self, behaviour: &Behaviour, opposite: bool) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let having = self.having(behaviour);
@@ -54,8 +55,8 @@ impl Compiler<'_> {
         )
     }
 
-    /// Like `stats` for many users, with one row and the column `person` for each. Two parameters hold the IDs and the user of
-    /// each ID.
+    /// Like `stats` for many users, with one row and the column `person` for each. Two parameters hold the IDs and
+    /// the user of each ID.
     pub(super) fn crowd_stats(&mut self, behaviour: &Behaviour, ids: &str, people: &str) -> String {
         let Rows { table, conditions } = self.rows(behaviour);
         let columns = self.counted(behaviour, |at, nth| format!("(array_agg({at} ORDER BY {at} DESC))[{nth}]"));

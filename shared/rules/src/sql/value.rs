@@ -33,7 +33,8 @@ impl Params {
         self.json_test(&value, test, now)
     }
 
-    /// Returns SQL for the value at a path: `jsonb`, null if it is missing. `->` with a text key applies to objects only.
+    /// Returns SQL for the value at a path: `jsonb`, null if it is missing. `->` with a text key applies to objects
+    /// only.
     pub(super) fn property(&mut self, object: &str, keys: &[String]) -> String {
         let steps = keys.iter().map(|key| format!(" -> {}::text", self.add(Param::Text(key.clone()))));
         format!("({object}{})", steps.collect::<String>())

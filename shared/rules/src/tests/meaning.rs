@@ -1,4 +1,4 @@
-//! What rules mean, value by value. That SQL means the same is held by the property test on PostgreSQL.
+//! Tests of the semantics of rules. A property test on PostgreSQL checks that the SQL agrees.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,7 @@ fn values_compare_by_their_type() {
     }
 }
 
-/// Somebody with one push token who ordered four times for 90 in all.
+/// A user with one push token and four orders that total 90.
 struct Ana {
     properties: Map<String, Value>,
     platforms: BTreeSet<Platform>,

@@ -1,4 +1,4 @@
-//! What is refused, and where.
+//! Tests of rejected rules and the paths of their problems.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn leaf() -> Value {
     json!({"field": "plan", "operator": "eq", "value": "pro"})
 }
 
-/// Rules nested so deep.
+/// Returns rules nested in `depth` groups.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(leaf(), |inner, _| json!({"any": [inner]}))
 }
@@ -118,7 +118,7 @@ fn depth_and_number_are_bounded() {
     assert_eq!(places(&json!(vec![leaf(); MAX_LEAVES])), [""; 0]);
     assert_eq!(places(&json!(vec![leaf(); MAX_LEAVES + 1])), ["rules[50]"]);
     assert_eq!(places(&json!(vec![leaf(); 5_000])), ["rules[50]"]);
-    // Those of a filter count too, and stand in the groups around it.
+    // Leaves of a filter count as well, and are nested in the groups around the filter.
     let filtered = json!({"field": "event:e", "operator": "did", "value": {"where": vec![leaf(); 50]}});
     assert_eq!(places(&json!([filtered])), ["rules[0].value.where[49]"]);
     let deep = json!({"field": "event:e", "operator": "did", "value": {"where": [nested(2)]}});

@@ -1,4 +1,4 @@
-//! Times in texts, against the library that writes them.
+//! Compares the parser of times with the library that formats them.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -22,7 +22,7 @@ proptest! {
         let (hours, minutes) = (offset_minutes.abs() / 60, offset_minutes.abs() % 60);
         let text = format!("{}{separator}{}{sign}{hours:02}:{minutes:02}", wall.date(), wall.time());
         prop_assert_eq!(parse(&text), Some(at), "{}", text);
-        // Without an offset it is of UTC, as with a `Z`; and the day alone is its midnight.
+        // Without an offset the time is in UTC, as with a `Z`; a date alone is its midnight.
         let plain = at.to_string();
         prop_assert_eq!(parse(&plain), Some(at), "{}", plain);
         prop_assert_eq!(parse(plain.trim_end_matches('Z')), Some(at), "{}", plain);
@@ -31,7 +31,7 @@ proptest! {
         prop_assert_eq!(parse(&day.to_string()), Some(midnight), "{}", day);
     }
 
-    /// Whatever is read, the library reads the same, where it reads it at all.
+    /// Every text that is parsed yields the same time as the library.
     #[test]
     fn no_text_is_read_as_another_time(
         text in "[0-9]{3,4}-[01][0-9]-[0-3][0-9]([T ][0-2][0-9]:[0-6][0-9]:[0-6][0-9](\\.[0-9]{0,10})?(Z|[+-][01][0-9]:[0-6][0-9])?)?",

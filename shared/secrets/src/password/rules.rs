@@ -28,9 +28,9 @@ pub enum Weakness {
 impl Weakness {
     pub fn message(self) -> &'static str {
         match self {
-            Self::Common => "is one of the most common passwords; choose one that nobody can guess",
-            Self::Context => "is made of your email address or this product's name; choose one that nobody can guess",
-            Self::Repetitive => "repeats one or two characters; choose one that nobody can guess",
+            Self::Common => "is one of the most common passwords; choose one that is hard to guess",
+            Self::Context => "is made of your email address or this product's name; choose one that is hard to guess",
+            Self::Repetitive => "repeats one or two characters; choose one that is hard to guess",
         }
     }
 }

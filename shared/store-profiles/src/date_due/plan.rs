@@ -93,8 +93,8 @@ pub async fn bound(
     row.map(|row| Ok(row.try_get("id")?)).transpose()
 }
 
-/// Returns the users after `done_to`, up to and including `to`, who have the property (its first key) or a stored date,
-/// except those who are being erased.
+/// Returns the users after `done_to`, up to and including `to`, who have the property (its first key)
+/// or a stored date, except those who are being erased.
 ///
 /// `OFFSET 0` keeps the subqueries separate: each looks up one user by the whole primary key. As a join, PostgreSQL
 /// scanned a table that the planner believed to be empty, as it does until its first ANALYZE, once for each user.

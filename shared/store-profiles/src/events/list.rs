@@ -13,8 +13,8 @@ use database::filter::{MOST_COUNTED, Pin, Start, Total};
 use database::months::{self, Month};
 use kernel::ids::ProjectId;
 
-/// Up to `FEW_NAMES` names are read by index, name by name. With more, all events are scanned in order if at least one
-/// in `DENSE` matches.
+/// Up to `FEW_NAMES` names are read by index, name by name. With more, all events are scanned in order
+/// if at least one in `DENSE` matches.
 pub(super) const FEW_NAMES: usize = 20;
 const DENSE: i64 = 20;
 

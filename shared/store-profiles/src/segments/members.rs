@@ -12,7 +12,7 @@ use kernel::ids::ProjectId;
 
 /// Returns the users with these IDs, by the given text. Unknown users are omitted.
 ///
-/// A merged user is returned under the ID asked for: reading a list resolves it to the user they were merged into.
+/// A merged user is returned under the requested ID: reading a list resolves it to the user they were merged into.
 pub async fn find(
     tx: &Transaction<'_>,
     project: ProjectId,

@@ -193,7 +193,7 @@ fn numbers(row: &Row, column: &str) -> Result<Vec<Option<f64>>, StoreError> {
 /// Parses a total from the database. A total outside the range of `f64` becomes the greatest or least finite value, so
 /// that comparisons still order it correctly.
 fn total_of(text: &str) -> Result<f64, StoreError> {
-    let total: f64 = text.parse().map_err(|_| StoreError::Corrupt("a total that is no number".to_owned()))?;
+    let total: f64 = text.parse().map_err(|_| StoreError::Corrupt("a total that is not a number".to_owned()))?;
     Ok(total.clamp(f64::MIN, f64::MAX))
 }
 

@@ -13,7 +13,7 @@ use kernel::ids::ProjectId;
 /// into a merged user; the limit is a safeguard.
 const HOPS: usize = 4;
 
-/// Returns the users that these IDs currently resolve to, by the ID asked for. IDs that resolve to no user are omitted.
+/// Returns the users that these IDs currently resolve to, by the requested ID. IDs that resolve to no user are omitted.
 pub async fn load(
     db: &impl GenericClient,
     project: ProjectId,

@@ -1,16 +1,18 @@
 //! Removes users while others are recorded.
 //!
-//! Workers cache which users exist, and a transaction that uses the cache reads no row of its users. An erasure must therefore
-//! reach these transactions by other means, and it must stop no other user's recording:
+//! Workers cache which users exist, and a transaction that uses the cache reads no row of its users. An erasure must
+//! therefore reach these transactions by other means, and it must stop no other user's recording:
 //!
-//! 1. Every transaction that relies on the existence of users calls [`edition`] first, and holds a shared advisory lock from then
-//!    on. No transaction ever takes that lock exclusively.
-//! 2. The erasure is announced in a transaction of its own ([`announce`]): its rows in `erasure` are pending, and the edition
-//!    moves on. Then it waits until the transactions that had begun before have ended ([`outlast`]). Later ones see a new edition,
-//!    read what changed ([`changed_since`]), and drop the announced users from their caches.
-//! 3. A transaction that names a user with a pending erasure shares a lock on that user with others like it, and the erasure
-//!    locks the user exclusively ([`lock`]): one of them waits for the other. This also covers users without a row.
-//! 4. [`finish`] ends the erasure in its transaction and moves the edition on once more.
+//! 1. Every transaction that relies on the existence of users calls [`edition`] first, and holds a
+//!    shared advisory lock from then on. No transaction ever takes that lock exclusively.
+//! 2. The erasure is announced in a transaction of its own ([`announce`]): its rows in `erasure`
+//!    are pending, and the edition advances. Then it waits until the transactions that had begun
+//!    before have ended ([`outlast`]). Later ones see a new edition, read what changed
+//!    ([`changed_since`]), and drop the announced users from their caches.
+//! 3. A transaction that names a user with a pending erasure shares a lock on that user with others like it, and the
+//!    erasure locks the user exclusively ([`lock`]): one of them waits for the other. This also covers users without a
+//!    row.
+//! 4. [`finish`] ends the erasure in its transaction and advances the edition once more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,8 +29,8 @@ use kernel::ids::ProjectId;
 
 /// Key of the advisory lock that transactions share: "rkpeopl" in ASCII.
 const RECORDING: i64 = 0x72_6b70_656f_706c;
-/// First key of the advisory locks on users: "rker" in ASCII. The second is one of [`BUCKETS`], so that a batch of erasures
-/// does not fill the server's lock table.
+/// First key of the advisory locks on users: "rker" in ASCII. The second is one of [`BUCKETS`], so that a batch of
+/// erasures does not fill the server's lock table.
 const USERS: i32 = 0x726b_6572;
 const BUCKETS: u64 = 256;
 /// Interval between two checks whether a transaction has ended.

@@ -16,8 +16,8 @@ use kernel::ids::ProjectId;
 const BEGIN: char = '\u{1}';
 /// Number of newest users scanned before the trigram index is used.
 const WALK: i64 = 2_000;
-/// If at least one in `DENSE` scanned users matches, matches are counted by a scan: the trigram index would read all
-/// matches before it returns the first.
+/// If at least one in `DENSE` scanned users matches, matches are counted by a scan: the trigram index
+/// would read all matches before it returns the first.
 const DENSE: i64 = 10;
 
 /// Returns the string to search for in the texts; none if it cannot match. The search must be in lower case.

@@ -142,8 +142,8 @@ pub async fn load_followed(
     db.query(&db.prepare_cached(sql).await?, &[&project, &id]).await?.iter().map(followed).collect()
 }
 
-/// Returns the automations that were changed after a sequence of `Topic::Automation`, including those that neither start
-/// runs nor have listening runs any more.
+/// Returns the automations that were changed after a sequence of `Topic::Automation`, including those that neither
+/// start runs nor have listening runs any more.
 pub async fn changed_after(db: &impl GenericClient, seq: i64) -> Result<Vec<FollowedAutomation>, StoreError> {
     let sql = "SELECT project_id, id, version, definition, active AND deleted_at IS NULL AS may_start, \
                CASE WHEN deleted_at IS NULL THEN hears ELSE '{}' END AS hears FROM automation WHERE changed_seq > $1 \
@@ -160,7 +160,7 @@ fn followed(row: &Row) -> Result<FollowedAutomation, StoreError> {
                 active = Some(ActiveAutomation { project, id, version: row.try_get("version")?, definition });
             }
             Err(error) => {
-                tracing::error!(%project, automation = %id, %error, "an automation cannot be read, and starts no runs");
+                tracing::error!(%project, automation = %id, %error, "cannot decode an automation; it starts no runs");
             }
         }
     }

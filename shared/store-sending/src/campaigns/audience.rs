@@ -23,8 +23,8 @@ use store_profiles::segments::evaluate::{self, Definitions};
 use store_profiles::users::read;
 use store_projects::projects;
 
-/// The next recipients of an audience, found before the campaign's row is locked, because finding them may take long and must not
-/// delay a pause or a cancellation.
+/// The next recipients of an audience, found before the campaign's row is locked, because finding them may take long
+/// and must not delay a pause or a cancellation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     people: Vec<Uuid>,

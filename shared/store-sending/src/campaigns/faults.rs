@@ -1,5 +1,5 @@
-//! Failed checks of campaigns. A failed check is retried later, so that it delays no other campaign. A campaign that causes
-//! several failures in a row is paused.
+//! Failed checks of campaigns. A failed check is retried later, so that it delays no other campaign. A campaign that
+//! causes several failures in a row is paused.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -20,8 +20,8 @@ pub enum Fault {
     Campaign(&'static str),
 }
 
-/// Postpones a campaign's check after a failure, longer after each fault. Returns whether the campaign was paused. Skips a campaign that
-/// another transaction has locked or has checked since.
+/// Postpones a campaign's check after a failure, longer after each fault. Returns whether the campaign was paused.
+/// Skips a campaign that another transaction has locked or has checked since.
 ///
 /// Does not decode the campaign: its row may be what cannot be decoded.
 pub async fn back_off(

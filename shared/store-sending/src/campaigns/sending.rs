@@ -1,6 +1,8 @@
-//! Sending a campaign: its state, and how much of its audience is queued. The queue itself is in `send_chunks::campaign`.
+//! Sending a campaign: its state, and how much of its audience is queued. The queue itself is in
+//! `send_chunks::campaign`.
 //!
-//! Functions that change rows must run in a transaction that has locked the campaign's row, so that schedulers do not overlap.
+//! Functions that change rows must run in a transaction that has locked the campaign's row, so that schedulers do not
+//! overlap.
 
 use std::ops::Range;
 
@@ -20,8 +22,9 @@ use kernel::ids::{self, ProjectId};
 /// Maximum projects in which one poll searches for due campaigns.
 const MAX_PROJECTS: i64 = 10_000;
 
-/// Returns up to `max` campaigns whose next check is due, longest due first, and at most `max_per_project` of one project, so that a project with
-/// thousands of them does not delay the others. Takes no locks: a distributed store refuses them across projects.
+/// Returns up to `max` campaigns whose next check is due, longest due first, and at most `max_per_project` of one
+/// project, so that a project with thousands of them does not delay the others. Takes no locks: a distributed store
+/// refuses them across projects.
 pub async fn due(
     db: &impl GenericClient,
     now: Timestamp,
@@ -47,8 +50,8 @@ pub async fn due(
     Ok(due.into_iter().map(|(_, project, campaign)| (project, campaign)).collect())
 }
 
-/// Tries to reserve a campaign's check for this transaction; returns false if another scheduler is checking it. Does not lock the
-/// row, so that pausing or cancelling the campaign does not wait.
+/// Tries to reserve a campaign's check for this transaction; returns false if another scheduler is checking it. Does
+/// not lock the row, so that pausing or cancelling the campaign does not wait.
 pub async fn try_lock(tx: &Transaction<'_>, project: ProjectId, id: Uuid) -> Result<bool, StoreError> {
     let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1::text, 0)) AS is_locked";
     let statement = tx.prepare_cached(sql).await?;
@@ -70,7 +73,8 @@ pub async fn get_due(
     if_due(tx, sql, project, id, now).await
 }
 
-/// Locks the row of a campaign whose check is due. Returns `None` if it is not due or another transaction has locked it.
+/// Locks the row of a campaign whose check is due. Returns `None` if it is not due or another transaction has locked
+/// it.
 pub async fn lock_due(
     tx: &Transaction<'_>,
     project: ProjectId,
@@ -132,7 +136,8 @@ pub async fn late(db: &impl GenericClient, before: Timestamp, max: i64) -> Resul
     rows.iter().map(|row| Ok((row.try_get("project_id")?, row.try_get("id")?))).collect()
 }
 
-/// Pauses a campaign that is being sent and whose check has been due since `before`. Returns false if it is in another state.
+/// Pauses a campaign that is being sent and whose check has been due since `before`. Returns false if it is in another
+/// state.
 pub async fn pause_late(
     db: &impl GenericClient,
     project: ProjectId,
@@ -162,7 +167,8 @@ pub async fn begin(
     outcomes::forget(tx, project, id).await
 }
 
-/// Ends an occurrence. The campaign is completed, or scheduled for `next`. Forgets templates that the campaign used before it was edited.
+/// Ends an occurrence. The campaign is completed, or scheduled for `next`. Forgets templates that the campaign used
+/// before it was edited.
 pub async fn end(
     tx: &impl GenericClient,
     project: ProjectId,
@@ -212,8 +218,8 @@ pub(crate) struct UnderWay {
     pub first_ids: Vec<Uuid>,
 }
 
-/// Returns a project's campaigns with an unfinished occurrence. Retention keeps the rows of these occurrences: reports count them, and
-/// the next slice of the audience looks for those of merged users.
+/// Returns a project's campaigns with an unfinished occurrence. Retention keeps the rows of these occurrences: reports
+/// count them, and the next slice of the audience looks for those of merged users.
 pub(crate) async fn under_way(db: &impl GenericClient, project: ProjectId) -> Result<UnderWay, StoreError> {
     let sql = "SELECT id, started_at FROM campaign WHERE project_id = $1 AND under_way \
                AND status IN ('SENDING', 'PAUSED') AND started_at IS NOT NULL";
@@ -226,7 +232,8 @@ pub(crate) async fn under_way(db: &impl GenericClient, project: ProjectId) -> Re
     Ok(under_way)
 }
 
-/// Returns whether an occurrence that has not ended began within a time. The IDs of all its rows, future ones included, hold that time.
+/// Returns whether an occurrence that has not ended began within a time. The IDs of all its rows, future ones included,
+/// hold that time.
 pub(crate) async fn began_within(db: &impl GenericClient, within: Range<Timestamp>) -> Result<bool, StoreError> {
     let sql = "SELECT id FROM campaign WHERE under_way AND status IN ('SENDING', 'PAUSED') AND started_at >= $1 \
                AND started_at < $2 LIMIT 1";

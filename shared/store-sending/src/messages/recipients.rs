@@ -181,8 +181,8 @@ enum Others {
     Sent,
 }
 
-/// Finds an occurrence's messages to the users on the right of each pair, except those in `but`. Returns the left sides
-/// of the pairs that match.
+/// Finds an occurrence's messages to the users on the right of each pair, except those in `but`.
+/// Returns the left sides of the pairs that match.
 async fn find_others(
     tx: &Transaction<'_>,
     project: ProjectId,

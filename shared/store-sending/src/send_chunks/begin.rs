@@ -102,9 +102,9 @@ impl Chunk {
     }
 }
 
-/// Removes up to `max` members from a queue's due chunks, in the order of their due times. The caller inserts the members that it sends
-/// as a begun chunk in the same transaction. Parks chunks of campaigns that are not being sent. Skips chunks that another transaction
-/// has locked, and chunks of deleted projects.
+/// Removes up to `max` members from a queue's due chunks, in the order of their due times. The caller inserts the
+/// members that it sends as a begun chunk in the same transaction. Parks chunks of campaigns that are not being sent.
+/// Skips chunks that another transaction has locked, and chunks of deleted projects.
 pub async fn take(tx: &Transaction<'_>, want: Want<'_>, due: impl Into<DueBy>) -> Result<Taken, StoreError> {
     let (due, mut taken, mut changes) = (due.into(), Taken::default(), Changes::default());
     let (mut seen, mut first): (Vec<Uuid>, Option<Kind>) = (want.take_over.unwrap_or_default().to_vec(), None);

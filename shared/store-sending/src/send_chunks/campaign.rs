@@ -1,7 +1,7 @@
 //! Chunks of a campaign: released at its pace, parked while it is paused, deleted when it is cancelled.
 //!
-//! A chunk without `due_at` is *parked*. It is released no earlier than its `send_at`. Functions that change rows must run in a
-//! transaction that has locked the campaign's row.
+//! A chunk without `due_at` is *parked*. It is released no earlier than its `send_at`. Functions that change rows must
+//! run in a transaction that has locked the campaign's row.
 
 use std::collections::BTreeMap;
 
@@ -108,8 +108,8 @@ fn parked(row: &Row) -> Result<Parked, StoreError> {
     })
 }
 
-/// Moves up to `max` pending members of a parked chunk into a new due chunk. If no more are pending, the parked chunk itself becomes due:
-/// some members of a begun chunk may have been settled before it was parked.
+/// Moves up to `max` pending members of a parked chunk into a new due chunk. If no more are pending, the parked chunk
+/// itself becomes due: some members of a begun chunk may have been settled before it was parked.
 async fn release_part(
     tx: &impl GenericClient,
     of: Of,
@@ -136,7 +136,8 @@ async fn release_part(
         is_begun: parked.is_begun,
         ..NewChunk::due(queue, taken.iter().filter_map(|at| members.get(*at)).copied().collect(), now)
     };
-    // Users who were erased since the audience was found get no message (`erasures::hold`), so the part keeps that time.
+    // Users who were erased since the audience was found get no message (`erasures::hold`), so the part keeps that
+    // time.
     insert(tx, &[chunk], parked.created_at).await?;
     let left = i32::try_from(pending.len() - taken.len()).unwrap_or(0);
     let sql = "UPDATE send_chunk SET done = $3::text::varbit, size = $4 WHERE project_id = $1 AND id = $2";
@@ -178,8 +179,8 @@ pub struct Cancelled {
     pub left: bool,
 }
 
-/// Cancels the pending members of up to `max` chunks that no worker is sending; messages of one month per call. Messages of a begun chunk
-/// whose lease has ended count as ambiguous.
+/// Cancels the pending members of up to `max` chunks that no worker is sending; messages of one month per call.
+/// Messages of a begun chunk whose lease has ended count as ambiguous.
 pub async fn cancel(tx: &impl GenericClient, of: Of, max: i64, now: Timestamp) -> Result<Cancelled, StoreError> {
     // With the limit as a parameter, a generic plan would scan the table.
     let sql = format!(
@@ -228,15 +229,16 @@ pub async fn is_open(db: &impl GenericClient, of: Of) -> Result<bool, StoreError
     exists(db, sql, of).await
 }
 
-/// Returns whether any of its messages is due or being sent. Unlike [`is_released`], ignores retries that are due later.
+/// Returns whether any of its messages is due or being sent. Unlike [`is_released`], ignores retries that are due
+/// later.
 pub async fn is_due(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM send_chunk WHERE project_id = $1 AND campaign_id = $2 AND (is_begun OR due_at <= $3) AND due_at IS NOT NULL \
                ORDER BY send_at LIMIT 1";
     Ok(db.query_opt(&db.prepare_cached(sql).await?, &[&of.project, &of.campaign, &now]).await?.is_some())
 }
 
-/// Returns the members of released chunks that are begun or due within two minutes, including settled ones. Retries that are due later
-/// are not counted.
+/// Returns the members of released chunks that are begun or due within two minutes, including settled ones. Retries
+/// that are due later are not counted.
 pub async fn in_delivery(db: &impl GenericClient, of: Of, now: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT coalesce(sum(size), 0)::bigint AS members FROM send_chunk \
                WHERE project_id = $1 AND campaign_id = $2 AND (due_at <= $3::timestamptz + interval '2 minutes' \

@@ -26,8 +26,8 @@ fn queue(row: &Row) -> Result<Queue, StoreError> {
 
 /// Returns the queues with due chunks. Takes no locks.
 ///
-/// Reads the [`WINDOW`] oldest due chunks. If there are more, it also probes each queue of each project, so that one project's
-/// backlog hides no other queue.
+/// Reads the [`WINDOW`] oldest due chunks. If there are more, it also probes each queue of each project, so that one
+/// project's backlog hides no other queue.
 pub async fn queues(db: &impl GenericClient, due: impl Into<DueBy>) -> Result<Vec<Queue>, StoreError> {
     let DueBy { now, held } = due.into();
     let sql = "SELECT project_id, channel, lane, count(*) AS count FROM (SELECT project_id, channel, lane \

@@ -9,8 +9,8 @@ use super::Bits;
 use database::StoreError;
 use kernel::ids::ProjectId;
 
-/// Locks begun chunks and returns which of their members are done. A missing chunk was taken over after its lease had ended, or is
-/// settled completely.
+/// Locks begun chunks and returns which of their members are done. A missing chunk was taken over after its lease had
+/// ended, or is settled completely.
 pub async fn lock(
     tx: &Transaction<'_>,
     project: ProjectId,

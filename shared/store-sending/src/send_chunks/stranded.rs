@@ -1,5 +1,5 @@
-//! Chunks that no check of their campaign releases or cancels. A replayed dead letter leaves one if its campaign is paused, cancelled,
-//! made a draft or deleted before the message is sent.
+//! Chunks that no check of their campaign releases or cancels. A replayed dead letter leaves one if its campaign is
+//! paused, cancelled, made a draft or deleted before the message is sent.
 
 use deadpool_postgres::GenericClient;
 use jiff::Timestamp;
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::campaign::Of;
 use database::StoreError;
 
-/// Returns up to `max` campaigns with such chunks; some of them no longer exist. Ignores chunks that a worker is sending, and deleted
-/// projects. Takes no locks.
+/// Returns up to `max` campaigns with such chunks; some of them no longer exist. Ignores chunks that a worker is
+/// sending, and deleted projects. Takes no locks.
 pub async fn campaigns(db: &impl GenericClient, max: i64, now: Timestamp) -> Result<Vec<Of>, StoreError> {
     // Grouped before the join: a plan from when the tables were small would compare every chunk with every campaign.
     let sql = "SELECT c.project_id, c.campaign_id FROM (SELECT project_id, campaign_id, bool_or(due_at IS NULL) AS has_parked FROM send_chunk \

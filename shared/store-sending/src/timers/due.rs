@@ -36,8 +36,8 @@ pub async fn overdue(db: &impl GenericClient, before: Timestamp, most: i64) -> R
     due::overdue(db, DUE, before, most).await
 }
 
-/// Takes a project's due timers, earliest first, and makes them due again at `again`: if the scheduler fails to publish
-/// them or crashes, they are taken again then.
+/// Takes a project's due timers, earliest first, and makes them due again at `again`: if the scheduler
+/// fails to publish them or crashes, they are taken again then.
 pub async fn take(
     db: &mut impl GenericClient,
     project: ProjectId,

@@ -6,7 +6,8 @@ use super::{Args, Escape, Limit, Value};
 
 type Out<'a> = Result<Value<'a>, Limit>;
 
-/// Escapes HTML. Does nothing in HTML mode: the text is escaped on output, and until then other filters see it unescaped.
+/// Escapes HTML. Does nothing in HTML mode: the text is escaped on output, and until then other filters see it
+/// unescaped.
 pub(super) fn escape<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     if value.is_nil() || args.escape == Escape::Html {
         return Ok(value);

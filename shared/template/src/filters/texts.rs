@@ -107,8 +107,8 @@ fn shortened<'a>(text: &str, ending: &str, args: &Args<'a, '_>) -> Out<'a> {
     Ok(out.into_text().into())
 }
 
-/// Splits at a separator: a space matches any white space, an empty separator splits into characters. Empty parts at the end
-/// are dropped.
+/// Splits at a separator: a space matches any white space, an empty separator splits into characters. Empty parts
+/// at the end are dropped.
 pub(super) fn split<'a>(value: Value<'a>, args: &Args<'a, '_>) -> Out<'a> {
     fn parts<'t>(text: &'t str, at: &str) -> Vec<&'t str> {
         match at {

@@ -1,4 +1,4 @@
-//! What is refused on parsing, with its place.
+//! Tests of parse errors and their positions.
 
 use super::Template;
 
@@ -18,15 +18,15 @@ fn places_and_messages() {
             "{% for x in y %}{% if x %}{% endfor %}",
             1,
             27,
-            "expected `{% endif %}` for the {% if %} of line 1, found `{% endfor %}`",
+            "expected `{% endif %}` for the {% if %} in line 1, found `{% endfor %}`",
         ),
-        ("a\n{% endif %}", 2, 1, "`{% endif %}` has nothing that it belongs to"),
-        ("{% else %}", 1, 1, "`{% else %}` has nothing"),
+        ("a\n{% endif %}", 2, 1, "`{% endif %}` has no matching opening tag"),
+        ("{% else %}", 1, 1, "`{% else %}` has no matching opening tag"),
         ("{% if a %}{% when 1 %}{% endif %}", 1, 11, "expected `{% endif %}`"),
         ("{% if a %}{% else %}{% else %}{% endif %}", 1, 21, "expected `{% endif %}`"),
         ("{% if a %}{% else if b %}{% endif %}", 1, 11, "elsif"),
-        ("é {{ x | foo }}", 1, 10, "unknown filter \"foo\"; known are abs, append"),
-        ("{% include 'x' %}", 1, 1, "unknown tag \"include\"; known are assign"),
+        ("é {{ x | foo }}", 1, 10, "unknown filter \"foo\"; the filters are abs, append"),
+        ("{% include 'x' %}", 1, 1, "unknown tag \"include\"; the tags are assign"),
         ("{% %}", 1, 1, "needs a name"),
         ("{{ x | }}", 1, 8, "expected the name of a filter, found the end of the tag"),
         ("{{ x y }}", 1, 6, "expected `|` or the end of the tag, found `y`"),
@@ -40,7 +40,7 @@ fn places_and_messages() {
         ("{{ “x” }}", 1, 4, "straight quotes"),
         ("{{ a + b }}", 1, 6, "use a filter such as `| plus: 1`"),
         ("{{ a - b }}", 1, 6, "use a filter"),
-        ("{{ a == b }}", 1, 6, "comparisons belong into {% if %}"),
+        ("{{ a == b }}", 1, 6, "comparisons are only allowed in {% if %}"),
         ("{% if a && b %}{% endif %}", 1, 9, "conditions are joined by `and`"),
         ("{% if a || b %}{% endif %}", 1, 9, "join conditions by `or`"),
         ("{% if !a %}{% endif %}", 1, 7, "{% unless %}"),
@@ -73,5 +73,5 @@ fn places_and_messages() {
 #[test]
 fn display_names_line_and_column() {
     let error = Template::parse("a\n{{ x | foo }}").unwrap_err().to_string();
-    assert!(error.starts_with("line 2, column 8: unknown filter \"foo\"; known are abs, "), "{error}");
+    assert!(error.starts_with("line 2, column 8: unknown filter \"foo\"; the filters are abs, "), "{error}");
 }

@@ -189,8 +189,8 @@ fn any_input_with_any_arguments_is_no_panic_and_every_name_is_unique() {
         ": 2.5, user",
     ];
     let known = filters::unknown("");
-    let names: Vec<&str> = known.rsplit("known are ").next().unwrap().split(", ").collect();
-    assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "sorted, so that people find them");
+    let names: Vec<&str> = known.rsplit("the filters are ").next().unwrap().split(", ").collect();
+    assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "sorted, so that a filter is easy to find in the list");
     let data = super::sample();
     let scope = super::scope(&data);
     let mut rendered = 0;
@@ -198,7 +198,7 @@ fn any_input_with_any_arguments_is_no_panic_and_every_name_is_unique() {
         for input in inputs {
             for arg in args {
                 let source = format!("{{{{ {input} | {name}{arg} }}}}");
-                // Too many or too few arguments are refused.
+                // Sources with a wrong number of arguments are rejected.
                 let Ok(template) = super::Template::parse(&source) else { continue };
                 for escape in [super::Escape::Html, super::Escape::None] {
                     template

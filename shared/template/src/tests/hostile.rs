@@ -1,4 +1,4 @@
-//! Data that looks like a template, and templates that want too much.
+//! Tests of data that looks like a template, and of templates that exceed the limits.
 
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ fn markup_in_data_is_inert() {
     }
 }
 
-/// Renders with the default limits; how long that took is asserted loosely, as test machines are busy.
+/// Renders with the default limits. The time limit is generous, because test machines are busy.
 fn refusal(source: &str) -> RenderError {
     let text = "x".repeat(1000);
     let data = json!({ "text": text, "list": (0..1000).collect::<Vec<_>>() });
@@ -102,7 +102,7 @@ fn bombs_are_refused() {
 #[test]
 fn a_limit_names_its_place() {
     let error = refusal("a\n  {% for a in (1..1000000) %}\n{% endfor %}");
-    assert_eq!(error.to_string(), "line 2, column 3: the loops run more than 100000 times in all");
+    assert_eq!(error.to_string(), "line 2, column 3: the loops run more than 100000 times in total");
 }
 
 #[test]

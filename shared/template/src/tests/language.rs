@@ -89,7 +89,7 @@ fn truthiness_is_liquids() {
         ("missing contains 'x'", false),
         ("list contains missing", false),
         ("(1..5) contains 3", true),
-        // From the right: true and (false and (false or true)).
+        // Evaluated from the right: true and (false and (false or true)).
         ("true and false and false or true", false),
         ("true or false and false", true),
         ("false and false or true", false),

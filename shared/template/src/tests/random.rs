@@ -1,4 +1,4 @@
-//! Random sources and data: parsing and rendering end, without a panic and within the limits.
+//! Random sources and data: parsing and rendering complete without a panic and within the limits.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
@@ -113,10 +113,11 @@ fn program() -> impl Strategy<Value = String> {
         "y",
     ]);
     let known = filters::unknown("");
-    let names: Vec<String> = known.rsplit("known are ").next().unwrap_or("").split(", ").map(str::to_owned).collect();
+    let names: Vec<String> =
+        known.rsplit("the filters are ").next().unwrap_or("").split(", ").map(str::to_owned).collect();
     let call = (prop::sample::select(names), prop::collection::vec(value.clone(), 0..3)).prop_map(|(name, args)| {
         let call = if args.is_empty() { name } else { format!("{name}: {}", args.join(", ")) };
-        // Calls with a wrong number of arguments would only make the whole source be refused.
+        // A call with a wrong number of arguments would cause the whole source to be rejected.
         if Template::parse(&format!("{{{{ x | {call} }}}}")).is_ok() { format!(" | {call}") } else { String::new() }
     });
     let pipe = (value.clone(), prop::collection::vec(call, 0..4))
@@ -185,7 +186,7 @@ proptest! {
         check(&source, &x, &list);
     }
 
-    /// Whatever the data, no markup and no attribute's end comes out of it.
+    /// No data can add markup to the output or end an attribute.
     #[test]
     fn data_brings_no_markup(x in data(), call in prop::sample::select(vec![
         "strip", "upcase", "downcase", "capitalize", "escape", "escape_once", "json", "join: ','", "truncate: 5", "truncatewords: 1",

@@ -1,4 +1,4 @@
-//! Where names are looked up, which variables are listed, and which are reported as missing.
+//! Tests of name resolution, and of the lists of used and missing variables.
 
 use serde_json::json;
 

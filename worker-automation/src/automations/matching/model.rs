@@ -1,4 +1,4 @@
-//! An index that is changed again and again, against the last word on each automation, asked one by one.
+//! Compares an index after random changes with the last change of each automation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use super::*;
 const NAMES: [&str; 3] = ["a", "b", ANYTHING];
 const TRIGGERS: [TriggerType; 3] = [TriggerType::Event, TriggerType::Webhook, TriggerType::DateProperty];
 
-/// What is said of an automation.
+/// The state of an automation after its last change.
 #[derive(Clone, Debug)]
 struct Word {
-    /// Its trigger, the name of it, and what its steps wait for; none where it is not active.
+    /// Its trigger, the trigger's event name, and the event that its steps wait for; `None` if it is inactive.
     active: Option<(TriggerType, Option<&'static str>, Option<&'static str>)>,
     version: i32,
-    /// What its earlier versions wait for.
+    /// The events that its earlier versions wait for.
     hears: Vec<&'static str>,
 }
 
@@ -51,7 +51,7 @@ fn followed((project, id): Key, word: &Word) -> FollowedAutomation {
     FollowedAutomation { project, id, active, hears: word.hears.iter().map(|name| (*name).to_owned()).collect() }
 }
 
-/// All that an index is asked, found without one.
+/// Compares the result of each query with a result computed without the index.
 fn check(index: &Index, words: &BTreeMap<Key, Word>) -> Result<(), TestCaseError> {
     for project in (1..4).map(|project| ProjectId(Uuid::from_u128(project))) {
         let own: Vec<(Uuid, &Word)> =
@@ -65,14 +65,14 @@ fn check(index: &Index, words: &BTreeMap<Key, Word>) -> Result<(), TestCaseError
             prop_assert_eq!(
                 index.listeners(project, name),
                 Listeners { by_name: hears(name), of_anything: hears(ANYTHING) },
-                "{} is heard",
+                "listeners for {}",
                 name
             );
             for by in TRIGGERS {
                 let starts = |word: &Word| word.active.is_some_and(|(of, on, _)| (of, on) == (by, Some(name)));
                 let starting: Vec<Uuid> = own.iter().filter(|(_, word)| starts(word)).map(|(id, _)| *id).collect();
                 let found: Vec<Uuid> = index.started_by(project, Some(by), name).map(|one| one.id).collect();
-                prop_assert_eq!(&found, &starting, "{:?} {} starts", by, name);
+                prop_assert_eq!(&found, &starting, "automations started by {:?} {}", by, name);
                 let concerns = !starting.is_empty() || hears(name) || hears(ANYTHING);
                 prop_assert_eq!(index.concerns(project, Some(by), name), concerns);
             }
@@ -109,7 +109,7 @@ proptest! {
             check(&index, &words)?;
             check(&before, &words_before)?;
         }
-        // Read anew in parts, and with nothing kept of projects that have nothing.
+        // An index built page by page is equal, and holds no projects without entries.
         let mut reading = Reading::default();
         let all: Vec<FollowedAutomation> = words.iter().map(|(key, word)| followed(*key, word)).collect();
         for part in all.chunks(2) {

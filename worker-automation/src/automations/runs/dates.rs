@@ -1,4 +1,4 @@
-//! Dates in user properties that start automations: noted when a profile changes, and checked when they come.
+//! Dates in user properties that start automations: scheduled when a profile changes, and checked when they are due.
 
 use automation::DateTrigger;
 use automation::journey::{self, Coming, Effect, LATE, Moved};
@@ -20,7 +20,7 @@ use crate::ingest::item::{Action, Item};
 const SAME_DAY: SignedDuration = SignedDuration::from_hours(50);
 
 impl Runs<'_> {
-    /// Notes the next dates that a profile change may affect.
+    /// Reschedules the dates that a profile change may affect.
     pub(super) fn note_changed(&mut self, item: &Item, person: PersonKey) {
         let Action::Identify { patch } = &item.action else { return };
         let is_merge = item.who.known.is_some() && item.who.anonymous.is_some();
@@ -49,7 +49,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Notes when an automation's date comes next after `after`. `came` is the date that has come, if any.
+    /// Schedules an automation's next date after `after`. `came` is the date that was due, if any.
     fn note(
         &mut self,
         item: &Item,
@@ -70,7 +70,7 @@ impl Runs<'_> {
         journey::next_coming(automation.program.trigger_date.as_ref()?, &profile.properties, &zone, after)
     }
 
-    /// Returns the trigger of the run to start for a date that has come, and notes the next date.
+    /// Returns the trigger of the run to start for a date that is due, and schedules the next date.
     ///
     /// `None` if the profile no longer has the date, if it is more than [`LATE`] past, or if it already started a run.
     pub(super) async fn come(

@@ -112,7 +112,8 @@ impl<'a> Runs<'a> {
         runs.into_iter().flatten().filter(hears).map(|id| (person.0, *id)).collect()
     }
 
-    /// Counts and permits another run of a user that an automation starts at `depth`. Returns the reason if it is refused.
+    /// Counts and permits another run of a user that an automation starts at `depth`. Returns the reason if it is
+    /// refused.
     pub(super) fn may_cause(&mut self, person: PersonKey, depth: i16) -> Result<(), &'static str> {
         if depth == 0 {
             return Ok(());

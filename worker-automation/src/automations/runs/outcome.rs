@@ -112,9 +112,9 @@ impl Outcome {
         }
     }
 
-    /// Notes when an automation's date comes next.
+    /// Schedules an automation's next date.
     ///
-    /// The last note wins, unless its date is not later than one that has already come.
+    /// The last call wins, unless its date is not later than one that was already due.
     pub(super) fn note(&mut self, note: Note) {
         let before = self.dates.entry((note.project, note.automation, note.user_id)).or_insert(note);
         let came = note.came.max(before.came);

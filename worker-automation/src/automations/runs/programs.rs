@@ -19,7 +19,7 @@ impl Default for Programs {
 impl Programs {
     /// Returns the compiled version.
     ///
-    /// `None` if it does not exist or cannot be compiled: then its runs end with a reason, and the rest of the batch continues.
+    /// `None` if it does not exist or cannot be compiled: then its runs end with a reason, and the batch continues.
     pub async fn get(
         &self,
         tx: &Transaction<'_>,
@@ -44,7 +44,7 @@ impl Programs {
                 Ok(Some(program))
             }
             Err(why) => {
-                tracing::error!(%project, %automation, version, why, "a version of an automation cannot be read");
+                tracing::error!(%project, %automation, version, error = why, "automation version is invalid; its runs end");
                 Ok(None)
             }
         }

@@ -1,4 +1,4 @@
-//! Workers that come, leave, die and settle at random, round by round, with the table of leases in memory: who reads what in the end.
+//! Random starts, stops, crashes, rounds and settlements of workers, with the leases in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use super::{fair_share, room, surplus};
 #[derive(Clone, Debug)]
 enum Act {
     Come,
-    /// A worker goes, and gives back what it has or dies with it.
+    /// A worker releases its partitions and stops, or crashes.
     Go {
         which: Index,
         dies: bool,
     },
     Round(Index),
-    /// What it gave up is settled.
+    /// The partitions that it is releasing are settled.
     Settle(Index),
-    /// The leases of the dead run out.
+    /// The leases of crashed workers expire.
     RunOut,
 }
 
@@ -40,10 +40,10 @@ struct Worker {
 }
 
 struct World {
-    /// Those that no lease is on.
+    /// Partitions without a lease.
     free: BTreeSet<i16>,
     partitions: u16,
-    /// Of workers that died: each is counted until its leases run out.
+    /// Crashed workers: each counts until its leases expire.
     orphaned: Vec<Worker>,
     workers: BTreeMap<u32, Worker>,
     came: u32,
@@ -60,7 +60,7 @@ impl World {
         self.workers.insert(self.came, Worker::default());
     }
 
-    /// As `Leases::round`. Returns how many partitions it gave up and took.
+    /// Like `Leases::round`. Returns how many partitions it gave up and acquired.
     fn round(&mut self, which: u32) -> usize {
         let share = fair_share(self.partitions, (self.workers.len() + self.orphaned.len()) as i64);
         let worker = self.workers.get_mut(&which).unwrap();
@@ -121,7 +121,7 @@ proptest! {
                 Act::Settle(which) => world.settle(one(which)),
             }
             let leased = world.workers.values().chain(&world.orphaned).map(|w| w.held.len() + w.releasing.len());
-            prop_assert_eq!(world.free.len() + leased.sum::<usize>(), usize::from(partitions), "no two read one");
+            prop_assert_eq!(world.free.len() + leased.sum::<usize>(), usize::from(partitions), "each partition has one owner");
         }
         world.run_out();
         if world.workers.is_empty() {
@@ -129,17 +129,17 @@ proptest! {
         }
         let mut all = world.all();
         all.rotate_left(order.index(world.workers.len()));
-        // In the first those who have too much give it up, which whoever came before them takes in the second.
+        // In the first round, workers give up their surplus; in the second, workers that went before them acquire it.
         for _ in 0..2 {
             for which in &all {
                 world.round(*which);
                 world.settle(*which);
             }
         }
-        prop_assert!(world.free.is_empty(), "{:?} are read by nobody", world.free);
+        prop_assert!(world.free.is_empty(), "{:?} have no reader", world.free);
         let most = world.workers.values().map(|worker| worker.held.len()).max().unwrap();
         prop_assert!(most * all.len() < usize::from(partitions) + all.len(), "{} with {} workers", most, all.len());
         let moved: usize = all.iter().map(|which| world.round(*which)).sum();
-        prop_assert_eq!(moved, 0, "they settle");
+        prop_assert_eq!(moved, 0, "the assignment is stable");
     }
 }

@@ -1,4 +1,4 @@
-//! Batches in which some items fail by themselves, some only together and some are slow: just the first are found.
+//! Batches in which some items fail alone, some only together, and some are slow. Only the first kind must be found.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,9 +17,9 @@ proptest! {
     fn all_that_fails_by_itself_is_found_once_and_nothing_else(
         items in 0..200_usize,
         bad in prop::collection::btree_set(0..200_usize, 0..6),
-        // Fail when both are tried.
+        // Fail if both are tried.
         pairs in prop::collection::vec((0..200_usize, 0..200_usize), 0..4),
-        // More than so many take too long, as does each of these alone.
+        // Attempts with more than `most` items are too slow, as is each item in `slow` alone.
         most in prop_oneof![Just(usize::MAX), 1..100_usize],
         slow in prop::collection::btree_set(0..200_usize, 0..4),
         skip in prop::collection::hash_set(0..200_usize, 0..6),
@@ -30,25 +30,25 @@ proptest! {
             let part: Vec<usize> = (0..items).filter(|item| !others.contains(item)).collect();
             let has = |item: &usize| part.contains(item);
             let outcome = if part.iter().any(|item| skip.contains(item)) {
-                Err(Failure::Passing("what was put aside is tried again".to_owned()))
+                Err(Failure::Passing("a skipped item was tried".to_owned()))
             } else if part.len() > most || part.iter().any(|item| slow.contains(item)) {
                 Err(Failure::TooSlow(String::new()))
             } else if let Some(item) = part.iter().find(|item| bad.contains(item)) {
                 Err(Failure::Data(format!("by {item}")))
             } else if pairs.iter().any(|(one, other)| one != other && has(one) && has(other)) {
-                Err(Failure::Data("by two".to_owned()))
+                Err(Failure::Data("by a pair".to_owned()))
             } else {
                 Ok(())
             };
             std::future::ready(outcome)
         };
         let found = pin!(find_by(items, &skip, attempt)).poll(&mut Context::from_waker(Waker::noop()));
-        let Poll::Ready(found) = found else { return Err(TestCaseError::fail("it waits to try again")) };
+        let Poll::Ready(found) = found else { return Err(TestCaseError::fail("it waits for a retry")) };
         let is_culprit = |item: &usize| *item < items && !skip.contains(item) && !slow.contains(item);
         let culprits: Vec<(usize, String)> =
             bad.iter().copied().filter(is_culprit).map(|item| (item, format!("by {item}"))).collect();
-        prop_assert_eq!(found, culprits, "in their order, each with its own reason");
-        // No more than halving takes for all that can make a part fail.
+        prop_assert_eq!(found, culprits, "in order, each with its own reason");
+        // No more attempts than bisection needs for all items that can make a part fail.
         let odd: BTreeSet<usize> = bad.iter().chain(&slow).chain(pairs.iter().flat_map(|(one, other)| [one, other])).copied().collect();
         let depth = (items.max(1).next_power_of_two().ilog2() + 1) as usize;
         let small = if most < items { 4 * items / most } else { 0 };

@@ -1,12 +1,12 @@
-//! Classifies the answers to webhook calls. This module does no I/O.
+//! Classifies the responses to webhook calls. This module does no I/O.
 
 use automation::journey;
 use http_client::{Answer, CallError};
 use serde_json::Value;
 
-/// Maximum nesting depth of a stored answer.
+/// Maximum nesting depth of a stored response.
 const DEPTH: usize = 20;
-/// Maximum size of a stored answer, in bytes of JSON.
+/// Maximum size of a stored response, in bytes of JSON.
 const KEPT_MAX: usize = 32 * 1024;
 
 #[derive(Debug, PartialEq)]
@@ -18,8 +18,8 @@ pub enum Judged {
 
 /// Classifies the outcome of a call.
 ///
-/// 2xx is final, with the JSON of the answer. 408, 425, 429, 5xx and connection errors are retried. Every other status is final, as
-/// is a URL that must not be called.
+/// 2xx is final, with the JSON of the response. 408, 425, 429, 5xx and connection errors are retried. Every other
+/// status is final, as is a URL that must not be called.
 pub fn judge(outcome: Result<Answer, CallError>) -> Judged {
     let answer = match outcome {
         Ok(answer) => answer,
@@ -28,17 +28,17 @@ pub fn judge(outcome: Result<Answer, CallError>) -> Judged {
     };
     let status = answer.status.as_u16();
     if matches!(status, 408 | 425 | 429 | 500..) {
-        return Judged::Again(format!("answered with {status}"));
+        return Judged::Again(format!("responded with {status}"));
     }
     let (response, unusable) = match usable(&answer) {
         Ok(response) => (response, None),
         Err(why) => (Value::Null, Some(why.to_owned())),
     };
-    let error = if answer.status.is_success() { unusable } else { Some(format!("answered with {status}")) };
+    let error = if answer.status.is_success() { unusable } else { Some(format!("responded with {status}")) };
     Judged::Done(journey::Answer { status: Some(status), response, error })
 }
 
-/// Returns the JSON of an answer, or null if it has none, which is not an error.
+/// Returns the JSON of a response, or null if it has none, which is not an error.
 fn usable(answer: &Answer) -> Result<Value, &'static str> {
     if answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Value::Null);
@@ -94,10 +94,10 @@ mod tests {
         assert_eq!(answered(200, json_type, "\"\\u0000\""), done(200, Value::Null, Some("answer_not_usable")));
         let large = format!("\"{}\"", "x".repeat(KEPT_MAX));
         assert_eq!(answered(200, json_type, &large), done(200, Value::Null, Some("answer_too_large")));
-        assert_eq!(answered(404, json_type, "{}"), done(404, json!({}), Some("answered with 404")));
-        assert_eq!(answered(302, "text/html", "<a>"), done(302, Value::Null, Some("answered with 302")));
+        assert_eq!(answered(404, json_type, "{}"), done(404, json!({}), Some("responded with 404")));
+        assert_eq!(answered(302, "text/html", "<a>"), done(302, Value::Null, Some("responded with 302")));
         for again in [408, 425, 429, 500, 503] {
-            assert_eq!(answered(again, json_type, "{}"), Judged::Again(format!("answered with {again}")));
+            assert_eq!(answered(again, json_type, "{}"), Judged::Again(format!("responded with {again}")));
         }
         assert_eq!(judge(Err(CallError::Unreachable("no".into()))), Judged::Again("no".into()));
         assert!(matches!(judge(Err(CallError::Refused("no".into()))), Judged::Done(_)));

@@ -39,7 +39,7 @@ mod tests {
         let projects: Vec<ProjectId> = (0..150).map(|n| ProjectId(Uuid::from_u128(n))).collect();
         let mut rotation = Rotation::default();
         let mut served = HashMap::<ProjectId, u32>::new();
-        // All of them stay due, and each poll has slots for 64.
+        // All stay due, and each poll has slots for 64.
         for _ in 0..75 {
             let mut due = projects.clone();
             rotation.sort(&mut due);

@@ -1,4 +1,4 @@
-//! What a worker remembers, against a database that other workers, erasures and failovers change meanwhile.
+//! Compares a worker's user cache with a database that other workers, erasures and failovers change.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,11 +14,11 @@ const LANES: usize = 2;
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// A transaction whose items name these people.
+    /// A transaction whose items name these users.
     Begin {
         names: BTreeSet<u128>,
     },
-    /// An event of somebody's, so many milliseconds before now; looked up where it has to be.
+    /// An event of a user, `ago_ms` milliseconds ago. The user is looked up if necessary.
     Event {
         person: u128,
         ago_ms: i64,
@@ -28,9 +28,9 @@ enum Act {
         into: u128,
     },
     Commit,
-    /// The worker goes on behind its commit.
+    /// The worker continues after its commit.
     Learn,
-    /// Others' doings.
+    /// Changes by other workers.
     MergedElsewhere {
         person: u128,
         into: u128,
@@ -44,7 +44,7 @@ enum Act {
     EraseFinished {
         person: u128,
     },
-    /// The last that was committed is gone.
+    /// The last commit is lost.
     FailedOver {
         person: u128,
     },
@@ -82,11 +82,11 @@ struct Tx {
     is_committed: bool,
 }
 
-/// Erasures as the database has them.
+/// Erasures as stored in the database.
 #[derive(Default)]
 struct Erasures {
     rows: HashMap<u128, (i64, bool)>,
-    /// Lanes whose transactions had begun before the announcement.
+    /// Lanes whose transactions started before the announcement.
     awaited: HashMap<u128, BTreeSet<usize>>,
 }
 
@@ -98,7 +98,7 @@ impl Erasures {
     }
 }
 
-/// As `Known::follow`, with these erasures.
+/// Like `Known::follow`, with these erasures.
 fn follow(known: &Known, edition: Edition, erasures: &Erasures) -> Begun {
     let last = known.state.read().unwrap().edition;
     match last.filter(|last| last.server_started == edition.server_started) {
@@ -133,7 +133,7 @@ proptest! {
         let mut edition = Edition { seq: 1, server_started: from_ms(now) };
         let mut rows: HashMap<u128, Row> = HashMap::new();
         let mut erasures = Erasures::default();
-        // When somebody was last looked up.
+        // When each user was last looked up.
         let mut checked: HashMap<u128, i64> = HashMap::new();
         let mut lanes: [Option<Tx>; LANES] = [None, None];
         for (pause_ms, lane, act) in acts {
@@ -185,7 +185,7 @@ proptest! {
                 },
                 Act::Learn if lanes[lane].as_ref().is_some_and(|tx| tx.is_committed) => {
                     let Tx { begun, learnt, now: at, .. } = lanes[lane].take().unwrap();
-                    // Not where everything was forgotten meanwhile, or the person erased.
+                    // Does not apply if the cache was cleared or the user erased in the meantime.
                     let is_of_use = known.state.read().unwrap().resets == begun.resets && now - at < TRUST - 1_000;
                     let is_erased = |key: &PersonKey| {
                         erasures.rows.get(&key.1.as_u128()).is_some_and(|(seq, is_pending)| *is_pending || *seq > begun.seq)
@@ -195,7 +195,7 @@ proptest! {
                     for (key, seen) in present.into_iter().filter(|(key, _)| is_of_use && !is_erased(key)) {
                         let is_merged = rows[&key.1.as_u128()].merged.is_some();
                         let standing = known.standing(&key, seen, from_ms(now));
-                        prop_assert!(is_merged || standing == Standing::Fresh, "{:?} though just learnt", standing);
+                        prop_assert!(is_merged || standing == Standing::Fresh, "{:?} directly after the update", standing);
                     }
                 }
                 Act::MergedElsewhere { person, into } => {
@@ -213,7 +213,7 @@ proptest! {
                 Act::EraseFinished { person } => {
                     let is_pending = erasures.rows.get(&person).is_some_and(|(_, is_pending)| *is_pending);
                     let is_awaited = erasures.awaited.get(&person).is_some_and(|lanes| !lanes.is_empty());
-                    // Those that name the person have locked them.
+                    // Transactions that name the user have locked the row.
                     let is_named = lanes.iter().flatten().any(|tx| !tx.is_committed && tx.names.contains(&person));
                     if is_pending && !is_awaited && !is_named {
                         rows.remove(&person);

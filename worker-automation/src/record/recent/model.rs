@@ -1,4 +1,4 @@
-//! The memory of recent events against a list of all of them.
+//! Compares the memory of recent events with a list of all events.
 
 use kernel::ids;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use super::*;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
-    /// Whatever was recorded, the last eight are remembered; of what was not recorded, hardly anything is.
+    /// The last eight events are always remembered. Hardly any unrecorded event is taken for a recorded one.
     #[test]
     fn the_last_are_remembered_and_others_are_not(
         batches in prop::collection::vec((0..3_u128, prop::collection::vec(any::<u128>(), 1..300)), 1..12),
@@ -26,22 +26,22 @@ proptest! {
             let last = all.iter().rev().take(8).copied();
             prop_assert!(recent.are_suspect(last).into_iter().all(|is_suspect| is_suspect));
         }
-        // In so large a memory a few thousand drive hardly anything out.
+        // A few thousand events evict hardly anything from a memory of this size.
         let known = recent.are_suspect(all.iter().copied());
         prop_assert_eq!(known.iter().filter(|is_suspect| !**is_suspect).count(), 0);
         let fresh = strangers.into_iter().map(|random| (ProjectId(Uuid::from_u128(9)), id(random)));
         prop_assert!(recent.are_suspect(fresh).into_iter().filter(|is_suspect| *is_suspect).count() <= 1);
     }
 
-    /// By the log of asks and mistakes: after a mistake nothing is trusted for a while, twice as long for each that follows soon, and
-    /// never for longer than 1,024 transactions.
+    /// A mistake suspends trust, for twice as long after each further mistake that follows soon, but never for longer
+    /// than 1,024 transactions.
     #[test]
     fn trust_comes_back_after_as_long_as_was_said(goes in prop::collection::vec((0..3_000_u32, 1..4_u32), 1..12)) {
         let mut trust = Trust::default();
         let mut last = 0_u32;
         for (well, mistakes) in goes {
-            prop_assert!((0..well).all(|_| trust.ask()), "it was trusted already");
-            // With the one by which it was seen that it is trusted again.
+            prop_assert!((0..well).all(|_| trust.ask()), "trust must not be suspended here");
+            // Includes the call that found trust restored.
             if well >= 1_024 {
                 last = 0;
             }

@@ -1,5 +1,5 @@
-//! Reads the configuration that a transaction needs before it applies a batch: automations, segment conditions, endpoint
-//! subscriptions and timezones.
+//! Reads the configuration that a transaction needs before it applies a batch: automations, segment conditions,
+//! endpoint subscriptions and timezones.
 
 use std::sync::Arc;
 

@@ -30,7 +30,9 @@ impl Client {
     pub async fn send(&self, push: &Push) -> Outcome {
         // The token becomes part of the path and must not change it.
         if push.token.is_empty() || !push.token.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Outcome::Rejected("the token is none of this vendor's, which have hexadecimal digits".to_owned());
+            return Outcome::Rejected(
+                "the device token is not an APNs token, which consists of hexadecimal digits".to_owned(),
+            );
         }
         let mut payload = push.data();
         payload["aps"] = json!({

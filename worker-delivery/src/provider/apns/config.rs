@@ -36,7 +36,7 @@ impl ApnsConfig {
         let [key_id, team_id, key_text, bundle_id] = fields;
         for (field, value) in FIELDS.into_iter().zip(fields).filter(|(field, _)| *field != "iosPushPrivateKey") {
             if !value.bytes().all(|b| b.is_ascii_graphic()) {
-                return Err(format!("{field} holds characters that none has"));
+                return Err(format!("{field} contains characters that are not allowed"));
             }
         }
         let vendors = match environment.unwrap_or("production") {

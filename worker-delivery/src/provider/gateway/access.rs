@@ -86,7 +86,7 @@ async fn ask(account: &ServiceAccount, http: &HttpClient, clock: &Clock) -> Resu
         return answer
             .json::<Granted>()
             .filter(|g| !g.access_token.is_empty() && g.access_token.bytes().all(|b| b.is_ascii_graphic()))
-            .ok_or_else(|| Outcome::unavailable("the token service's answer holds no token"));
+            .ok_or_else(|| Outcome::unavailable("the token service's response contains no token"));
     }
     if let Some(refused) = answer.json::<Refused>().filter(|_| answer.status.is_client_error()) {
         let why = said(answer.status, &format!("{}: {}", refused.error, refused.error_description));

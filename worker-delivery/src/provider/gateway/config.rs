@@ -75,10 +75,10 @@ fn account(text: &str, base: &BaseUrl) -> Result<ServiceAccount, String> {
         serde_json::from_str(text).map_err(|e| format!("{FIELD} is not the JSON of a service account: {e}"))?;
     let is_id = |c: char| c.is_ascii_alphanumeric() || "-_:.".contains(c);
     if json.project_id.is_empty() || !json.project_id.chars().all(is_id) {
-        return Err(format!("{FIELD}: project_id {:?} is none", json.project_id));
+        return Err(format!("{FIELD}: project_id {:?} is not a project ID", json.project_id));
     }
     if !is_vendors(&json.token_uri) && !base.is_origin_of(&json.token_uri) {
-        return Err(format!("{FIELD}: token_uri points to {:?}, which is not the vendor's address", json.token_uri));
+        return Err(format!("{FIELD}: token_uri is {:?}, which is not the vendor's URL", json.token_uri));
     }
     let key = SigningKey::rs256_from_pem(&json.private_key).map_err(|e| format!("{FIELD}: private_key {e}"))?;
     Ok(ServiceAccount {
@@ -129,7 +129,7 @@ mod tests {
             ("project_id", json!("../x"), "project_id"),
             ("project_id", json!(7), "not the JSON of a service account"),
             ("client_email", json!(null), "not the JSON of a service account"),
-            ("private_key", json!("x"), "private_key is no private key"),
+            ("private_key", json!("x"), "private_key is not a private key"),
             ("token_uri", json!("https://evil.example/token"), "token_uri"),
             ("token_uri", json!("http://oauth2.googleapis.com/token"), "token_uri"),
             ("token_uri", json!("https://oauth2.googleapis.com:444/token"), "token_uri"),

@@ -25,7 +25,7 @@ impl MailHttpConfig {
         let api_key = settings.secret("mailproviderApiKey").map(str::trim).filter(|k| !k.is_empty());
         let api_key = api_key.ok_or("mailproviderApiKey is missing")?;
         if !api_key.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err("mailproviderApiKey holds characters that no key has".to_owned());
+            return Err("mailproviderApiKey contains characters that are not allowed in a key".to_owned());
         }
         Ok(Self { base: base.clone(), api_key: api_key.to_owned(), from: address::sender(settings)? })
     }

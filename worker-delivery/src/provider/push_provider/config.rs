@@ -43,7 +43,7 @@ impl PushProviderConfig {
 impl ProviderApp {
     pub fn new(id: &str, rest_key: &str) -> Result<Self, String> {
         if !rest_key.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err("pushProviderRestKey holds characters that no key has".to_owned());
+            return Err("pushProviderRestKey contains characters that are not allowed in a key".to_owned());
         }
         Ok(Self { id: id.to_owned(), rest_key: rest_key.to_owned() })
     }

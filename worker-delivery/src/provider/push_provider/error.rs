@@ -109,6 +109,6 @@ mod tests {
             assert_eq!(read(status, &body).name(), outcome, "{status} {body}");
         }
         let gone = read(200, &json!({ "id": "", "errors": { "invalid_ios_tokens": ["secret"] } }));
-        assert_eq!(gone.words(), "200 invalid_ios_tokens", "no token is repeated");
+        assert_eq!(gone.words(), "200 invalid_ios_tokens", "the text contains no token");
     }
 }

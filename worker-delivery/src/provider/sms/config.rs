@@ -32,10 +32,10 @@ impl SmsConfig {
         missing.map_or(Ok(()), Err)?;
         // It becomes part of the URL.
         if !account.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err("smsAccountId holds characters that none has".to_owned());
+            return Err("smsAccountId contains characters that are not allowed".to_owned());
         }
         if !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err("smsAuthToken holds characters that none has".to_owned());
+            return Err("smsAuthToken contains characters that are not allowed".to_owned());
         }
         let [account, token, from] = [account, token, from].map(str::to_owned);
         Ok(Self { base: base.clone(), account, token, from })

@@ -67,7 +67,8 @@ impl TryFrom<&SystemMail> for SmtpConfig {
     type Error = String;
 
     fn try_from(mail: &SystemMail) -> Result<Self, String> {
-        let email: Address = mail.from_email.parse().map_err(|e| format!("SYSTEM_MAIL_FROM is no address: {e}"))?;
+        let email: Address =
+            mail.from_email.parse().map_err(|e| format!("SYSTEM_MAIL_FROM is not an email address: {e}"))?;
         let security = match mail.security {
             SystemSecurity::None => Security::None,
             SystemSecurity::StartTls => Security::StartTls,
@@ -143,7 +144,7 @@ mod tests {
             ("smtpSecurity", json!("ssl")),
             ("smtpPort", json!(70_000)),
             ("smtpPort", json!(0)),
-            ("mailproviderFromEmail", json!("nobody")),
+            ("mailproviderFromEmail", json!("no-address")),
             ("mailproviderFromEmail", json!("a@example.com\r\nBcc: b@example.com")),
         ] {
             let error = read(json!({ (field): value })).unwrap_err();

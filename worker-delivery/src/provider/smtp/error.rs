@@ -125,9 +125,9 @@ pub fn outcome(step: Step, failure: Failure) -> Outcome {
             Outcome::Rejected(why)
         }
         (Failure::Tls(why) | Failure::Unable(why) | Failure::Broken(why), Step::Dot) => Outcome::Ambiguous(why),
-        (Failure::Timeout, Step::Dot) => Outcome::Ambiguous("no answer in time".to_owned()),
+        (Failure::Timeout, Step::Dot) => Outcome::Ambiguous("no response in time".to_owned()),
         (Failure::Tls(why) | Failure::Broken(why), _) => Outcome::unavailable(why),
-        (Failure::Timeout, _) => Outcome::unavailable("no answer in time"),
+        (Failure::Timeout, _) => Outcome::unavailable("no response in time"),
     }
 }
 

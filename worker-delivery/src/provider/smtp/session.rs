@@ -85,13 +85,13 @@ impl Session {
         let of_mail = envelope.from.to_string().is_ascii();
         if !(envelope.from.to_string().is_ascii() && envelope.to.to_string().is_ascii()) {
             if !connection.server_info().supports_feature(Extension::SmtpUtfEight) {
-                return Err(Failure::Unable("the mail server takes no addresses in Unicode".to_owned()));
+                return Err(Failure::Unable("the mail server does not accept addresses in Unicode".to_owned()));
             }
             parameters.push(MailParameter::SmtpUtfEight);
         }
         if !envelope.mail.is_ascii() {
             if !connection.server_info().supports_feature(Extension::EightBitMime) {
-                return Err(Failure::Unable("the mail server takes no text in Unicode".to_owned()));
+                return Err(Failure::Unable("the mail server does not accept text in Unicode".to_owned()));
             }
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }

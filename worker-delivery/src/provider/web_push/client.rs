@@ -55,14 +55,14 @@ impl Client {
 
     fn request(&self, push: &Push) -> Result<(Uri, Request<Bytes>), String> {
         let subscription = Subscription::parse(&push.token)?;
-        let uri: Uri = subscription.endpoint.parse().map_err(|_| "the subscription's endpoint is no address")?;
+        let uri: Uri = subscription.endpoint.parse().map_err(|_| "the subscription's endpoint is not a URL")?;
         let text = push.payload().to_string();
         if text.len() > PLAIN_MAX {
-            return Err(format!("{TOO_LARGE}: {} bytes, and browsers take {PLAIN_MAX}", text.len()));
+            return Err(format!("{TOO_LARGE}: {} bytes, but browsers accept at most {PLAIN_MAX}", text.len()));
         }
-        let own = PrivateKey::generate(&ECDH_P256).map_err(|_| "no key pair could be made")?;
+        let own = PrivateKey::generate(&ECDH_P256).map_err(|_| "a key pair could not be generated")?;
         let body = encrypt(text.as_bytes(), &subscription, &own, &rand::random())
-            .map_err(|_| "the subscription's p256dh is no key")?;
+            .map_err(|_| "the subscription's p256dh is not a key")?;
         let authorization = self.authorization(&uri)?;
         let request = Request::post(&uri)
             .header(AUTHORIZATION, authorization)
@@ -107,7 +107,7 @@ impl Client {
         }
         match self.http.policy().resolve(host, port).await {
             Ok(ip) if self.http.policy().exempts(ip) => Ok(()),
-            Ok(_) => Err(format!("the subscription's endpoint is at port {port}, and only 443 is called")),
+            Ok(_) => Err(format!("the subscription's endpoint uses port {port}, but only port 443 is allowed")),
             Err(error) => Err(error.to_string()),
         }
     }

@@ -63,14 +63,14 @@ proptest! {
                 done = Some(status);
                 break;
             };
-            prop_assert!(status != Some(410), "it is called again, and it is gone");
+            prop_assert!(status != Some(410), "a gone endpoint is called again");
             if let Some(retry_after) = retry_after {
                 prop_assert!(wait >= Duration::from_secs(retry_after.min(86_400)));
                 total_retry_after_s += retry_after.min(86_400);
             }
             now += SignedDuration::try_from(wait).unwrap();
         }
-        let last = done.expect("it ends");
+        let last = done.expect("the delivery does not end");
         prop_assert!(made == 8 || matches!(last, Some(204 | 410)), "{} calls, the last with {:?}", made, last);
     }
 }

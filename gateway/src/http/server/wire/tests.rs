@@ -71,9 +71,9 @@ async fn an_answer_that_nobody_reads_ends_the_connection() {
     let limit = Duration::from_millis(50);
     let (client, server) = tokio::io::duplex(10);
     let mut wire = Wire::new(server, Phase::default(), limits(limit, LONG, limit));
-    wire.write_all(b"is taken").await.unwrap();
+    wire.write_all(b"fits in!").await.unwrap();
     wire.flush().await.unwrap();
-    let error = wire.write_all(b"is not taken").await.unwrap_err();
+    let error = wire.write_all(b"does not fit").await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     drop(client);
 }

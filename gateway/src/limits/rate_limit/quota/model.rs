@@ -88,9 +88,9 @@ proptest! {
                         world.bucket.fill(leased, world.now_us);
                         let gathered = u64::from(limit) * 1_000 * GATHER.as_millis() as u64;
                         let bucket = &world.bucket;
-                        prop_assert!(bucket.micros < MICRO + gathered, "{:?} of {}", allowance, bucket.micros);
+                        prop_assert!(bucket.micros < MICRO + gathered, "{:?} with {} available", allowance, bucket.micros);
                         let is_kept = leased.priority().is_granted && bucket.priority >= MICRO + gathered;
-                        prop_assert!(!is_kept, "{:?} beside {}", allowance, bucket.priority);
+                        prop_assert!(!is_kept, "{:?} with {} reserved", allowance, bucket.priority);
                     }
                 },
                 Act::Await => {

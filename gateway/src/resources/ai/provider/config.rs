@@ -36,10 +36,10 @@ impl AiConfig {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.query().is_none()
         });
         if !usable {
-            let allowed = "an http:// or https:// address such as https://api.openai.com/v1";
-            return Err(error("AI_BASE_URL", format!("{base_url:?} is no such address"), allowed));
+            let allowed = "an http:// or https:// URL such as https://api.openai.com/v1";
+            return Err(error("AI_BASE_URL", format!("{base_url:?} is not a valid URL"), allowed));
         }
-        let missing = || error("AI_MODEL", "missing beside AI_BASE_URL".to_owned(), "the name of a model");
+        let missing = || error("AI_MODEL", "required if AI_BASE_URL is set".to_owned(), "the name of a model");
         let seconds = env.bounded("AI_TIMEOUT_SECONDS", 20, 1..=120, "1 to 120")?;
         Ok(Some(Self {
             base_url: base_url.trim_end_matches('/').to_owned(),

@@ -60,7 +60,7 @@ impl Failure {
         let words = said.into_iter().find_map(Value::as_str).unwrap_or(&text);
         let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let short: String = line.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect();
-        if short.is_empty() { "without words".to_owned() } else { short }
+        if short.is_empty() { "no error message".to_owned() } else { short }
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
             (r#"{"error":"model not found"}"#, "model not found"),
             (r#"{"detail":"no"}"#, "no"),
             ("<h1>Bad Gateway</h1>", "<h1>Bad Gateway</h1>"),
-            ("", "without words"),
+            ("", "no error message"),
         ] {
             assert_eq!(Failure::words(body.as_bytes()), words);
         }

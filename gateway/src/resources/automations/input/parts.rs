@@ -53,7 +53,7 @@ pub(super) fn seconds(element: &Element<'_>, allowed: RangeInclusive<f64>) -> Op
     if seconds.is_none() {
         let (least, most) = (allowed.start(), allowed.end());
         element.problem(format!(
-            "must be a number of seconds from {least} to {most}, or a text such as `3d`, `12h`, `15m`"
+            "must be a number of seconds from {least} to {most}, or a duration such as `3d`, `12h`, `15m`"
         ));
     }
     seconds
@@ -90,7 +90,7 @@ pub(super) fn goal(element: &Element<'_>) -> Option<Goal> {
 pub(super) fn segment_id(element: &Element<'_>) -> Option<Uuid> {
     let id = Uuid::try_parse(element.text(&WORD)?).ok();
     if id.is_none() {
-        element.problem("must be the id of a segment");
+        element.problem("must be the ID of a segment");
     }
     id
 }
@@ -118,12 +118,12 @@ pub(super) fn property(fields: &mut Fields<'_>, is_required: bool) -> Option<Str
     }?;
     let keys = text.strip_prefix("properties.").unwrap_or(text);
     if keys.split('.').any(str::is_empty) {
-        fields.problem("property", "must be a property's name, or names joined by dots");
+        fields.problem("property", "must be a property name, or several joined by dots");
         return None;
     }
     if NO_DATES.contains(&text) {
         let own = format!(
-            "must be a property that holds a date; `{text}` is none (a property of that name is `properties.{text}`)"
+            "must be a property that holds a date; `{text}` is a built-in field (a property with that name is `properties.{text}`)"
         );
         fields.problem("property", own);
         return None;

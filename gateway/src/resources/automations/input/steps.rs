@@ -43,7 +43,7 @@ pub(super) fn steps(fields: &mut Fields<'_>) -> Option<Vec<Step>> {
     let mut reader = Reader::default();
     let steps = reader.all(&elements, 0);
     if reader.steps > STEPS_MAX {
-        fields.problem("steps", format!("must be at most {STEPS_MAX} in all, those within arms included"));
+        fields.problem("steps", format!("must be at most {STEPS_MAX} steps, including nested ones"));
     }
     Some(steps)
 }
@@ -75,14 +75,14 @@ impl Reader {
         let kind = fields.required_text("type", &WORD);
         if !TYPES.contains(&kind) {
             if !kind.is_empty() {
-                fields.problem("type", format!("is no step type; there are {}", TYPES.join(", ")));
+                fields.problem("type", format!("is not a step type; use one of {}", TYPES.join(", ")));
             }
             return None;
         }
         let name = fields.text("name", &NAME).map(str::to_owned);
         if let Some(name) = name.as_ref().filter(|_| matches!(kind, "WEBHOOK" | "WAIT_FOR_EVENT")) {
             if self.names.contains(name) {
-                fields.problem("name", "is the name of another step whose outcome is kept, too");
+                fields.problem("name", "is already the name of another WEBHOOK or WAIT_FOR_EVENT step");
             }
             self.names.push(name.clone());
         }
@@ -131,7 +131,7 @@ impl Reader {
             }
             "WEBHOOK" => {
                 if fields.text("name", &NAME).is_none() && (!fields.has("name") || fields.is_null("name")) {
-                    fields.problem("name", "is required: later steps find the answer as `steps.<name>.response`");
+                    fields.problem("name", "is required: later steps read the response as `steps.<name>.response`");
                 }
                 let url = url(fields);
                 let body = given(fields, "body").map(|element| templated(&element));
@@ -216,7 +216,7 @@ fn wait_until(fields: &mut Fields<'_>) -> Option<Action> {
         return None;
     }
     if offset.is_some() && !fields.has("property") {
-        fields.problem("offset", "needs `property`, the date that it is counted from");
+        fields.problem("offset", "requires `property`, the date that it is relative to");
     }
     let offset = offset.map_or(Some(None), |offset| offset.map(Some))?;
     (time.is_some() || property.is_some()).then_some(Action::WaitUntil { time, property, offset })
@@ -226,7 +226,7 @@ fn weight(fields: &mut Fields<'_>) -> Option<f64> {
     let element = required(fields, "weight")?;
     let weight = element.value().as_f64().filter(|weight| *weight > 0.0 && *weight <= WEIGHT_MAX);
     if weight.is_none() {
-        element.problem(format!("must be a number over 0, up to {WEIGHT_MAX}"));
+        element.problem(format!("must be greater than 0 and at most {WEIGHT_MAX}"));
     }
     weight
 }
@@ -239,7 +239,7 @@ fn url(fields: &mut Fields<'_>) -> Option<String> {
     };
     let found = text.parse::<Uri>().ok().filter(is_plain);
     if found.is_none() && !text.is_empty() {
-        fields.problem("url", "must be an http:// or https:// address, without credentials");
+        fields.problem("url", "must be an http:// or https:// URL without credentials");
     }
     found.map(|_| text.to_owned())
 }

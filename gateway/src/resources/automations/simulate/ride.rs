@@ -18,8 +18,8 @@ use uuid::Uuid;
 use super::input::{Happening, Simulation};
 use crate::resources::time_format;
 
-/// Maximum number of inputs (`TURNS`) and of intermediate checks of exit rules (`LOOKS`) per simulation. An automation
-/// has at most 100 steps, and a request at most 100 events.
+/// Limits per simulation: inputs, and intermediate checks of exit rules. An automation has at most 100 steps, and a
+/// request at most 100 events.
 const TURNS: usize = 1_000;
 const LOOKS: usize = 1_000;
 const TOO_LONG: &str = "simulated_no_further";

@@ -61,10 +61,13 @@ pub(super) fn change(fields: &mut Fields<'_>, settings: &mut Settings, now: Time
     }
     let Some(winner) = &settings.winner else { return };
     if settings.send_in_user_timezone {
-        fields.problem("winner", "cannot go with sendInUserTimezone: for the rest the time would have passed");
+        fields.problem(
+            "winner",
+            "cannot be combined with sendInUserTimezone: the send time would have passed for the remaining users",
+        );
     }
     if winner.metric == Metric::Converted && settings.goal.is_none() {
-        fields.problem("winner", "by the metric `converted` needs a `goal`");
+        fields.problem("winner", "with the metric `converted` requires a `goal`");
     }
 }
 
@@ -112,7 +115,7 @@ fn percent(fields: &mut Fields<'_>, name: &'static str, allowed: Range<f64>) -> 
     };
     let found = element.value().as_f64().filter(|number| *number > allowed.start && *number < allowed.end);
     if found.is_none() {
-        element.problem("must be a number of percent, above 0 and up to 100");
+        element.problem("must be a percentage above 0 and up to 100");
     }
     found
 }

@@ -73,9 +73,12 @@ fn no_sending_begins_while_one_is_under_way_and_what_has_ended_stays_so() {
     for stand in all {
         for wish in WISHES {
             let step = step(wish, stand.status, stand.under_way, stand.waits);
-            assert!(step != Some(Step::Begin) || !stand.under_way, "{wish:?} sends {stand:?} to everybody again");
+            assert!(step != Some(Step::Begin) || !stand.under_way, "{wish:?} sends {stand:?} a second time");
             // Only an explicit send begins before the scheduled time.
-            assert!(step != Some(Step::Begin) || wish == Wish::Send || !stand.waits, "{wish:?} hastens {stand:?}");
+            assert!(
+                step != Some(Step::Begin) || wish == Wish::Send || !stand.waits,
+                "{wish:?} starts {stand:?} before its time"
+            );
             let has_ended = matches!(stand.status, Completed | Cancelled | Failed);
             assert!(step.is_none() || !has_ended, "{wish:?} of {stand:?}");
         }

@@ -50,7 +50,7 @@ pub(super) fn asked(body: &Map<String, Value>, campaign: &Campaign) -> Result<As
     let is_given = |value: &Value| !value.is_null() && value.as_array().is_none_or(|items| !items.is_empty());
     if !["userIds", "to"].iter().any(|name| body.get(*name).is_some_and(is_given)) {
         let or = if has_address { ", or `to`" } else { "" };
-        fields.problem("userIds", format!("is required{or}: whom the test goes to"));
+        fields.problem("userIds", format!("is required{or}: the recipients of the test"));
     }
     let variants = &campaign.settings.variants;
     if asked.variant.as_ref().is_some_and(|name| variants.iter().all(|variant| variant.name != *name)) {

@@ -53,7 +53,7 @@ pub(super) fn checked(element: &Element<'_>, kind: Kind, outbound: &OutboundPoli
         Kind::OneOf(names) => (!names.contains(&text)).then(|| format!("must be one of {}", names.join(", "))),
         Kind::TenCharacters => (text.len() != 10 || !text.bytes().all(|b| b.is_ascii_alphanumeric()))
             .then(|| "must be exactly 10 letters and digits".to_owned()),
-        Kind::PrivateKey => (!is_pem_key(text)).then(|| "must be the text of a private key file (PEM)".to_owned()),
+        Kind::PrivateKey => (!is_pem_key(text)).then(|| "must be a private key in PEM format".to_owned()),
         Kind::PhoneNumber => (!is_sender(text)).then(|| {
             "must be a number such as +15551234567, or a sender name of at most 11 letters and digits".to_owned()
         }),
@@ -87,7 +87,9 @@ fn host_refusal(host: &str, outbound: &OutboundPolicy) -> Option<String> {
     };
     match address {
         Some(address) if outbound.allows(address) => None,
-        Some(_) => Some("is an address that may not be called (OUTBOUND_ALLOW exempts ranges)".to_owned()),
+        Some(_) => {
+            Some("is an address that may not be called; the operator can exempt ranges with OUTBOUND_ALLOW".to_owned())
+        }
         None if lower.len() <= 253 && lower.split('.').all(is_label) => None,
         None => Some("must be a host name such as smtp.example.com, or an IP address".to_owned()),
     }

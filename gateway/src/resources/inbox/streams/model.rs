@@ -50,7 +50,7 @@ proptest! {
             let inbox = (ProjectId(Uuid::from_u128(project)), Uuid::from_u128(user));
             match inboxes.enter(inbox, OwnerId(Uuid::from_u128(owner_of(project)))) {
                 Ok(slot) => {
-                    prop_assert_eq!(expected, 200, "{} of {} are there", there.len(), capacity);
+                    prop_assert_eq!(expected, 200, "{} of {} are open", there.len(), capacity);
                     there.push(((project, user), slot));
                 }
                 Err(refused) => prop_assert_eq!(refused.status().as_u16(), expected),

@@ -71,10 +71,10 @@ pub fn check(text: &str) -> Result<(), (usize, String)> {
                 elements += 1;
                 images += usize::from(name == "mj-carousel-image");
                 if name == "mj-include" {
-                    return Err((start, "mj-include is not allowed: a body brings all it needs".to_owned()));
+                    return Err((start, "mj-include is not allowed: a body must be self-contained".to_owned()));
                 }
                 if name.starts_with("mj-") && !COMPONENTS.contains(&name) {
-                    return Err((start, format!("there is no component {name}")));
+                    return Err((start, format!("unknown component {name}")));
                 }
             }
             Token::Attribute { span, .. } => {
@@ -91,15 +91,15 @@ pub fn check(text: &str) -> Result<(), (usize, String)> {
             _ => {}
         }
         if elements > ELEMENTS || open > NESTED {
-            let why = format!("MJML has at most {ELEMENTS} elements, {NESTED} within each other");
+            let why = format!("MJML may have at most {ELEMENTS} elements, nested at most {NESTED} deep");
             return Err((start, why));
         }
         if images > CAROUSEL {
-            return Err((start, format!("all carousels of a mail have at most {CAROUSEL} images")));
+            return Err((start, format!("the carousels of an email may have at most {CAROUSEL} images in total")));
         }
     }
     if (repeated + handed_on) * elements > REPEATED {
-        let why = "what is compiled of this MJML would be too large: say less in mj-attributes and in what is handed on to children";
+        let why = "the HTML compiled from this MJML would be too large: use fewer attributes in mj-attributes and on components that pass them to their children";
         return Err((0, why.to_owned()));
     }
     Ok(())
@@ -124,7 +124,7 @@ mod tests {
             "<_>".repeat(5_000),
         ] {
             let (_, why) = check(&raw(&deep)).unwrap_err();
-            assert!(why.contains("within each other"), "{why}: {}", &deep[..40]);
+            assert!(why.contains("nested at most"), "{why}: {}", &deep[..40]);
         }
         let table = "<!--[if mso]><table><tr><td><![endif]-->x<br><!--[if mso]></td></tr></table><![endif]-->";
         assert_eq!(check(&raw(&table.repeat(500))), Ok(()));

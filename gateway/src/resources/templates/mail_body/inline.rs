@@ -28,16 +28,16 @@ const MOST: usize = 1024 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
     #[error(
-        "it is too much: at most {ELEMENTS} elements, {NESTED} within each other, and {CSS} bytes of CSS; rules about siblings count for more"
+        "it exceeds the limits: at most {ELEMENTS} elements, nested at most {NESTED} deep, and {CSS} bytes of CSS; sibling selectors count for more"
     )]
     TooMuch,
-    #[error("a placeholder in <style> stands elsewhere than as a property's value")]
+    #[error("a placeholder in <style> is not a property's value")]
     Placeholder,
-    #[error("<style> has placeholders, and the template gives names to values with assign, capture or for")]
+    #[error("<style> has placeholders, and the template defines variables with assign, capture or for")]
     Names,
-    #[error("it cannot be read")]
+    #[error("it cannot be parsed")]
     Unreadable,
-    #[error("the body would become larger than a template may be")]
+    #[error("the body would exceed the maximum size of a template")]
     TooLarge,
 }
 

@@ -48,7 +48,8 @@ pub fn compiled(source: &str, root: usize, placeholders: &[Placeholder]) -> Resu
     };
     if let Some(before) = placeholders.first().filter(|placeholder| placeholder.range.start < root) {
         let (line, column) = position(source, before.range.start);
-        let message = "a placeholder cannot stand before <mjml>: it would be lost where MJML is compiled".to_owned();
+        let message =
+            "a placeholder is not allowed before <mjml>: it would be lost when the MJML is compiled".to_owned();
         return Err(ParseError { line, column, message });
     }
     let body = &source[root..];
@@ -63,8 +64,8 @@ pub fn compiled(source: &str, root: usize, placeholders: &[Placeholder]) -> Resu
     let html = parsed.element.render(&RenderOptions::default());
     let html = html.map_err(|error| fault(0, format!("this MJML cannot be compiled: {error}")))?;
     masked.unmasked(body, &html).map_err(|at| {
-        let why = "a placeholder cannot stand here: where MJML is compiled it would be lost or moved; between components \
-                   inside of mj-body, in their texts and in attributes that are no sizes it can";
+        let why = "a placeholder is not allowed here: it would be lost or moved when the MJML is compiled; use it between \
+                   components in mj-body, in their text, and in attributes that are not sizes";
         fault(at, why.to_owned())
     })
 }
@@ -73,14 +74,14 @@ fn explained(error: &Error) -> (Option<usize>, String) {
     let at = |position: &Span| Some(position.start);
     match error {
         Error::UnexpectedElement { position, .. } => {
-            (at(position), "this element cannot stand here in MJML".to_owned())
+            (at(position), "this element is not allowed here in MJML".to_owned())
         }
-        Error::UnexpectedToken { position, .. } => (at(position), "MJML allows nothing like this here".to_owned()),
+        Error::UnexpectedToken { position, .. } => (at(position), "MJML does not allow this here".to_owned()),
         Error::MissingAttribute { name, position, .. } => (at(position), format!("the attribute {name} is missing")),
         Error::InvalidAttribute { position, .. } => (at(position), "this attribute's value is not allowed".to_owned()),
-        Error::InvalidFormat { position, .. } => (at(position), "this value has not the form it needs".to_owned()),
+        Error::InvalidFormat { position, .. } => (at(position), "this value has the wrong format".to_owned()),
         Error::EndOfStream { .. } => (None, "this MJML ends before its elements are closed".to_owned()),
-        Error::ParserError { source, .. } => (None, format!("this is no MJML: {source}")),
-        other => (None, format!("this is no MJML: {other}")),
+        Error::ParserError { source, .. } => (None, format!("this is not valid MJML: {source}")),
+        other => (None, format!("this is not valid MJML: {other}")),
     }
 }

@@ -7,34 +7,37 @@ const CLIPPED_FROM: usize = 102 * 1024;
 /// Maximum number of characters of a subject that any mail client shows in its list.
 const SUBJECT_MOST: usize = 150;
 
-/// Returns warnings about a rendered mail. `leave` holds the unsubscribe links, and `not_inlined` the reason why the
-/// CSS is not inlined, if it is not.
+/// Returns warnings about a rendered mail. `not_inlined` is the reason why the CSS is not inlined, if it is not.
 pub fn warnings(subject: &str, body: &str, leave: &[String], not_inlined: Option<&str>) -> Vec<String> {
     let mut found = Vec::new();
     if subject.trim().chars().count() > SUBJECT_MOST {
-        found.push(format!("subject: over {SUBJECT_MOST} characters it is cut off wherever it is shown"));
+        found.push(format!("subject: over {SUBJECT_MOST} characters; mail clients truncate it"));
     }
     if body.len() > CLIPPED_FROM {
-        found.push(format!("body: of mails over {CLIPPED_FROM} bytes Gmail shows only the beginning"));
+        found.push(format!("body: over {CLIPPED_FROM} bytes; Gmail shows only the beginning"));
     }
     match images_without_alt(body) {
         0 => {}
-        1 => found.push("body: an image has no alt text, and many programs show no images at first".to_owned()),
+        1 => {
+            found.push("body: an image has no alt text, and many mail clients do not show images by default".to_owned())
+        }
         images => {
-            found.push(format!("body: {images} images have no alt text, and many programs show no images at first"));
+            found.push(format!(
+                "body: {images} images have no alt text, and many mail clients do not show images by default"
+            ));
         }
     }
     if has_components_left(body) {
-        found.push("body: MJML is compiled only where the whole body is one <mjml> element; as it is, <mj-…> is shown as nothing".to_owned());
+        found.push("body: MJML is compiled only if the whole body is one <mjml> element; mail clients do not render <mj-…> elements".to_owned());
     }
     if !leave.iter().any(|link| !link.is_empty() && body.contains(link)) {
         found.push(
-            "body: there is no link to unsubscribe, {{ unsubscribeUrl }} or {{ preferencesUrl }}; only mail that was asked for may go without"
+            "body: there is no unsubscribe link ({{ unsubscribeUrl }} or {{ preferencesUrl }}); only transactional email may omit it"
                 .to_owned(),
         );
     }
     if let Some(why) = not_inlined {
-        found.push(format!("body: the CSS of <style> is not inlined, and some programs ignore it there: {why}"));
+        found.push(format!("body: the CSS in <style> is not inlined, and some mail clients ignore it: {why}"));
     }
     found
 }

@@ -1,6 +1,6 @@
 import type { Item } from '@rekindle/core';
 
-/** What the page tells the service worker. Kept in a cache: both can reach it, and it needs no schema. */
+/** Data from the page for the service worker. Kept in a cache, which both can access and which needs no schema. */
 export interface Remembered {
   apiUrl: string;
   apiKey: string;
@@ -9,29 +9,29 @@ export interface Remembered {
   userHash?: string;
   userToken?: string;
   serverKey?: string;
-  /** Nothing is to be recorded. */
+  /** Nothing may be recorded. */
   optedOut?: boolean;
-  /** The person wants no push, or nobody is here to want it. */
+  /** Push is off for this browser: the user opted out or logged out, or there is no token. */
   unlinked?: boolean;
-  /** The subscription's JSON, where the browser has replaced it. */
+  /** The subscription's JSON, if the browser has replaced it. */
   token?: string;
 }
 
 const CACHE = 'rekindle';
-const WHO = '/rekindle/who';
-/** Reports that were not sent yet, each under its id: the page and the worker cannot overwrite one another's. */
+const USER = '/rekindle/who';
+/** Reports that were not sent yet, each with its ID as key: the page and the worker cannot overwrite each other's. */
 const PENDING = '/rekindle/pending/';
 
-/** Keeps what is said over what was. One at a time: pages and the worker add to the same. */
+/** Merges the change into the stored data. Locked, because pages and the worker write the same entry. */
 export async function remember(change: Partial<Remembered>): Promise<void> {
-  const given = Object.fromEntries(
+  const defined = Object.fromEntries(
     Object.entries(change).filter(([key, value]) => value !== undefined || key.startsWith('user')),
   );
-  await navigator.locks.request(WHO, async () => write(WHO, { ...(await recall()), ...given }));
+  await navigator.locks.request(USER, async () => write(USER, { ...(await recall()), ...defined }));
 }
 
 export async function recall(): Promise<Remembered | undefined> {
-  const found = await (await caches.open(CACHE)).match(WHO);
+  const found = await (await caches.open(CACHE)).match(USER);
   return found ? ((await found.json()) as Remembered) : undefined;
 }
 
@@ -39,7 +39,7 @@ export function keep(report: Item): Promise<void> {
   return write(PENDING + report.id, report);
 }
 
-/** The reports that wait, oldest first, and how to let some of them go. */
+/** Returns the pending reports, oldest first, and a function that deletes some of them. */
 export async function pending(): Promise<{ reports: Item[]; forget(reports: Item[]): Promise<void> }> {
   const cache = await caches.open(CACHE);
   const keys = (await cache.keys()).filter(({ url }) => url.includes(PENDING));

@@ -2,9 +2,9 @@ import { uuids } from '@rekindle/core';
 import { recall, remember } from './memory';
 import { post, report } from './report';
 
-// The types of a worker and of a page cannot be had at once.
+// The types of workers and pages cannot be used together.
 interface Worker {
-  addEventListener(type: string, run: (event: Happening) => void): void;
+  addEventListener(type: string, run: (event: WorkerEvent) => void): void;
   registration: ServiceWorkerRegistration;
   clients: {
     matchAll(
@@ -13,14 +13,14 @@ interface Worker {
     openWindow(url: string): Promise<unknown>;
   };
 }
-interface Happening {
+interface WorkerEvent {
   waitUntil(work: Promise<unknown>): void;
   data?: { json(): unknown; text(): string };
   notification: Notification;
   newSubscription?: PushSubscription | null;
 }
 
-/** A message as the server sends it. */
+/** A message from the server. */
 interface Message {
   title?: string;
   body?: string;
@@ -33,16 +33,16 @@ interface Message {
 
 const uuid = uuids(Date.now, (bytes) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>));
 
-/** Shows messages, opens what they point to, and reports both. */
+/** Shows messages, opens their links, and reports both. */
 export function serve(worker: Worker): void {
   worker.addEventListener('push', (event) => event.waitUntil(show(worker, event)));
   worker.addEventListener('notificationclick', (event) => event.waitUntil(open(worker, event)));
   worker.addEventListener('pushsubscriptionchange', (event) => event.waitUntil(renew(worker, event)));
 }
 
-async function show(worker: Worker, event: Happening): Promise<void> {
+async function show(worker: Worker, event: WorkerEvent): Promise<void> {
   const message = parsed(event);
-  // Somebody else's message: their own listener shows it.
+  // Not from Rekindle: the site's own listener shows it.
   if (!message?.messageId) return;
   await worker.registration.showNotification(message.title ?? '', {
     body: message.body,
@@ -54,7 +54,7 @@ async function show(worker: Worker, event: Happening): Promise<void> {
   await report(uuid(), 'push_received', message.messageId);
 }
 
-async function open(worker: Worker, event: Happening): Promise<void> {
+async function open(worker: Worker, event: WorkerEvent): Promise<void> {
   const data = event.notification.data as { rekindle?: string; url?: string } | undefined;
   if (!data?.rekindle) return;
   event.notification.close();
@@ -68,12 +68,12 @@ async function visit(worker: Worker, to: string): Promise<void> {
   const url = new URL(to, worker.registration.scope);
   if (!/^https?:$/.test(url.protocol)) return;
   const windows = await worker.clients.matchAll({ type: 'window', includeUncontrolled: true });
-  const there = windows.find((window) => window.url === url.href);
-  await (there ? there.focus() : worker.clients.openWindow(url.href));
+  const existing = windows.find((window) => window.url === url.href);
+  await (existing ? existing.focus() : worker.clients.openWindow(url.href));
 }
 
-/** The browser has replaced the subscription: the server hears of the new one, and the page does when it is there again. */
-async function renew(worker: Worker, event: Happening): Promise<void> {
+/** Called when the browser has replaced the subscription: sends the new one to the server, and stores it for the next page. */
+async function renew(worker: Worker, event: WorkerEvent): Promise<void> {
   const who = await recall();
   if (!who) return;
   const key = who.serverKey;
@@ -86,13 +86,13 @@ async function renew(worker: Worker, event: Happening): Promise<void> {
   const token = JSON.stringify(subscription);
   await remember({ token });
   if (who.unlinked) return;
-  const person =
+  const user =
     who.userId === undefined ? { anonymous_id: who.anonymousId } : { user_id: who.userId, user_hash: who.userHash };
-  // The page tells it again where this is lost.
-  await post(`${who.apiUrl}/push-tokens`, who, { ...person, token, platform: 'WEB' }).catch(() => undefined);
+  // The next page sends it again if this fails.
+  await post(`${who.apiUrl}/push-tokens`, who, { ...user, token, platform: 'WEB' }).catch(() => undefined);
 }
 
-function parsed(event: Happening): Message | undefined {
+function parsed(event: WorkerEvent): Message | undefined {
   try {
     return event.data?.json() as Message;
   } catch {

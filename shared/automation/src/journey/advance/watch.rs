@@ -10,8 +10,8 @@ use super::Walk;
 use rules::eval::Counted;
 use rules::slide;
 
-/// Shortest time from a check that found nothing to the next one. An event that occurred 1,000 times in a window leaves it
-/// 1,000 times.
+/// Shortest time from a check that found nothing to the next one. An event that occurred 1,000 times in a window
+/// leaves it 1,000 times.
 const REST: SignedDuration = SignedDuration::from_mins(1);
 /// Time between checks while the automation is inactive, and so the longest delay of a check after it is activated.
 const STANDS_STILL: SignedDuration = SignedDuration::from_hours(1);

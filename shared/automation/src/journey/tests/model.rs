@@ -1,5 +1,5 @@
-//! Random automations under random scripts of events, timers (right, stale and repeated), switching off and on and
-//! restarts, held against a reference that walks the tree of steps by itself: the same effects.
+//! Runs random automations with random scripts of events, timers (due, stale and repeated), pauses, resumptions and
+//! restarts. A reference implementation that walks the step tree must produce the same effects.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -8,18 +8,18 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::*;
 use crate::{Action, Step};
 
-/// What happens next.
+/// One step of a script.
 #[derive(Clone, Debug)]
 enum Turn {
-    /// Seconds pass; what falls due meanwhile does so at the end.
+    /// Seconds pass. A timer that becomes due meanwhile fires at their end.
     Time(i64),
     Event(usize),
-    /// A timer out of its turn.
+    /// A timer with an arbitrary wait number.
     Stray(i32),
-    /// The last timer once more.
+    /// The previous timer fires again.
     Repeat,
     Switch,
-    /// Everything but what is stored is forgotten.
+    /// All state that is not stored is lost.
     Restart,
 }
 
@@ -63,12 +63,12 @@ fn a_step() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The reference: a stack of arms, each with the number of the next step in it.
+/// The reference implementation: a stack of arms, each with the index of its next step.
 struct Reference<'s> {
     arms: Vec<(String, &'s [Step], usize)>,
-    /// Due (in seconds), and the step waited at.
+    /// The due time in seconds, and the waiting step.
     waits: Option<(i64, String, &'s Action)>,
-    /// What ended the wait while switched off: true for the event.
+    /// Whether an event (rather than the timeout) ended the wait while the automation was inactive.
     stands_still: Option<bool>,
     x: i64,
     id: Uuid,
@@ -133,7 +133,7 @@ impl<'s> Reference<'s> {
         self.done = true;
     }
 
-    /// The wait ends: by its event, or by its time.
+    /// Ends the wait, because of its event or its timeout.
     fn end_wait(&mut self, by_event: bool, active: bool, now: i64) {
         if !active {
             self.stands_still = self.stands_still.or(Some(by_event));
@@ -169,7 +169,7 @@ fn logged(effects: &[Effect]) -> Vec<String> {
     effects.iter().filter_map(line).collect()
 }
 
-/// What a restart leaves of a state: what the row holds.
+/// Returns the state as a restart restores it from its row.
 fn stored(state: &State) -> State {
     State { memory: serde_json::from_value(json!(state.memory)).unwrap(), ..state.clone() }
 }
@@ -190,7 +190,7 @@ fn follow(definition: &Definition, [first, again]: [&Program; 2], script: &[Turn
     let (mut now, mut compared, mut is_over) = (0, 0, false);
     ride.meet(Input::Start, 0);
     reference.go(0);
-    // Time enough at the end, so that every wait ends.
+    // Enough time at the end for every wait to end.
     let is_off = script.iter().filter(|turn| matches!(turn, Turn::Switch)).count() % 2 == 1;
     let on = is_off.then_some(Turn::Switch);
     let rest = std::iter::repeat_n(Turn::Time(100), 150);
@@ -204,7 +204,7 @@ fn follow(definition: &Definition, [first, again]: [&Program; 2], script: &[Turn
                 if reference.due().is_some_and(|due| due <= now) {
                     reference.end_wait(false, ride.active, now);
                 }
-                // As the scheduler: once, when it has fallen due.
+                // Like the scheduler, fire the timer once when it is due.
                 let due = ride.state.due_at.is_some_and(|due| due <= from_ms(now * 1_000));
                 if ride.state.status == RunStatus::Waiting && due {
                     let wait_seq = ride.state.wait_seq;
@@ -237,16 +237,16 @@ fn follow(definition: &Definition, [first, again]: [&Program; 2], script: &[Turn
             }
             Turn::Restart => (ride.state, ride.program) = (stored(&ride.state), again),
         }
-        // What came of this turn; it is what came of all before.
+        // Compare the effects of this script step only; earlier ones are already compared.
         assert_eq!(logged(&std::mem::take(&mut ride.effects)), reference.log[compared..]);
         compared = reference.log.len();
         is_over = reference.done;
         assert_eq!(ride.state.status.has_ended(), is_over);
     }
-    assert!(reference.done, "it came to its end: {:?}", ride.state);
+    assert!(reference.done, "the run did not end: {:?}", ride.state);
 }
 
-/// Random automations, each under so many random scripts: 100,000 scripts in all.
+/// Number of random automations, each run with `SCRIPTS` random scripts: 100,000 in total.
 const AUTOMATIONS: u32 = 10_000;
 const SCRIPTS: usize = 10;
 

@@ -1,4 +1,4 @@
-//! Every kind of step, and what concerns runs as a whole.
+//! Tests of every type of step, and of runs as a whole.
 
 use super::*;
 use domain::message::Channel;
@@ -123,7 +123,7 @@ fn a_step_that_changes_the_person_is_seen_by_those_that_follow() {
     assert_eq!((name.as_str(), json!(properties), *depth), ("promoted", json!({ "who": "Ana" }), 1));
 }
 
-/// A turn is part of a transaction that others wait for.
+/// Rendering is limited per input, because the recording transaction waits for it.
 #[test]
 fn a_run_fails_whose_texts_cost_too_much_together() {
     let loops = |times: u32| format!("{{% for i in (1..{times}) %}}{{{{ user.name }}}}{{% endfor %}}");
@@ -139,10 +139,10 @@ fn a_run_fails_whose_texts_cost_too_much_together() {
     };
     let why = || Some("rendering_limit".to_owned());
     let ended = || (RunStatus::Failed, why());
-    // Each text by itself would do.
+    // Each text on its own is within the limits.
     let p = steps(json!([mail(1), update(&loops(2_000), 90), mail(2)]));
     assert_eq!(failed(&p), (ended(), Some(("steps[1]".to_owned(), Did::Failed, why())), 1));
-    // Likewise each step.
+    // So is each step on its own.
     let p = steps(json!([update(&loops(2_000), 5), update(&loops(2_000), 5), update(&loops(2_000), 5), mail(1)]));
     assert_eq!(failed(&p), (ended(), Some(("steps[2]".to_owned(), Did::Failed, why())), 2));
     // Copies of copies.
@@ -154,11 +154,11 @@ fn a_run_fails_whose_texts_cost_too_much_together() {
     assert_eq!(failed(&steps(json!([track]))).0, ended());
     let hook = json!({ "type": "WEBHOOK", "name": "n", "url": "https://example.com", "body": { "x": loops(50_000) } });
     assert_eq!(failed(&steps(json!([hook]))).0, ended());
-    // What people write is far from it: a cart of 100 things, some properties, at every step.
+    // Realistic templates are far below the limits: a cart of 100 items and some properties at every step.
     let cart = "{% for i in (1..100) %}{{ i }}: {{ user.name | upcase }}, {{ event.properties.total | plus: i }} EUR{% endfor %}";
     let p = steps(json!(vec![update(cart, 2); 5]));
     assert_eq!(Ride::started(&p).state.status, COMPLETED);
-    // A later turn has limits of its own.
+    // Each input has its own limits.
     let p = steps(json!([update(&loops(2_000), 8), wait(1.0), update(&loops(2_000), 8)]));
     let mut ride = Ride::started(&p);
     assert_eq!(ride.timer(1, 1_000).state.status, COMPLETED);
@@ -280,7 +280,7 @@ fn what_ends_a_wait_while_inactive_is_taken_up_later() {
         }
         ride.timer(1, 60_000).event("x", json!({}), 60_005);
         assert_eq!((ride.state.status, ride.sent().len()), (RunStatus::Frozen, 0));
-        // Resuming makes it wait again for the timer of the same number.
+        // After resuming, the run waits again for the timer with the same number.
         (ride.active, ride.state.status) = (true, RunStatus::Waiting);
         ride.timer(1, 90_000);
         assert_eq!(ride.sent().iter().map(|s| s.0).collect::<Vec<_>>(), [sent]);
@@ -310,7 +310,7 @@ fn automations_that_start_each_other_come_to_an_end() {
         assert_eq!((ride.state.status, ride.state.reason.as_deref()), (RunStatus::Exited, Some("loop")));
         assert!(ride.sent().is_empty());
     }
-    // A slow one may go on for ever.
+    // A chain that is slow enough may continue forever.
     let p = steps(json!([wait(3_600.0), { "type": "TRACK_EVENT", "event": "e" }]));
     let mut ride = Ride { depth: MOST_DEEP, ..Ride::new(&p) };
     ride.meet(Input::Start, 0).timer(1, 3_600_000);

@@ -1,4 +1,4 @@
-//! Exit rules that come to hold by the passing of time.
+//! Tests of exit rules that start to hold by the passing of time.
 
 use super::*;
 use rules::eval::{Counted, Stats};
@@ -7,13 +7,13 @@ const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// A journey that those leave who have not looked around for an hour.
+/// An automation that users exit after an hour without the event `looked`.
 fn watched() -> Program {
     let idle = json!([{ "field": "event:looked", "operator": "did_not", "value": { "within": "1h" } }]);
     program(json!({ "exitRules": idle, "steps": [wait(10_000.0), mail(1)] }))
 }
 
-/// Tells the person that they looked around last at a time, as of another.
+/// Sets the user's statistics as of `now_ms`: the last event `looked` occurred at `at_ms`.
 fn looked(ride: &mut Ride<'_>, at_ms: i64, now_ms: i64) {
     let behaviour = rules::behaviours(&ride.program.exit_rules)[0].clone();
     let (is_within, edge) = (at_ms >= now_ms - HOUR, Some(from_ms(at_ms)));
@@ -51,15 +51,15 @@ fn what_happens_meanwhile_puts_no_timer_off_and_a_look_in_vain_comes_again() {
     looked(&mut ride, -40 * MINUTE, 0);
     ride.meet(Input::Start, 0);
     let (set, look) = (timers(&ride).len(), 20 * MINUTE + 1);
-    // They look around again: the timer stays, and finds that out when it comes.
+    // Another event does not move the timer; the check at that time takes it into account.
     looked(&mut ride, 10 * MINUTE, 10 * MINUTE);
     ride.event("looked", json!({}), 10 * MINUTE);
     assert_eq!(timers(&ride).len(), set);
     looked(&mut ride, 10 * MINUTE, look);
     ride.timer(1, look).timer(1, look);
     let next = 70 * MINUTE + 1;
-    assert_eq!(timers(&ride)[set..], [(1, next), (1, next)], "a repeat says the same");
-    // Not at once again, however soon something leaves a window.
+    assert_eq!(timers(&ride)[set..], [(1, next), (1, next)], "a repeated timer schedules the same check");
+    // The next check is at least a minute later, however soon an event leaves a window.
     looked(&mut ride, 10 * MINUTE + 5, next);
     ride.timer(1, next);
     assert_eq!(timers(&ride).last(), Some(&(1, next + MINUTE)));
@@ -77,7 +77,7 @@ fn a_wait_ends_at_its_time_all_the_same() {
     ride.timer(1, HOUR + 1);
     assert_eq!((timers(&ride).last(), ride.state.memory.looks_at), (Some(&(1, end)), None));
     looked(&mut ride, 2 * HOUR, end);
-    // A repeat of the look ends nothing; within the last millisecond it is the end.
+    // A repeated check does not end the wait; in the last millisecond the timer is the end of the wait.
     ride.timer(1, end - 1);
     assert_eq!(ride.state.status, RunStatus::Waiting);
     ride.timer(1, end);

@@ -1,4 +1,4 @@
-//! Local times against what the clocks on the walls of each place show.
+//! Checks send times against the local time in every timezone.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -8,7 +8,7 @@ use super::*;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
-    /// Everybody's clock shows what the project's does, or that time is left out there, and comes after its gap.
+    /// Every timezone has the campaign's local time; if a clock change skips it, the send time is after the gap.
     #[test]
     fn everybodys_clock_shows_the_same(
         home in prop::sample::select(vec!["UTC", "Europe/Oslo", "America/New_York", "Pacific/Auckland", "Asia/Kathmandu"]),
@@ -29,7 +29,7 @@ proptest! {
             let is_gap = shown.duration_since(earlier) > SignedDuration::from_hours(2);
             prop_assert!(shown == wall || (is_gap && shown > wall), "{} in {} for {}", shown, name, wall);
             prop_assert!(at.duration_since(times.first()) <= SPREAD, "{} in {}", at, name);
-            // Nobody is sent to more than so late, and the next day's is about a day later.
+            // No send time is later than `LATE`; one that was moved to the next day is about a day later.
             let moved = later.duration_since(*at);
             let is_late = begun.duration_since(*at) > LATE;
             let is_next_day = (moved - day).abs() <= SignedDuration::from_hours(2);

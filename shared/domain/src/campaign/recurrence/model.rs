@@ -1,4 +1,4 @@
-//! Recurrences against somebody who looks at the calendar and the clock on the wall every minute.
+//! Compares recurrences with a model that checks the local date and time every minute.
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
@@ -7,7 +7,7 @@ use proptest::test_runner::RngSeed;
 
 use super::*;
 
-/// What an expression allows of the wall clock; an empty list allows all.
+/// The local times that an expression matches. An empty list matches every value.
 #[derive(Clone, Debug)]
 struct Wall {
     minutes: Vec<i8>,
@@ -43,8 +43,8 @@ const PLACES: [(&str, &str); 6] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
-    /// Each time is later than the one before, nothing that the wall shows for the first time is left out, and what is not on the
-    /// wall comes only where the clocks leave something out.
+    /// Due times strictly increase and include every matching local time when it first occurs. A due time that does not
+    /// match occurs only after a gap.
     #[test]
     fn it_falls_due_when_the_wall_clock_shows_it(
         (name, begins) in prop::sample::select(PLACES.to_vec()),
@@ -63,7 +63,7 @@ proptest! {
         let mut found = Vec::new();
         let mut at = start + SignedDuration::from_secs(second);
         while let Some(next) = recurrence.next_after(at).filter(|next| *next < end) {
-            prop_assert!(next > at, "{} is not behind {}", next, at);
+            prop_assert!(next > at, "{} is not after {}", next, at);
             found.push(next);
             at = next;
         }
@@ -80,7 +80,7 @@ proptest! {
             let before = minute - SignedDuration::from_hours(1);
             let again = wall_at(minute).duration_since(wall_at(before)) < SignedDuration::from_hours(1);
             if minute > first && wall.shows(wall_at(minute)) && !again {
-                prop_assert!(found.contains(&minute), "{} left out {}", recurrence.cron, wall_at(minute));
+                prop_assert!(found.contains(&minute), "{} skipped {}", recurrence.cron, wall_at(minute));
             }
             minute += SignedDuration::from_mins(1);
         }

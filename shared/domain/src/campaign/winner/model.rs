@@ -1,4 +1,4 @@
-//! The winner of a test, by what Wilson's interval is defined as and by what nobody would dispute.
+//! Checks the winner of a test against the definition of Wilson's interval and basic properties.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -13,7 +13,7 @@ fn score(variant: usize, sent: i64, results: i64) -> Score {
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
-    /// The rate that is sure is the one from which what was found lies just 1.96 deviations away.
+    /// The observed rate is exactly 1.96 standard deviations above the lower bound.
     #[test]
     fn the_sure_rate_is_the_lowest_that_is_not_ruled_out(sent in 1..2_000_000_i64, part in 0.0..=1.0) {
         let results = ((sent as f64 * part) as i64).clamp(1, sent);
@@ -23,7 +23,8 @@ proptest! {
         prop_assert!(((found - sure) / deviation - 1.96).abs() < 1e-6, "{}", (found - sure) / deviation);
     }
 
-    /// Nobody wins who did worse in every respect, more results never lose, and the order of what was counted does not matter.
+    /// A variant that is worse in every respect does not win, additional results never make a winner lose, and the
+    /// order of the scores does not matter.
     #[test]
     fn who_wins_did_not_do_worse(
         counted in prop::collection::vec((0..5_000_i64, 0.0..=1.0), 1..6),
@@ -49,7 +50,7 @@ proptest! {
         let mut shuffled = scores.clone();
         shuffled.rotate_left(rotated % counted.len());
         prop_assert_eq!(&on(&shuffled), &verdict);
-        // As many more, all of them with a result.
+        // Further messages, all with a result.
         scores[winner].sent += more;
         scores[winner].results += more;
         prop_assert_eq!(on(&scores).variant, verdict.variant);

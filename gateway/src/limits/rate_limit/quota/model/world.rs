@@ -135,14 +135,14 @@ impl World {
         let spent = leased.spend(|| now, || underway = Some(Answer(lease())));
         let is_quiet = self.now_us < gateway.quiet_until_us[lane];
         if underway.is_some() {
-            assert!(gateway.underway[lane].is_none(), "two get the next tokens at a time");
-            assert!(!is_quiet, "the next tokens are asked for too soon");
+            assert!(gateway.underway[lane].is_none(), "two refills are in flight");
+            assert!(!is_quiet, "a refill is requested too soon");
             gateway.underway[lane] = underway;
         }
         let allowance = match spent {
             Some(allowance) => allowance,
             None => {
-                assert!(!is_quiet, "Redis is asked again too soon");
+                assert!(!is_quiet, "a lease is requested too soon");
                 let Some(lease) = lease() else {
                     return Self::by_own_share(self.limit, &gateway.local, lane, now);
                 };

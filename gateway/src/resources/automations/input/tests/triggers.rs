@@ -87,7 +87,7 @@ fn a_segment_starts_what_names_it() {
         (json!({}), "is required"),
         (json!({"triggerSegmentId": null}), "is required"),
         (json!({"triggerSegmentId": 5}), "must be a string"),
-        (json!({"triggerSegmentId": "everybody"}), "must be the id of a segment"),
+        (json!({"triggerSegmentId": "everyone"}), "must be the ID of a segment"),
     ] {
         assert_eq!(problems(by_segment(wrong)), [Problem::new("triggerSegmentId", says)]);
     }

@@ -24,7 +24,7 @@ const VERBATIM: [&str; 8] = [
 /// Elements that need no end tag.
 const VOID: [&str; 6] = ["br", "hr", "img", "input", "wbr", "col"];
 
-const NOWHERE: &str = "a placeholder cannot stand here in MJML: it can be an attribute's value, or stand between tags";
+const NOWHERE: &str = "a placeholder is not allowed here in MJML: use it as an attribute's value or between tags";
 
 /// A part of the source that passes through the compiler as one comment or word.
 pub struct Unit {
@@ -66,7 +66,7 @@ pub fn units(body: &str, placeholders: &[Placeholder]) -> Result<Found, Misplace
     let mut unclosed = 0;
     for (count, piece) in pieces(&scanned).enumerate() {
         if count > PIECES || open.len() > NESTED {
-            let why = format!("MJML has at most {PIECES} tags and texts, {NESTED} elements within each other");
+            let why = format!("MJML may have at most {PIECES} tags and texts, nested at most {NESTED} deep");
             return Err(Misplaced { at: piece_start(&piece), why });
         }
         let in_head = open.iter().any(|(name, _)| name == "mj-head");

@@ -60,13 +60,13 @@ fn sections_can_be_chosen_and_the_head_can_be_filled_in() {
 fn mjml_with_a_fault_is_refused_where_it_lies() {
     for (body, line, words) in [
         ("<mjml>\n<mj-body>\n<mj-include path=\"x\" /></mj-body></mjml>".to_owned(), 3, "mj-include"),
-        ("<mjml>\n<mj-body>{{ a }}\n  <mj-nothing-like-it/></mj-body></mjml>".to_owned(), 3, "no component"),
+        ("<mjml>\n<mj-body>{{ a }}\n  <mj-nothing-like-it/></mj-body></mjml>".to_owned(), 3, "unknown component"),
         ("<mjml>\n<mj-body>".to_owned(), 2, "MJML"),
         (in_mjml("\n<mj-section>\n<mj-column></mj-section>"), 3, "MJML"),
         (in_mjml("\n<{{ a }}>"), 2, "placeholder"),
         (format!("<mjml>\n{{% assign a = 1 %}}{}", &in_mjml("x")[6..]), 2, "placeholder"),
         (in_mjml("\n{{ a"), 2, ""),
-        (in_mjml(&"<mj-wrapper>".repeat(5_000)), 1, "within each other"),
+        (in_mjml(&"<mj-wrapper>".repeat(5_000)), 1, "nested at most"),
         (in_mjml(&"<mj-spacer/>".repeat(50_000)), 1, "at most"),
         (
             column(&format!(
@@ -117,7 +117,7 @@ fn mjml_is_known_behind_what_says_nothing() {
     }
     // The position refers to the source.
     let error = made(&format!("\u{feff}<!--\n-->\n{}", in_mjml("<mj-nothing/>"))).unwrap_err();
-    assert_eq!((error.line, error.message.as_str()), (3, "there is no component mj-nothing"));
+    assert_eq!((error.line, error.message.as_str()), (3, "unknown component mj-nothing"));
     for before in ["{{ a }}", "\n{% assign a = 1 %}", "<!-- {{ a }} -->"] {
         let error = made(&format!("{before}{plain}")).unwrap_err();
         assert!(error.message.contains("before <mjml>"), "{error}");

@@ -1,10 +1,10 @@
 import { expect, test, vi } from 'vitest';
 import { type Drop, PushLink } from '../src/index';
-import { FakeDevice, settle } from './place';
+import { FakeDevice, settle } from './fake-device';
 
 const all = (device: FakeDevice) => [...device.server.recorded.values()];
 
-test('whoever is identified keeps what they did before, over restarts', async () => {
+test('an identified user keeps their earlier events across restarts', async () => {
   const device = new FakeDevice();
   let client = device.start();
   const anonymous = client.getAnonymousId();
@@ -34,7 +34,7 @@ test('whoever is identified keeps what they did before, over restarts', async ()
   ]);
 });
 
-test('another person on the same device begins anew', async () => {
+test('another user on the same device gets a new anonymous ID', async () => {
   const device = new FakeDevice();
   const client = device.start();
   client.identify('ada', {}, { userHash: 'h' });
@@ -51,7 +51,7 @@ test('another person on the same device begins anew', async () => {
   ]);
 });
 
-test('reset sends what waits, forgets the person and begins a new one', async () => {
+test('reset sends queued items, logs the user out and creates a new anonymous ID', async () => {
   const device = new FakeDevice();
   const client = device.start();
   client.identify('ada');
@@ -62,7 +62,7 @@ test('reset sends what waits, forgets the person and begins a new one', async ()
   expect(client.getAnonymousId()).not.toBe(before);
 });
 
-test('who opts out is not recorded, and what waits is forgotten, until they opt in', async () => {
+test('an opt-out stops recording and deletes queued items until the opt-in', async () => {
   const device = new FakeDevice();
   let client = device.start();
   client.track('a');
@@ -78,7 +78,7 @@ test('who opts out is not recorded, and what waits is forgotten, until they opt 
   expect(all(device).map((item) => item.event)).toEqual(['d']);
 });
 
-test('who opts out in another page is not recorded here either, nor is what a page left that is gone', async () => {
+test('an opt-out in another page also stops recording here, and deletes the queue of a closed page', async () => {
   const device = new FakeDevice();
   const client = device.start();
   client.track('a');
@@ -92,7 +92,7 @@ test('who opts out in another page is not recorded here either, nor is what a pa
   expect([...device.stored.keys()]).toEqual(['rekindle.p.identity']);
 });
 
-test('who signed in elsewhere while this page was put away is known when it is shown, unless the storage is full', () => {
+test('a login in another page while this page was hidden is known when it is shown, unless the storage is full', () => {
   const device = new FakeDevice();
   const client = device.start();
   client.identify('ada');
@@ -105,7 +105,7 @@ test('who signed in elsewhere while this page was put away is known when it is s
   expect(client.getUserId()).toBe('cid');
 });
 
-test('a product that asks first records nothing until it may', async () => {
+test('with optOutByDefault nothing is recorded until the opt-in', async () => {
   const device = new FakeDevice();
   const client = device.start({ optOutByDefault: true });
   client.track('a');
@@ -115,7 +115,7 @@ test('a product that asks first records nothing until it may', async () => {
   expect(all(device).map((item) => item.event)).toEqual(['b']);
 });
 
-test('lifecycle, where it is wanted', async () => {
+test('lifecycle events are recorded if enabled', async () => {
   const device = new FakeDevice();
   const client = device.start({ autoTrackLifecycle: true });
   device.hide();
@@ -124,7 +124,7 @@ test('lifecycle, where it is wanted', async () => {
   expect(all(device).map((item) => item.event)).toEqual(['app_opened', 'app_backgrounded', 'app_opened']);
 });
 
-test('what cannot be recorded says so and costs nobody else', async () => {
+test('invalid calls are reported and do not affect other items', async () => {
   const device = new FakeDevice();
   const drops: Drop[] = [];
   const warn = vi.spyOn(console, 'warn').mockReturnValue();
@@ -168,7 +168,7 @@ test('what cannot be recorded says so and costs nobody else', async () => {
   expect(client.getUserId()).toBe('42');
 });
 
-test('after dispose nothing is recorded and no timer runs; what waited is sent at the next start', async () => {
+test('after dispose nothing is recorded and no timer runs; queued items are sent after the next start', async () => {
   const device = new FakeDevice();
   device.server.answer = () => 'lost';
   const client = device.start();
@@ -184,7 +184,7 @@ test('after dispose nothing is recorded and no timer runs; what waited is sent a
   expect(all(device).map((item) => item.event)).toEqual(['a']);
 });
 
-test('a device is whose who uses it: registered, moved, unlinked, over lost connections and restarts', async () => {
+test('a device follows its user: registered, moved and unlinked, across lost connections and restarts', async () => {
   const device = new FakeDevice();
   const calls = () =>
     device.server.sent
@@ -225,7 +225,7 @@ test('a device is whose who uses it: registered, moved, unlinked, over lost conn
   expect(calls().at(-1)).toEqual(['POST', { user_id: 'cid', token: 't1', platform: 'IOS' }]);
 });
 
-test('no push: also where there is no token yet, and whatever token comes, until somebody asks for it', async () => {
+test('an opt-out of push applies without a token and to later tokens, until the user requests push', async () => {
   const device = new FakeDevice();
   const calls = () =>
     device.server.sent.filter((sent) => sent.url.endsWith('/push-tokens')).map((sent) => sent.init.method);
@@ -247,7 +247,7 @@ test('no push: also where there is no token yet, and whatever token comes, until
   expect(calls()).toEqual(['POST', 'DELETE', 'POST']);
 });
 
-test('to opt in without a token says that there is none, and lets the next one be registered', async () => {
+test('an opt-in without a token returns false, and the next token is registered', async () => {
   const device = new FakeDevice();
   const push = new PushLink(device.start());
   await push.optOut();
@@ -256,7 +256,7 @@ test('to opt in without a token says that there is none, and lets the next one b
   expect([push.isEnabled(), device.server.sent.length]).toEqual([true, 1]);
 });
 
-test('a token that the server did not take is sent again when the app is shown', async () => {
+test('a token rejected by the server is sent again when the app is shown', async () => {
   const device = new FakeDevice();
   const push = new PushLink(device.start());
   await settle();

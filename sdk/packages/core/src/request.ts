@@ -1,8 +1,8 @@
 import type { Client } from './client';
 import type { Answer, RequestOptions } from './platform';
 
-/** Asks the server in the name of the current user; once more where it refuses the user and the app has a fresh token. */
-export async function ask(
+/** Sends a request for the current user. If the server rejects the user with 403, retries once with a new token from the app. */
+export async function sendRequest(
   { settings, platform, proofs, identity }: Client,
   path: string,
   method: string,

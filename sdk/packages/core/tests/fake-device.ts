@@ -7,15 +7,15 @@ export interface Sent {
   items: Array<Record<string, unknown>>;
 }
 
-export type Reply = { status: number; body?: unknown; headers?: Record<string, string> } | 'lost' | 'no answer';
+export type Reply = { status: number; body?: unknown; headers?: Record<string, string> } | 'lost' | 'no response';
 
-/** A server that does as it is told, and keeps each item once, as the real one does. */
+/** A scripted server that records each item once, as the real one does. */
 export class FakeServer {
   readonly sent: Sent[] = [];
   readonly recorded = new Map<string, Record<string, unknown>>();
-  /** What comes next; afterwards everything is taken. */
+  /** Next replies; afterwards `answer` replies. */
   script: Reply[] = [];
-  /** What comes when the script is at its end. */
+  /** Reply once the script has ended. */
   answer: (sent: Sent) => Reply = () => ({ status: 202 });
 
   async fetch(url: string, init: RequestOptions) {
@@ -24,9 +24,9 @@ export class FakeServer {
     this.sent.push(sent);
     const reply = this.script.shift() ?? this.answer(sent);
     if (reply === 'lost') throw new TypeError('network');
-    const taken = reply === 'no answer' || (reply.status < 300 && reply.body === undefined);
-    if (taken) for (const item of sent.items) this.recorded.set(String(item.id), item);
-    if (reply === 'no answer') throw new TypeError('network');
+    const accepted = reply === 'no response' || (reply.status < 300 && reply.body === undefined);
+    if (accepted) for (const item of sent.items) this.recorded.set(String(item.id), item);
+    if (reply === 'no response') throw new TypeError('network');
     const text = reply.body ?? { success: true, processed: sent.items.length, errors: 0 };
     return {
       status: reply.status,
@@ -46,16 +46,16 @@ export class FakeDevice {
   readonly server = new FakeServer();
   time = Date.UTC(2026, 0, 1);
   full = false;
-  private away = false;
+  private isHidden = false;
   logged: string[] = [];
   private timers = new Map<number, { due: number; run: () => void }>();
   private nextTimer = 1;
   private starts = 0;
   private readers = new Set<readonly [key: string, run: () => void]>();
   private signals = { hide: () => {}, show: () => {}, online: () => {} };
-  /** Bytes that the storage holds at most. */
-  room = Infinity;
-  /** Instances that run; what others left may be taken over. */
+  /** Maximum bytes in the storage. */
+  quota = Infinity;
+  /** Instances that run; the queues of others may be taken over. */
   private alive = new Set<string>();
 
   start(options: Partial<Options> = {}, memoryOnly = false): Client {
@@ -71,7 +71,7 @@ export class FakeDevice {
               const others = [...this.stored]
                 .filter(([other]) => other !== key)
                 .reduce((sum, [, text]) => sum + text.length, 0);
-              if (this.full || others + value.length > this.room) throw new Error('QuotaExceededError');
+              if (this.full || others + value.length > this.quota) throw new Error('QuotaExceededError');
               if (this.alive.has(instance)) this.stored.set(key, value);
             },
             remove: (key) => void (this.alive.has(instance) && this.stored.delete(key)),
@@ -85,7 +85,7 @@ export class FakeDevice {
         return this.nextTimer++;
       },
       clearTimer: (timer) => void this.timers.delete(timer as number),
-      hidden: () => this.away,
+      hidden: () => this.isHidden,
       watch: (signals) => {
         this.signals = signals;
         return () => {};
@@ -107,7 +107,7 @@ export class FakeDevice {
     return new Client(settings(given as Options), platform);
   }
 
-  /** The page or app is gone without a word. */
+  /** Ends the page or app without any event. */
   kill(): void {
     this.timers.clear();
     this.alive.clear();
@@ -115,25 +115,25 @@ export class FakeDevice {
     this.signals = { hide: () => {}, show: () => {}, online: () => {} };
   }
 
-  /** Another page writes what is stored under a key. */
+  /** Writes a key as another page does. */
   write(key: string, value: string): void {
     this.stored.set(key, value);
     for (const [read, run] of this.readers) if (read === key) run();
   }
 
-  /** Its clock is another; what was to happen in a minute still does. */
+  /** Shifts the clock; timers keep their remaining time. */
   setClock(by: number): void {
     this.time += by;
     for (const timer of this.timers.values()) timer.due += by;
   }
 
   hide(): void {
-    this.away = true;
+    this.isHidden = true;
     this.signals.hide();
   }
 
   show(): void {
-    this.away = false;
+    this.isHidden = false;
     this.signals.show();
   }
 
@@ -141,7 +141,7 @@ export class FakeDevice {
     this.signals.online();
   }
 
-  /** Lets the time pass, and what falls due meanwhile run. */
+  /** Advances the time and runs the timers that become due. */
   async pass(milliseconds: number): Promise<void> {
     const end = this.time + milliseconds;
     for (;;) {
@@ -157,7 +157,7 @@ export class FakeDevice {
   }
 }
 
-/** Everything that was begun has come to where it waits for time or the network. */
+/** Waits until all started work is waiting for timers or the network. */
 export async function settle(): Promise<void> {
   for (let i = 0; i < 50; i++) await Promise.resolve();
 }
